@@ -1,0 +1,268 @@
+//! Runs strategies in parallel: so many at once, so long, and none harms another.
+//!
+//! # Overview
+//! Three parts, a file each:
+//! - the **pool** (`pool`): threads that are shared by all calls, and the queue before them;
+//! - the **worker** (`worker`): what a thread does with one strategy;
+//! - the **collector** (here): the thread that called [`ParallelStrategyExecutor::execute`]. It waits on the
+//!   **slots** of its batch (`slots`), settles what is over (`settle`), and returns.
+//!
+//! A call goes in three steps: name the strategies and queue them; wait until each slot is over by an answer, a
+//! deadline or a cancel; return the lines in the order asked for.
+//!
+//! # Time
+//! A batch is due at the sooner of its caller's deadline and `deadline`. A strategy is due when the batch is,
+//! or `strategy_deadline` after its start. Who is late is told to stop by a token of its own and not waited
+//! for: nothing is joined, so the answer comes at the deadline even if a strategy hangs for ever.
+//!
+//! # Invariants
+//! 1. Only the collector settles permits, and each permit has left its slot when it does: a run counts exactly
+//!    once.
+//! 2. The order of the lines is the order of the tasks; no completion order can reach it.
+//! 3. When `execute` returns, none of its jobs is queued and none of its permits is held.
+//! 4. Two locks, the pool's and a batch's, are never held at once; no strategy code, settling or thread start
+//!    happens under either.
+//!
+//! # Not here
+//! Which strategies run and with what share; events: whoever gets the lines emits them.
+
+mod config;
+mod contain;
+mod pool;
+mod settle;
+mod slots;
+mod worker;
+
+use std::fmt;
+use std::sync::Arc;
+
+use sync::{CancelReason, CircuitBreaker, Clock, Parker};
+
+pub use self::config::{ExecutorConfig, ExecutorConfigError};
+use self::contain::contained;
+use self::pool::Pool;
+pub use self::pool::PoolView;
+use self::settle::settle;
+use self::slots::{End, NotBegun, Slots};
+use self::worker::StrategyJob;
+use crate::{BatchCancelled, Name, Run, Stop, Strategy};
+
+/// Strategies to run together.
+pub struct Batch<S: Strategy + ?Sized> {
+    /// What all of them read.
+    pub prepared: Arc<S::Prepared>,
+    /// The strategies, in the order in which their lines come back.
+    pub tasks: Vec<Task<S>>,
+    /// When the caller no longer wants the answer.
+    pub stop: Stop,
+}
+
+/// One strategy of a [`Batch`].
+pub struct Task<S: Strategy + ?Sized> {
+    /// The strategy.
+    pub strategy: Arc<S>,
+    /// The most candidates it may propose. With 0 it has no share and is not started.
+    pub limit: usize,
+}
+
+/// Runs batches of strategies on one pool of threads, behind circuit breakers that all calls share.
+///
+/// Shared by any number of threads. Threads start when needed and end when the executor is dropped; one whose
+/// strategy was abandoned ends when that strategy returns.
+///
+/// ```
+/// use std::sync::Arc;
+/// use context::{Batch, ExecutorConfig, Name, Outcome, ParallelStrategyExecutor, Stop, Strategy, StrategyError, Task};
+/// use sync::{CancellationToken, CircuitBreaker, SystemClock};
+///
+/// struct Words(Name);
+///
+/// impl Strategy for Words {
+///     type Prepared = String;
+///     type Candidate = String;
+///     fn name(&self) -> &Name {
+///         &self.0
+///     }
+///     fn find(&self, text: &String, _limit: usize, _stop: &Stop) -> Result<Vec<String>, StrategyError> {
+///         Ok(text.split(' ').map(str::to_owned).collect())
+///     }
+/// }
+///
+/// let clock = Arc::new(SystemClock::new());
+/// let executor =
+///     ParallelStrategyExecutor::new(ExecutorConfig::default(), CircuitBreaker::default(), clock.clone())?;
+/// let words: Arc<dyn Strategy<Prepared = String, Candidate = String>> = Arc::new(Words("words".parse()?));
+/// let runs = executor.execute(Batch {
+///     prepared: Arc::new("to be or not".to_owned()),
+///     tasks: vec![Task { strategy: words, limit: 3 }],
+///     stop: Stop::new(CancellationToken::new().observe(), None, clock),
+/// })?;
+/// assert_eq!(runs[0].outcome, Outcome::Ok);
+/// assert_eq!(runs[0].candidates, ["to", "be", "or"]);
+/// assert_eq!(runs[0].cut, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ParallelStrategyExecutor<S: Strategy + ?Sized + 'static> {
+    config: ExecutorConfig,
+    breakers: CircuitBreaker,
+    clock: Arc<dyn Clock>,
+    pool: Arc<Pool<StrategyJob<S>>>,
+}
+
+impl<S: Strategy + ?Sized + 'static> ParallelStrategyExecutor<S> {
+    /// An executor without threads yet. The breakers are the process's: all executors share them.
+    ///
+    /// # Errors
+    /// A value of `config` out of its bounds.
+    pub fn new(
+        config: ExecutorConfig,
+        breakers: CircuitBreaker,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ExecutorConfigError> {
+        let config = config.checked()?;
+        let pool = Pool::new(config.max_workers);
+        Ok(Self {
+            config,
+            breakers,
+            clock,
+            pool,
+        })
+    }
+
+    /// Runs a batch and blocks until each strategy has ended or a deadline has passed.
+    ///
+    /// One line per task, in their order. What arrived by the deadline is kept. In an async runtime this
+    /// belongs on a thread that may block. A strategy must not call it on its own executor: it would wait for
+    /// the thread it occupies.
+    ///
+    /// # Errors
+    /// [`BatchCancelled`] if the batch's [`Stop`] is cancelled before all lines are there. A deadline is no
+    /// error.
+    pub fn execute(&self, batch: Batch<S>) -> Result<Vec<Run<S::Candidate>>, BatchCancelled> {
+        if let Some(reason) = batch.stop.observed().reason() {
+            return Err(BatchCancelled {
+                reason,
+                changes: Vec::new(),
+            });
+        }
+        let collector = Parker::new();
+        let stop = batch.stop.clone();
+        let (names, slots) = self.queue(batch, &collector);
+        self.collect(names, &slots, &stop, &collector)
+    }
+
+    /// The threads at this moment.
+    pub fn pool(&self) -> PoolView {
+        self.pool.view()
+    }
+
+    /// Names the strategies and hands the pool those that can begin.
+    fn queue(&self, batch: Batch<S>, collector: &Parker) -> (Vec<Name>, Arc<Slots<S::Candidate>>) {
+        let Batch {
+            prepared,
+            tasks,
+            stop,
+        } = batch;
+        let time = stop
+            .remaining()
+            .map_or(self.config.deadline, |left| left.min(self.config.deadline));
+        let due = self.clock.now().saturating_add(time);
+        let (names, refused): (Vec<Name>, Vec<Option<NotBegun>>) = tasks.iter().map(named).unzip();
+        let can_begin: Vec<bool> = refused.iter().map(Option::is_none).collect();
+        let clock = Arc::clone(&self.clock);
+        let slots = Arc::new(Slots::new(
+            refused,
+            clock,
+            due,
+            self.config.strategy_deadline,
+            collector.clone(),
+        ));
+        let jobs = tasks
+            .into_iter()
+            .enumerate()
+            .filter(|(index, _)| can_begin[*index]);
+        let jobs = jobs.map(|(index, task)| StrategyJob {
+            index,
+            name: names[index].clone(),
+            strategy: task.strategy,
+            prepared: Arc::clone(&prepared),
+            limit: task.limit,
+            stop: stop.clone(),
+            slots: Arc::clone(&slots),
+            breakers: self.breakers.clone(),
+            clock: Arc::clone(&self.clock),
+        });
+        self.pool.submit(jobs.collect());
+        (names, slots)
+    }
+
+    /// Waits for the slots and settles what is over, until all are or the caller cancels.
+    fn collect(
+        &self,
+        names: Vec<Name>,
+        slots: &Arc<Slots<S::Candidate>>,
+        stop: &Stop,
+        collector: &Parker,
+    ) -> Result<Vec<Run<S::Candidate>>, BatchCancelled> {
+        let mut runs: Vec<Option<Run<S::Candidate>>> = names.iter().map(|_| None).collect();
+        loop {
+            let harvest = slots.take(stop.observed());
+            if harvest.ends.iter().any(|(_, end)| end.had_no_turn()) {
+                self.pool.withdraw(|job| Arc::ptr_eq(&job.slots, slots));
+            }
+            for (index, end) in harvest.ends {
+                self.let_go(&end);
+                runs[index] = settle(names[index].clone(), end, self.config.strategy_deadline);
+            }
+            if let Some(reason) = harvest.cancelled {
+                let changes = runs.iter().flatten().filter_map(Run::change).collect();
+                return Err(BatchCancelled { reason, changes });
+            }
+            if harvest.next_look.is_none() {
+                return Ok(runs.into_iter().flatten().collect());
+            }
+            // Registered anew for each park; cancelled meanwhile, there is nothing to park for.
+            if let Some(_registration) = stop.observed().unpark_on_cancel(collector) {
+                self.clock.park_until(collector, harvest.next_look);
+            }
+        }
+    }
+
+    /// If its strategy has not returned: tells it to stop, and gives its thread's seat to another.
+    fn let_go(&self, end: &End<S::Candidate>) {
+        match end {
+            End::Overdue(started) => {
+                // Wakes whatever the strategy registered, which is its code and may panic.
+                let _ = contained(|| started.token.cancel(CancelReason::Timeout));
+                self.pool.abandon(started.run);
+            }
+            // Its token is a child of the one that was cancelled.
+            End::Cancelled(started) => self.pool.abandon(started.run),
+            End::NotBegun(_) | End::Answered { .. } | End::Late(_) => {}
+        }
+    }
+}
+
+/// The name of a task's strategy, and why it cannot begin if it cannot.
+fn named<S: Strategy + ?Sized>(task: &Task<S>) -> (Name, Option<NotBegun>) {
+    match contained(|| task.strategy.name().clone()) {
+        Err(message) => (Name::unnamed(), Some(NotBegun::Unnamed(message))),
+        Ok(name) if task.limit == 0 => (name, Some(NotBegun::NoShare)),
+        Ok(name) => (name, None),
+    }
+}
+
+impl<S: Strategy + ?Sized + 'static> Drop for ParallelStrategyExecutor<S> {
+    fn drop(&mut self) {
+        self.pool.close();
+    }
+}
+
+impl<S: Strategy + ?Sized + 'static> fmt::Debug for ParallelStrategyExecutor<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ParallelStrategyExecutor")
+            .field("config", &self.config)
+            .field("pool", &self.pool())
+            .finish_non_exhaustive()
+    }
+}

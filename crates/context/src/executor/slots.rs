@@ -1,0 +1,261 @@
+//! One slot per strategy of a batch: where its worker leaves the answer and the collector finds it.
+//!
+//! ```text
+//!            refuse, rejected                 take
+//!   Waiting ──────────────────► Refused ──────────────┐
+//!      │ │                                            ▼
+//!      │ └──── take: deadline, cancel ─────────────► Taken
+//!      │ start                                        ▲ ▲
+//!      ▼           take: deadline, cancel             │ │
+//!   Running ──────────────────────────────────────────┘ │
+//!      │ end                                            │ take
+//!      └────────────► Ended, Late or Cancelled ─────────┘
+//! ```
+//!
+//! # Invariants
+//! 1. A permit is taken and put into its slot in one critical section, and leaves it only by [`Slots::take`]:
+//!    who holds the permit of a run has taken it out, so a run is settled exactly once.
+//! 2. What comes to a slot that was taken is late and changes nothing.
+//! 3. The clock and the cancellation are read under the lock. So a strategy that starts after a `take` starts
+//!    no earlier than the instant of that `take`; an answer at or after its due instant is late, and one after
+//!    a cancel is cancelled, whoever looks first: what a strategy says because it was told to stop never
+//!    counts.
+//! 4. Lock order: a batch's slots, then the clock's or the breakers' own lock, which are leaves. Nothing else
+//!    runs under the lock but moves: no candidate, permit or token is dropped there.
+//! 5. Every change that the collector waits for is followed by an `unpark`.
+//!
+//! # Not here
+//! What an end means for the breaker and the receipt: see `settle`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sync::primitives::{Mutex, lock};
+use sync::{CancelReason, CancellationToken, CircuitBreaker, Clock, Observed, Parker, Permit};
+
+use super::pool::RunId;
+use crate::Name;
+
+/// A strategy that began.
+pub(super) struct Started {
+    pub(super) permit: Permit,
+    pub(super) at: Duration,
+    /// When it is too late: by its own deadline or the batch's.
+    pub(super) due: Duration,
+    pub(super) run: RunId,
+    /// Tells it to stop.
+    pub(super) token: CancellationToken,
+}
+
+/// Why a strategy did not begin.
+#[derive(Debug)]
+pub(super) enum NotBegun {
+    Rejected {
+        retry_after: Duration,
+    },
+    Hung,
+    NoShare,
+    NoTurn,
+    /// Asking for its name panicked, with this message.
+    Unnamed(String),
+}
+
+/// What a strategy came to by itself.
+pub(super) enum Answer<C> {
+    Found { candidates: Vec<C>, cut: usize },
+    Failed(String),
+    Panicked(String),
+}
+
+/// How a strategy's part in the batch is over.
+pub(super) enum End<C> {
+    NotBegun(NotBegun),
+    /// It answered in time.
+    Answered {
+        started: Started,
+        answer: Answer<C>,
+        at: Duration,
+    },
+    /// It returned, but too late.
+    Late(Started),
+    /// It has not returned, and its time is over.
+    Overdue(Started),
+    /// The batch was cancelled before it had answered.
+    Cancelled(Started),
+}
+
+impl<C> End<C> {
+    /// Whether its job may still be queued.
+    pub(super) fn had_no_turn(&self) -> bool {
+        matches!(self, Self::NotBegun(NotBegun::NoTurn))
+    }
+}
+
+enum Slot<C> {
+    Waiting,
+    Refused(NotBegun),
+    Running(Started),
+    Ended {
+        started: Started,
+        answer: Answer<C>,
+        at: Duration,
+    },
+    Late(Started),
+    Cancelled(Started),
+    Taken,
+}
+
+/// What [`Slots::take`] found.
+pub(super) struct Harvest<C> {
+    /// What is over, with the index of its slot.
+    pub(super) ends: Vec<(usize, End<C>)>,
+    /// When to look again if nobody unparks; `None` if every slot was taken.
+    pub(super) next_look: Option<Duration>,
+    /// Why the batch was cancelled, if it was: then every slot was taken.
+    pub(super) cancelled: Option<CancelReason>,
+}
+
+/// The slots of one batch.
+pub(super) struct Slots<C> {
+    slots: Mutex<Vec<Slot<C>>>,
+    clock: Arc<dyn Clock>,
+    due: Duration,
+    strategy_deadline: Duration,
+    collector: Parker,
+}
+
+impl<C> Slots<C> {
+    /// Slots of which those that cannot begin are over at once.
+    pub(super) fn new(
+        refused: Vec<Option<NotBegun>>,
+        clock: Arc<dyn Clock>,
+        due: Duration,
+        strategy_deadline: Duration,
+        collector: Parker,
+    ) -> Self {
+        let slots = refused
+            .into_iter()
+            .map(|refused| refused.map_or(Slot::Waiting, Slot::Refused))
+            .collect();
+        Self {
+            slots: Mutex::new(slots),
+            clock,
+            due,
+            strategy_deadline,
+            collector,
+        }
+    }
+
+    /// Begins a strategy that still waits, if there is time and its breaker lets it; gives its due instant.
+    pub(super) fn start(
+        &self,
+        index: usize,
+        name: &Name,
+        breakers: &CircuitBreaker,
+        run: RunId,
+        token: CancellationToken,
+    ) -> Option<Duration> {
+        let retry_after = {
+            let mut slots = lock(&self.slots);
+            let slot = &mut slots[index];
+            let at = self.clock.now();
+            let is_waiting = matches!(slot, Slot::Waiting);
+            if !is_waiting || at >= self.due {
+                return None;
+            }
+            match breakers.try_acquire(name.as_str()) {
+                Ok(permit) => {
+                    let due = self.due.min(at.saturating_add(self.strategy_deadline));
+                    *slot = Slot::Running(Started {
+                        permit,
+                        at,
+                        due,
+                        run,
+                        token,
+                    });
+                    return Some(due);
+                }
+                Err(rejected) => rejected.retry_after,
+            }
+        };
+        self.refuse(index, NotBegun::Rejected { retry_after });
+        None
+    }
+
+    /// Ends a strategy that still waits without beginning it.
+    pub(super) fn refuse(&self, index: usize, why: NotBegun) {
+        {
+            let mut slots = lock(&self.slots);
+            let slot = &mut slots[index];
+            if !matches!(slot, Slot::Waiting) {
+                return;
+            }
+            *slot = Slot::Refused(why);
+        }
+        self.collector.unpark();
+    }
+
+    /// Leaves the answer of a strategy; one that came too late is given back, to be dropped by whoever made it.
+    pub(super) fn end(&self, index: usize, answer: Answer<C>) -> Option<Answer<C>> {
+        let late = {
+            let mut slots = lock(&self.slots);
+            let at = self.clock.now();
+            // A slot that was begun is running until it is taken.
+            let Slot::Running(started) = std::mem::replace(&mut slots[index], Slot::Taken) else {
+                return Some(answer);
+            };
+            let (slot, late) = if started.token.is_cancelled() {
+                (Slot::Cancelled(started), Some(answer))
+            } else if at >= started.due {
+                (Slot::Late(started), Some(answer))
+            } else {
+                (Slot::Ended { started, answer, at }, None)
+            };
+            slots[index] = slot;
+            late
+        };
+        self.collector.unpark();
+        late
+    }
+
+    /// Takes out whatever is over; once `observed` is cancelled, everything is.
+    pub(super) fn take(&self, observed: &Observed) -> Harvest<C> {
+        let mut slots = lock(&self.slots);
+        let now = self.clock.now();
+        let cancelled = observed.reason();
+        let is_cancelled = cancelled.is_some();
+        // What begins after this look is not due before that.
+        let due_if_begun = self.due.min(now.saturating_add(self.strategy_deadline));
+        let mut ends = Vec::new();
+        let mut next_look: Option<Duration> = None;
+        let mut look_at = |at: Duration| next_look = Some(next_look.map_or(at, |next| next.min(at)));
+        for (index, slot) in slots.iter_mut().enumerate() {
+            let end = match std::mem::replace(slot, Slot::Taken) {
+                Slot::Waiting if is_cancelled || now >= self.due => End::NotBegun(NotBegun::NoTurn),
+                Slot::Waiting => {
+                    look_at(due_if_begun);
+                    *slot = Slot::Waiting;
+                    continue;
+                }
+                Slot::Refused(why) => End::NotBegun(why),
+                Slot::Running(started) if is_cancelled => End::Cancelled(started),
+                Slot::Running(started) if now >= started.due => End::Overdue(started),
+                Slot::Running(started) => {
+                    look_at(started.due);
+                    *slot = Slot::Running(started);
+                    continue;
+                }
+                Slot::Ended { started, answer, at } => End::Answered { started, answer, at },
+                Slot::Late(started) => End::Late(started),
+                Slot::Cancelled(started) => End::Cancelled(started),
+                Slot::Taken => continue,
+            };
+            ends.push((index, end));
+        }
+        Harvest {
+            ends,
+            next_look,
+            cancelled,
+        }
+    }
+}

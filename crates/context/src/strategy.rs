@@ -1,0 +1,81 @@
+//! A way to find candidates, and how it fails.
+//!
+//! # Not here
+//! Running one: a [`Strategy`] may fail, panic, hang or return too much, and
+//! [`ParallelStrategyExecutor`](crate::ParallelStrategyExecutor) is where that is borne.
+
+use std::error::Error;
+
+use crate::{Name, Stop, Stopped};
+
+/// A way to find candidates in what was prepared for all strategies.
+///
+/// Strategies of one pipeline share their two types and are held as
+/// `Arc<dyn Strategy<Prepared = P, Candidate = C>>`.
+///
+/// ```
+/// use context::{Name, Stop, Strategy, StrategyError};
+///
+/// struct Longest(Name);
+///
+/// impl Strategy for Longest {
+///     type Prepared = Vec<String>;
+///     type Candidate = String;
+///
+///     fn name(&self) -> &Name {
+///         &self.0
+///     }
+///
+///     fn find(&self, lines: &Vec<String>, limit: usize, stop: &Stop) -> Result<Vec<String>, StrategyError> {
+///         let mut found = Vec::new();
+///         for line in lines {
+///             stop.check()?;
+///             found.push(line.clone());
+///         }
+///         found.sort_by_key(|line| std::cmp::Reverse(line.len()));
+///         found.truncate(limit);
+///         Ok(found)
+///     }
+/// }
+/// ```
+pub trait Strategy: Send + Sync {
+    /// What is prepared once and read by every strategy.
+    type Prepared: Send + Sync + 'static;
+    /// What is proposed.
+    type Candidate: Send + 'static;
+
+    /// What it is called; the key of its circuit breaker. Answers at once and always the same.
+    fn name(&self) -> &Name;
+
+    /// Proposes at most `limit` candidates, the best first; what is over is cut.
+    ///
+    /// Looks at `stop` after at most 1 ms of work. It has no effect but its answer, since an abandoned run goes
+    /// on beside later ones until it looks.
+    ///
+    /// # Errors
+    /// What kept it from an answer. Nothing found is no error.
+    fn find(
+        &self,
+        prepared: &Self::Prepared,
+        limit: usize,
+        stop: &Stop,
+    ) -> Result<Vec<Self::Candidate>, StrategyError>;
+}
+
+/// Why a strategy has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum StrategyError {
+    /// It was told to stop, and did.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+    /// Something that it needed failed.
+    #[error(transparent)]
+    Failed(Box<dyn Error + Send + Sync>),
+}
+
+impl StrategyError {
+    /// It failed because of `source`, an error or a text.
+    pub fn failed(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Failed(source.into())
+    }
+}

@@ -1,0 +1,31 @@
+//! The executor under many thread schedules, and the naive executors that the same exploration must catch.
+//!
+//! `RUSTFLAGS="--cfg shuttle" cargo test --profile proof -p context --test shuttle`
+//!
+//! | case | threads explored | twins that must fail |
+//! |---|---|---|
+//! | each run counts once, in a fixed order | 2 pipelines × ok, panic, hang, open; a clock; 2 workers and their replacements | counted by task and collector; lines in completion order |
+//! | a cancel counts nothing and frees the probe | a pipeline with a hung probe and one that obeys; a canceller; 2 workers | the task keeps the permit; what a cancelled task says is counted |
+
+#![allow(
+    missing_docs,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test fails by panicking, and has no readers but its own"
+)]
+
+#[cfg(not(shuttle))]
+fn main() {}
+
+#[cfg(shuttle)]
+fn main() -> std::process::ExitCode {
+    explored::main()
+}
+
+#[cfg(shuttle)]
+mod explored;
+#[cfg(shuttle)]
+mod naive;
+#[cfg(shuttle)]
+mod stage;

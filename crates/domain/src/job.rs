@@ -1,0 +1,274 @@
+//! A job, one phase of one plan, and the lease protocol by which exactly one worker owns it.
+//!
+//! # How it goes
+//! 1. A worker asks [`pick`] which job is its turn and applies the event it gets: the job is running under a
+//!    new fence.
+//! 2. It renews its lease by heartbeats and sends its fence with every write. A stale fence is refused.
+//! 3. It ends the job, or releases it. If it dies, its lease runs out and another worker takes over under the
+//!    next fence.
+//!
+//! # Invariants
+//! 1. The fence only grows, by one with each new owner; a running job has exactly one owner.
+//! 2. Only the owner, told by its fence, moves a running job; others can ask for a cancel, and take over a
+//!    dead lease.
+//! 3. Final states stay. `finished_at` is set exactly in them.
+//! 4. A requested cancel wins over success and failure, unless the apply was sealed before; a seal admits no
+//!    cancel.
+//!
+//! # Not here
+//! Clocks and stores: `now` is passed in, and the caller makes reading, `next` and writing one atomic step.
+//! What a final job or a new owner means for the plan's changesets: [`PlanRecord`](crate::PlanRecord).
+
+mod next;
+mod pick;
+mod refused;
+mod table;
+
+use std::fmt;
+use std::time::Duration;
+
+pub use pick::{ClaimRequest, pick};
+pub use refused::{JobRefused, LeaseLost};
+pub use table::table_markdown;
+
+use crate::id::{BootId, Claim, Fence, JobId, PlanId, WorkerId};
+use crate::phase::Phase;
+use crate::time::Ms;
+
+/// How many leases of a job may be lost before it is given up with the next.
+pub const LOST_LEASES_MAX: u8 = 3;
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum JobState {
+    /// In by enqueue, and again when its owner releases it. A worker takes it out by claiming it once
+    /// `not_before` has come and a slot is free; anyone by cancelling it, which is acknowledged at once.
+    Queued,
+    /// In by a claim. Its owner takes it out by succeeding, failing, acknowledging a cancel or releasing it.
+    /// If the owner dies, a worker takes it over when the lease is dead, and it stays in; on the fourth death
+    /// it is given up.
+    Running,
+    /// In when its owner finished the phase and no cancel was requested before. Final.
+    Succeeded,
+    /// In when its owner could not finish the phase, or when its workers died four times. Final.
+    Failed,
+    /// In when a queued job is cancelled, or when the owner of a running one has stopped everything after a
+    /// requested cancel: this is the acknowledgement, after which the plan has no further effect. Final.
+    Cancelled,
+}
+
+impl JobState {
+    /// All of them.
+    pub const ALL: [JobState; 5] = [
+        JobState::Queued,
+        JobState::Running,
+        JobState::Succeeded,
+        JobState::Failed,
+        JobState::Cancelled,
+    ];
+
+    /// Its name, as stored and shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            JobState::Queued => "queued",
+            JobState::Running => "running",
+            JobState::Succeeded => "succeeded",
+            JobState::Failed => "failed",
+            JobState::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether it stays for ever.
+    pub const fn is_final(self) -> bool {
+        match self {
+            JobState::Queued | JobState::Running => false,
+            JobState::Succeeded | JobState::Failed | JobState::Cancelled => true,
+        }
+    }
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Somebody wants the job to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CancelRequest {
+    /// Since when.
+    pub at: Ms,
+    /// Why.
+    pub reason: String,
+}
+
+/// A job to be queued, named by its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewJob {
+    /// Queuing the same id again queues it once.
+    pub id: JobId,
+    /// The plan that it works on.
+    pub plan: PlanId,
+    /// The phase to run.
+    pub phase: Phase,
+    /// No worker claims it before.
+    pub not_before: Ms,
+}
+
+/// One phase of one plan, to be run by a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Its name; jobs are served in the order of their names.
+    pub id: JobId,
+    /// The plan that it works on.
+    pub plan: PlanId,
+    /// The phase to run.
+    pub phase: Phase,
+    /// Where it stands.
+    pub state: JobState,
+    /// Of the present owner, or of the last one.
+    pub fence: Fence,
+    /// The present owner; of a final job, the last one.
+    pub worker: Option<WorkerId>,
+    /// The boot in which the lease counts.
+    pub boot: Option<BootId>,
+    /// The owner is taken for dead from this moment on. 0 when nobody owns it.
+    pub lease_until: Ms,
+    /// How often an owner died since a node was last settled.
+    pub lost_leases: u8,
+    /// No worker claims it before.
+    pub not_before: Ms,
+    /// The first request to stop it.
+    pub cancel: Option<CancelRequest>,
+    /// From here on an apply is carried through, or rolled back, but not cancelled.
+    pub sealed_at: Option<Ms>,
+    /// Why it failed.
+    pub why: Option<String>,
+    /// When it was queued first.
+    pub created_at: Ms,
+    /// When it was claimed first.
+    pub started_at: Option<Ms>,
+    /// When it became final.
+    pub finished_at: Option<Ms>,
+}
+
+/// What can happen to a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobEvent {
+    /// A worker takes a queued job.
+    Claim {
+        /// The new owner.
+        worker: WorkerId,
+        /// The boot that it runs in.
+        boot: BootId,
+        /// How long it owns the job without a heartbeat.
+        lease: Duration,
+    },
+    /// The owner lives.
+    Heartbeat {
+        /// The owner's.
+        fence: Fence,
+        /// How long it owns the job without another heartbeat.
+        lease: Duration,
+    },
+    /// The owner gives the job back, since it stops.
+    Release {
+        /// The owner's.
+        fence: Fence,
+    },
+    /// Anyone wants the job to stop.
+    Cancel {
+        /// Why.
+        reason: String,
+    },
+    /// The owner is about to write the user's files.
+    Seal {
+        /// The owner's.
+        fence: Fence,
+    },
+    /// The owner finished the phase.
+    Succeed {
+        /// The owner's.
+        fence: Fence,
+    },
+    /// The owner could not finish the phase.
+    Fail {
+        /// The owner's.
+        fence: Fence,
+        /// What stood in the way.
+        why: String,
+    },
+    /// The owner has stopped everything after a cancel was requested.
+    Cancelled {
+        /// The owner's.
+        fence: Fence,
+    },
+    /// A worker takes a running job whose owner is dead, or gives it up.
+    TakeOver {
+        /// The new owner.
+        worker: WorkerId,
+        /// The boot that it runs in.
+        boot: BootId,
+        /// How long it owns the job without a heartbeat.
+        lease: Duration,
+    },
+    /// Somebody found this worker's lock file free: it is dead, whatever its lease says.
+    FreeLease {
+        /// The dead one.
+        worker: WorkerId,
+    },
+    /// The owner got a node done, so the job does not kill its workers.
+    SettledNode {
+        /// The owner's.
+        fence: Fence,
+    },
+}
+
+impl Job {
+    /// A job as it is queued.
+    pub fn new(new: NewJob, now: Ms) -> Job {
+        let NewJob {
+            id,
+            plan,
+            phase,
+            not_before,
+        } = new;
+        Job {
+            id,
+            plan,
+            phase,
+            state: JobState::Queued,
+            fence: Fence::NONE,
+            worker: None,
+            boot: None,
+            lease_until: Ms(0),
+            lost_leases: 0,
+            not_before,
+            cancel: None,
+            sealed_at: None,
+            why: None,
+            created_at: now,
+            started_at: None,
+            finished_at: None,
+        }
+    }
+
+    /// The right to write for it, as its present owner has it.
+    pub fn claim(&self) -> Claim {
+        Claim {
+            plan: self.plan,
+            job: self.id,
+            fence: self.fence,
+        }
+    }
+
+    /// Whether `claim` is that of its present owner: the guard of every write.
+    pub fn is_owned_by(&self, claim: &Claim) -> bool {
+        self.state == JobState::Running && self.claim() == *claim
+    }
+
+    /// Whether a running job's owner is taken for dead, as seen in `boot`.
+    pub fn lease_is_dead(&self, now: Ms, boot: BootId) -> bool {
+        self.lease_until <= now || self.boot != Some(boot)
+    }
+}

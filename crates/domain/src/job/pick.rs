@@ -1,0 +1,71 @@
+//! Whose turn it is: the claim rule.
+//!
+//! # Invariants
+//! 1. A job is given only while fewer than `concurrency_max` jobs have a live owner.
+//! 2. Work that lost its owner goes before work that nobody began; among equals the lowest id goes first.
+
+use std::time::Duration;
+
+use crate::id::{BootId, JobId, PlanId, WorkerId};
+use crate::job::{Job, JobEvent, JobState};
+use crate::time::Ms;
+
+/// A worker with a free hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimRequest {
+    /// Who asks.
+    pub worker: WorkerId,
+    /// The boot that it runs in.
+    pub boot: BootId,
+    /// How long it wants to own the job without a heartbeat.
+    pub lease: Duration,
+    /// How many jobs of the store may run at once.
+    pub concurrency_max: u32,
+    /// Serve this plan only.
+    pub only: Option<PlanId>,
+}
+
+/// The job that the worker is to take, and the event that takes it; none when nothing is due or no slot is
+/// free.
+///
+/// `jobs` are all jobs of the store, in any order: those of other plans hold slots too. Taking over a job
+/// whose fourth owner died ends it, so the caller looks at the state it gets, and asks again when that is
+/// final.
+pub fn pick<'a>(
+    jobs: impl IntoIterator<Item = &'a Job>,
+    request: &ClaimRequest,
+    now: Ms,
+) -> Option<(JobId, JobEvent)> {
+    let ClaimRequest {
+        worker,
+        boot,
+        lease,
+        concurrency_max,
+        only,
+    } = *request;
+    let mut live: u32 = 0;
+    let mut dead: Option<JobId> = None;
+    let mut due: Option<JobId> = None;
+    for job in jobs {
+        let wanted = only.is_none_or(|plan| plan == job.plan);
+        match job.state {
+            JobState::Running if !job.lease_is_dead(now, boot) => live = live.saturating_add(1),
+            JobState::Running if wanted => dead = first(dead, job.id),
+            JobState::Queued if wanted && job.not_before <= now => due = first(due, job.id),
+            JobState::Running
+            | JobState::Queued
+            | JobState::Succeeded
+            | JobState::Failed
+            | JobState::Cancelled => {}
+        }
+    }
+    if live >= concurrency_max {
+        return None;
+    }
+    let take_over = dead.map(|job| (job, JobEvent::TakeOver { worker, boot, lease }));
+    take_over.or_else(|| due.map(|job| (job, JobEvent::Claim { worker, boot, lease })))
+}
+
+fn first(known: Option<JobId>, other: JobId) -> Option<JobId> {
+    Some(known.map_or(other, |known| known.min(other)))
+}

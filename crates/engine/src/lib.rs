@@ -1,0 +1,38 @@
+//! Runs plans: what joins the pure rules, the stores and the workers of this machine.
+//!
+//! # Where to begin
+//! - [`PlanExecutionContext`]: what a running phase records its changes through.
+//! - [`ErrorRecoveryService`]: what a failure is reported to, and what answers what to do about it.
+//! - [`AsyncWorker`]: claims jobs, keeps their leases, runs them, cancels them, stops.
+//! - [`ContextStrategies`]: the strategies of the context pipeline behind their circuit breakers.
+//!
+//! # Invariants
+//! 1. A phase never reaches back: it returns a value, and the engine stores it.
+//! 2. Time, ids, tasks and threads come in through ports ([`sync::Clock`], [`Ids`], [`Runtime`]), so that a test or a
+//!    simulation owns them.
+//! 3. No lock is held across an `.await`, and no foreign code runs under one.
+//!
+//! # Not here
+//! Rules (`domain`), SQL (`store`), and how anything is shown to people (the program).
+
+#![forbid(unsafe_code)]
+
+mod contain;
+mod event;
+mod ids;
+mod plan_context;
+mod recovery;
+mod runtime;
+mod strategies;
+mod worker;
+
+pub use event::{BreakerMove, Event, EventSink};
+pub use ids::{Ids, RandomIds};
+pub use plan_context::{ChangesetHandle, PlanError, PlanExecutionContext};
+pub use recovery::ErrorRecoveryService;
+pub use runtime::{Runtime, TaskKind, TokioRuntime};
+pub use strategies::ContextStrategies;
+pub use worker::{
+    AsyncWorker, JobRun, JobRunner, Ports, RunFailure, RunningJob, StartError, Stop, StopReport,
+    WorkerConfig, WorkerConfigError, WorkerReport,
+};

@@ -1,0 +1,55 @@
+//! What a failure is reported to: it is recorded, counted and decided on in one step of the store.
+//!
+//! # Invariants
+//! 1. There is no get-or-create in the interface: nobody holds a history that another one may overwrite.
+//! 2. Equal reports, by the error's id, have equal answers: the jitter of a backoff comes out of the id itself.
+//! 3. A cancel is no error and is not reported here.
+
+use std::sync::Arc;
+
+use domain::{Claim, ErrorHistory, NewError, PlanId, Policy, Recovery};
+use store::{ErrorStore, StoreError};
+
+/// Records errors of plans and answers what to do about each. `Clone` is the same service.
+#[derive(Clone)]
+pub struct ErrorRecoveryService {
+    store: Arc<dyn ErrorStore>,
+    policy: Policy,
+}
+
+impl ErrorRecoveryService {
+    /// A service that decides by `policy`.
+    pub fn new(store: Arc<dyn ErrorStore>, policy: Policy) -> Self {
+        Self { store, policy }
+    }
+
+    /// Records an error of the plan that `claim` owns, and decides.
+    ///
+    /// # Errors
+    /// The lease is lost, or the store failed; then nothing is recorded.
+    pub async fn record_error(&self, claim: &Claim, error: NewError) -> Result<Recovery, StoreError> {
+        let jitter = jitter_of(&error);
+        self.store.record_error(claim, &self.policy, error, jitter).await
+    }
+
+    /// A snapshot of the plan's errors.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn history(&self, plan: PlanId) -> Result<ErrorHistory, StoreError> {
+        self.store.history(plan).await
+    }
+}
+
+impl std::fmt::Debug for ErrorRecoveryService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ErrorRecoveryService")
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The last 16 of an id's 80 random bits.
+fn jitter_of(error: &NewError) -> u16 {
+    (error.id().as_u128() & u128::from(u16::MAX)) as u16
+}

@@ -1,0 +1,61 @@
+//! The engine's pillars under shuttle: random and PCT schedules of many threads, on the in-memory store.
+//!
+//! Index: `changesets` (seed #7120), `errors` (#7333), `worker` (#7166's worker, double dispatch). Bodies are generic
+//! and run on ours and on the naive twins beside them. Run by `cargo xtask model-check`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test fails by panicking"
+)]
+
+#[cfg(shuttle)]
+mod changesets;
+#[cfg(shuttle)]
+mod errors;
+#[cfg(shuttle)]
+mod support;
+#[cfg(shuttle)]
+mod worker;
+
+#[cfg(not(shuttle))]
+fn main() {}
+
+#[cfg(shuttle)]
+fn main() -> std::process::ExitCode {
+    let cases: Vec<proof::Case> = [changesets::cases(), errors::cases(), worker::cases()]
+        .into_iter()
+        .flatten()
+        .collect();
+    let each = schedules();
+    proof::main(
+        "shuttle",
+        &format!("{each} random and {each} PCT schedules a case"),
+        &cases,
+    )
+}
+
+#[cfg(shuttle)]
+fn schedules() -> usize {
+    match proof::effort() {
+        proof::Effort::Quick => 1_000,
+        proof::Effort::Full => 20_000,
+    }
+}
+
+/// Preemptions that a PCT schedule places.
+#[cfg(shuttle)]
+const PCT_DEPTH: usize = 3;
+
+/// Draws schedules of `body`, half of them at random, half with few preemptions at random places.
+#[cfg(shuttle)]
+fn explore(body: fn()) {
+    let counted = move || {
+        proof::execution();
+        body();
+    };
+    shuttle::check_random(counted, schedules());
+    shuttle::check_pct(counted, schedules(), PCT_DEPTH);
+}

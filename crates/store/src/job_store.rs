@@ -1,0 +1,104 @@
+//! The port for jobs: queued, claimed with a lease and a fence, ended once.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::{Claim, ClaimRequest, ErrorClass, Job, JobId, JobRefused, NewJob, PlanId, WorkerId};
+use sync::{Effect, Finisher};
+
+use crate::StoreError;
+
+/// How many jobs may be queued in one store.
+pub const QUEUED_JOBS_MAX: usize = 10_000;
+
+/// Why a job did not move.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JobStoreError {
+    /// The job's rules said no.
+    #[error(transparent)]
+    Refused(JobRefused),
+    /// Too many jobs wait already.
+    #[error("the queue is full: {queued} jobs wait")]
+    QueueFull {
+        /// How many wait.
+        queued: usize,
+    },
+    /// The store said no.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl JobStoreError {
+    /// How to take it.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Refused(refused) => refused.class(),
+            Self::QueueFull { .. } => ErrorClass::Permanent,
+            Self::Store(error) => error.class(),
+        }
+    }
+}
+
+impl From<JobRefused> for JobStoreError {
+    /// A lost lease is the same to the caller whichever call met it.
+    fn from(refused: JobRefused) -> Self {
+        if let JobRefused::LeaseLost(lost) = refused {
+            Self::Store(lost.into())
+        } else {
+            Self::Refused(refused)
+        }
+    }
+}
+
+/// How its owner ends a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobEnd {
+    /// The phase is done.
+    Succeeded,
+    /// The phase could not be done.
+    Failed {
+        /// What stood in the way.
+        why: String,
+    },
+    /// Everything of it has stopped, as was asked for. The commit of this is the acknowledgement of the cancel.
+    Cancelled,
+}
+
+/// Keeps the jobs, and decides who runs them.
+///
+/// The store reads its own clock: with several machines on one store, theirs do not agree.
+#[async_trait]
+pub trait JobStore: Send + Sync {
+    /// Queues a job. The same id again is the same job.
+    async fn enqueue(&self, new: NewJob) -> Result<Job, JobStoreError>;
+
+    /// Gives the worker a job that is due, if a slot is free: first one whose owner died, else the first queued.
+    async fn claim(&self, request: &ClaimRequest) -> Result<Option<Job>, JobStoreError>;
+
+    /// Renews the owner's lease. The answer is the job, in which a requested cancel shows.
+    async fn heartbeat(&self, claim: &Claim, lease: Duration) -> Result<Job, JobStoreError>;
+
+    /// The owner got a node done: the job does not kill its workers.
+    async fn settled_node(&self, effect: &Effect, claim: &Claim) -> Result<(), JobStoreError>;
+
+    /// Asks for a cancel. A queued job is cancelled by it at once; a running one by its owner, later.
+    async fn cancel(&self, job: JobId, reason: &str) -> Result<Job, JobStoreError>;
+
+    /// From here on no cancel is accepted until the job ends. Refused when one was requested before.
+    async fn seal(&self, effect: &Effect, claim: &Claim) -> Result<(), JobStoreError>;
+
+    /// Ends the job. Asked again after an unknown outcome, the answer is the same.
+    async fn end(&self, finisher: &Finisher, claim: &Claim, end: JobEnd) -> Result<Job, JobStoreError>;
+
+    /// Gives the job back to the queue.
+    async fn release(&self, finisher: &Finisher, claim: &Claim) -> Result<Job, JobStoreError>;
+
+    /// Ends the leases of a worker that is known to be dead; says how many.
+    async fn free_leases(&self, worker: WorkerId) -> Result<usize, JobStoreError>;
+
+    /// One job.
+    async fn job(&self, id: JobId) -> Result<Job, JobStoreError>;
+
+    /// All jobs, or those of one plan, in order of id.
+    async fn jobs(&self, plan: Option<PlanId>) -> Result<Vec<Job>, JobStoreError>;
+}

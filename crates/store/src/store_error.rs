@@ -1,0 +1,34 @@
+//! What can go wrong with a store itself, whatever was asked of it.
+
+use domain::{ErrorClass, LeaseLost};
+
+/// The store could not do it, or would not for this claim.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The claim is not, or no longer, the owner's.
+    #[error(transparent)]
+    LeaseLost(#[from] LeaseLost),
+    /// Others kept it busy for too long.
+    #[error("the store is busy")]
+    Busy,
+    /// There is no space left; nothing was written.
+    #[error("the store has no space left")]
+    Full,
+    /// It can no longer be trusted with writes.
+    #[error("the store is broken: {why}")]
+    Broken {
+        /// What happened.
+        why: String,
+    },
+}
+
+impl StoreError {
+    /// How to take it.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::LeaseLost(lost) => lost.class(),
+            Self::Busy => ErrorClass::Transient,
+            Self::Full | Self::Broken { .. } => ErrorClass::Permanent,
+        }
+    }
+}

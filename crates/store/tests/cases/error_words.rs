@@ -1,0 +1,146 @@
+//! What the errors of a store say, and how they are to be taken.
+
+use domain::{
+    ChangesetError, ErrorClass, Fence, JobId, JobRefused, JobState, LeaseLost, PlanId, RecordError,
+};
+use store::{ChangesetStoreError, JobStoreError, StoreError};
+
+const LOST: LeaseLost = LeaseLost {
+    job: JobId::from_u128(33),
+    fence: Fence(7),
+};
+const LOST_SAYS: &str =
+    "the lease of job 00000000000000000000000011 is lost: fence 7 is not the one it runs under";
+
+fn broken() -> StoreError {
+    StoreError::Broken {
+        why: "the disk is gone".to_owned(),
+    }
+}
+
+/// Every error of a store, how it is to be taken, and what it says.
+fn store_errors() -> [(StoreError, ErrorClass, &'static str); 4] {
+    [
+        (StoreError::LeaseLost(LOST), ErrorClass::Cancelled, LOST_SAYS),
+        (StoreError::Busy, ErrorClass::Transient, "the store is busy"),
+        (
+            StoreError::Full,
+            ErrorClass::Permanent,
+            "the store has no space left",
+        ),
+        (
+            broken(),
+            ErrorClass::Permanent,
+            "the store is broken: the disk is gone",
+        ),
+    ]
+}
+
+#[test]
+fn an_error_of_the_store_says_what_is_wrong_and_how_to_take_it() {
+    for (error, class, says) in store_errors() {
+        assert_eq!((error.class(), error.to_string().as_str()), (class, says));
+    }
+}
+
+#[test]
+fn an_error_of_the_store_is_the_same_to_whoever_meets_it() {
+    for (error, class, says) in store_errors() {
+        let of_changeset = ChangesetStoreError::from(error.clone());
+        assert_eq!(
+            (of_changeset.class(), of_changeset.to_string().as_str()),
+            (class, says)
+        );
+        let of_job = JobStoreError::from(error);
+        assert_eq!((of_job.class(), of_job.to_string().as_str()), (class, says));
+    }
+}
+
+#[test]
+fn a_lost_lease_is_one_error_whichever_rule_found_it() {
+    let lost = StoreError::LeaseLost(LOST);
+    assert_eq!(StoreError::from(LOST), lost);
+    assert_eq!(
+        ChangesetStoreError::from(RecordError::LeaseLost(LOST)),
+        ChangesetStoreError::Store(lost.clone())
+    );
+    assert_eq!(
+        JobStoreError::from(JobRefused::LeaseLost(LOST)),
+        JobStoreError::Store(lost)
+    );
+}
+
+#[test]
+fn a_changeset_that_says_no_is_heard_as_it_said_it() {
+    let refused = ChangesetError::NoActiveChangeset;
+    let error = ChangesetStoreError::from(RecordError::Changeset(refused.clone()));
+    assert_eq!(error, ChangesetStoreError::Changeset(refused.clone()));
+    assert_eq!(error, ChangesetStoreError::from(refused));
+    assert_eq!(
+        (error.class(), error.to_string().as_str()),
+        (
+            ErrorClass::Bug,
+            "No active changeset. Call start_changeset() first."
+        )
+    );
+    let full = ChangesetStoreError::Changeset(ChangesetError::Full { what: "entries" });
+    assert_eq!(
+        (full.class(), full.to_string().as_str()),
+        (
+            ErrorClass::Permanent,
+            "the plan has no numbers left for its entries"
+        )
+    );
+}
+
+#[test]
+fn a_job_that_says_no_is_heard_as_it_said_it() {
+    let job = JobId::from_u128(33);
+    let plan = PlanId::from_u128(34);
+    let state = JobState::Failed;
+    let heard = [
+        (
+            JobRefused::PlanBusy { job },
+            ErrorClass::Transient,
+            "the plan is busy with job 00000000000000000000000011",
+        ),
+        (
+            JobRefused::Final { state },
+            ErrorClass::Permanent,
+            "the job is failed already",
+        ),
+        (
+            JobRefused::CancelRequested,
+            ErrorClass::Cancelled,
+            "a cancel of the job was requested",
+        ),
+        (
+            JobRefused::OtherPlan { plan },
+            ErrorClass::Bug,
+            "these are the jobs of plan 00000000000000000000000012",
+        ),
+    ];
+    for (refused, class, says) in heard {
+        let error = JobStoreError::from(refused);
+        assert_eq!(error, JobStoreError::Refused(refused));
+        assert_eq!((error.class(), error.to_string().as_str()), (class, says));
+    }
+}
+
+#[test]
+fn a_full_queue_says_how_many_wait() {
+    let full = JobStoreError::QueueFull { queued: 10_000 };
+    assert_eq!(
+        (full.class(), full.to_string().as_str()),
+        (ErrorClass::Permanent, "the queue is full: 10000 jobs wait")
+    );
+}
+
+#[test]
+fn an_error_keeps_its_source_apart_from_its_words() {
+    // They are transparent: what they say is the cause, so there is none behind it to be said twice.
+    use std::error::Error;
+    assert!(ChangesetStoreError::from(StoreError::Busy).source().is_none());
+    assert!(JobStoreError::from(StoreError::Full).source().is_none());
+    assert!(broken().source().is_none());
+}

@@ -1,0 +1,45 @@
+//! The concurrency primitives under everything else: what many threads share, and nothing more.
+//!
+//! | type | what it makes impossible |
+//! |---|---|
+//! | [`CircuitBreaker`] | a lost failure count, two trips of one threshold, a late result credited to a newer state |
+//! | [`CancellationToken`] | a cancel lost to a reset, or leaking into the next generation |
+//! | [`EffectGate`] | an effect that begins after the gate closed, or is still inside after it drained |
+//! | [`KeyedHistories`] | two creators of one history, of whom one is overwritten |
+//!
+//! # Invariants
+//! 1. No IO, no runtime, no thread of its own, no `unsafe`. Time comes in through a [`Clock`].
+//! 2. Every lock, atomic and thread comes from [`primitives`], so loom and shuttle explore this very code.
+//! 3. No lock is held while foreign code runs, except the closure given to [`KeyedHistories`], which says so.
+//! 4. At most one lock is held at a time. A poisoned lock is taken over, never propagated.
+//!
+//! The argument for each memory ordering, and the model-check case behind each claim, stand in
+//! `docs/concurrency.md`.
+//!
+//! # Not here
+//! What the primitives are used for: strategies, plans, jobs and stores live in the crates above.
+
+#![forbid(unsafe_code)]
+
+pub mod primitives;
+
+mod breaker;
+mod clock;
+mod gate;
+mod histories;
+mod parker;
+mod token;
+mod waiting;
+
+pub use breaker::{
+    Breaker, BreakerConfig, BreakerConfigError, BreakerState, BreakerView, CircuitBreaker, Permit, Recorded,
+    Rejected, Why,
+};
+pub use clock::{Clock, ManualClock, Sleep, SystemClock};
+pub use gate::{Drained, Effect, EffectGate, Finisher, StillIn};
+pub use histories::KeyedHistories;
+pub use parker::Parker;
+pub use token::{
+    Cancel, CancelReason, CancellationToken, Cancelled, CancelledFuture, Generation, Observed, Registration,
+    Reset,
+};

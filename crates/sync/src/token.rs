@@ -1,0 +1,506 @@
+//! Cancellation that cannot be lost: a token whose every generation is cancelled at most once, and stays so.
+//!
+//! One word holds `[generation: 48 | reason: 16]`; reason 0 is live. The word only grows. `cancel` sets the reason,
+//! `reset` of a cancelled token opens the next generation, and `reset` of a live one does nothing, because its
+//! observers must hear the next cancel. So every generation but the newest is cancelled, and whoever observed
+//! generation `g` is cancelled exactly when `word > g << 16`. The answer never changes back.
+//!
+//! # Invariants
+//! 1. The word only grows; each step is one compare-and-swap.
+//! 2. A cancelled generation stays cancelled for all who observed it; its first reason wins.
+//! 3. A cancel of one generation never cancels a later one.
+//! 4. A child knows its ancestors, each at the generation it was born in; ancestors know no children. A child made
+//!    during a cancel is born cancelled, none can be missed and none can leak.
+//! 5. A waiter registers at every level and tests each level's word under that level's lock (see `waiting`).
+//!
+//! # Not here
+//! Deadlines: a timer is somebody who calls [`CancellationToken::cancel_if`] with the generation it saw.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::parker::Parker;
+use crate::primitives::atomic::{AtomicU64, Ordering};
+use crate::waiting::{Level, Waiter, Waiters, Waiting};
+
+/// How many ancestors a token may have: each costs every check one load more.
+const DEPTH_MAX: usize = 8;
+const REASON_BITS: u32 = 16;
+const REASON_MASK: u64 = (1 << REASON_BITS) - 1;
+
+/// Why something was cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum CancelReason {
+    /// A person asked for it.
+    User = 1,
+    /// A deadline passed.
+    Timeout,
+    /// The process is stopping.
+    Shutdown,
+    /// Another worker may own the job by now.
+    LeaseLost,
+    /// A sibling failed, so that this work is of no use.
+    Sibling,
+    /// A limit was reached.
+    Limit,
+    /// What it belonged to is over: a later generation or a finished run has taken its place.
+    Superseded,
+}
+
+impl CancelReason {
+    pub(crate) fn from_code(code: u64) -> Option<Self> {
+        match code {
+            0 => None,
+            1 => Some(Self::User),
+            2 => Some(Self::Timeout),
+            3 => Some(Self::Shutdown),
+            4 => Some(Self::LeaseLost),
+            5 => Some(Self::Sibling),
+            6 => Some(Self::Limit),
+            _ => Some(Self::Superseded),
+        }
+    }
+
+    pub(crate) fn code(self) -> u64 {
+        self as u64
+    }
+}
+
+impl std::fmt::Display for CancelReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::User => "asked for by the user",
+            Self::Timeout => "deadline passed",
+            Self::Shutdown => "shutting down",
+            Self::LeaseLost => "lease lost",
+            Self::Sibling => "a sibling failed",
+            Self::Limit => "limit reached",
+            Self::Superseded => "superseded",
+        })
+    }
+}
+
+/// The error of work that stops because it was cancelled; not a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cancelled {
+    /// Why.
+    pub reason: CancelReason,
+}
+
+impl std::fmt::Display for Cancelled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cancelled: {}", self.reason)
+    }
+}
+
+impl std::error::Error for Cancelled {}
+
+/// The number of a token's generation, from 0; greater is later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Generation(u64);
+
+/// What a cancel did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancel {
+    /// This call cancelled the generation.
+    Now(Generation),
+    /// It was cancelled before; the first reason stays.
+    Already(Generation),
+    /// The generation that was meant is over.
+    Stale {
+        /// The generation that is current instead.
+        current: Generation,
+    },
+}
+
+/// What a reset did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reset {
+    /// This call opened the generation.
+    Opened(Generation),
+    /// The generation is live, so nothing was done. A cancelled ancestor still cancels it.
+    Live(Generation),
+    /// The generation that was meant is over.
+    Stale {
+        /// The generation that is current instead.
+        current: Generation,
+    },
+}
+
+/// A cancellation shared by any number of threads and tasks. `Clone` is the same token.
+///
+/// Code that works calls [`observe`](Self::observe) once, at its start, and asks the [`Observed`]: the answer of a
+/// generation never changes back, whatever is reset meanwhile.
+///
+/// ```
+/// use sync::{CancelReason, CancellationToken};
+///
+/// let token = CancellationToken::new();
+/// let job = token.observe();
+/// token.cancel(CancelReason::User);
+/// token.reset();
+/// assert!(job.is_cancelled(), "the job that was told to stop stays told");
+/// assert!(!token.is_cancelled(), "the next one starts fresh");
+/// ```
+#[derive(Clone)]
+pub struct CancellationToken {
+    node: Arc<Node>,
+}
+
+struct Node {
+    word: AtomicU64,
+    ancestors: Box<[Step]>,
+    waiters: Waiters,
+}
+
+/// One generation of one node.
+#[derive(Clone)]
+struct Step {
+    node: Arc<Node>,
+    generation: u64,
+}
+
+impl Step {
+    #[inline]
+    fn is_cancelled(&self) -> bool {
+        self.node.word.load(Ordering::Acquire) > self.generation << REASON_BITS
+    }
+
+    fn reason(&self) -> Option<CancelReason> {
+        let word = self.node.word.load(Ordering::Acquire);
+        match generation_of(word) > self.generation {
+            true => Some(CancelReason::Superseded),
+            false => CancelReason::from_code(word & REASON_MASK),
+        }
+    }
+}
+
+impl Level for Step {
+    fn waiters(&self) -> &Waiters {
+        &self.node.waiters
+    }
+
+    fn is_reached(&self) -> bool {
+        self.is_cancelled()
+    }
+}
+
+fn generation_of(word: u64) -> u64 {
+    word >> REASON_BITS
+}
+
+fn is_live(word: u64) -> bool {
+    word & REASON_MASK == 0
+}
+
+impl CancellationToken {
+    /// A live token without ancestors.
+    pub fn new() -> Self {
+        Self::with(0, Box::default())
+    }
+
+    fn with(word: u64, ancestors: Box<[Step]>) -> Self {
+        let node = Node {
+            word: AtomicU64::new(word),
+            ancestors,
+            waiters: Waiters::default(),
+        };
+        Self { node: Arc::new(node) }
+    }
+
+    /// A token that is cancelled with this one's present generation, and can be cancelled alone.
+    ///
+    /// See [`Observed::child`].
+    pub fn child(&self) -> Self {
+        self.observe().child()
+    }
+
+    /// Cancels the generation that this call finds.
+    pub fn cancel(&self, reason: CancelReason) -> Cancel {
+        self.cancel_where(|_| true, reason)
+    }
+
+    /// Cancels the generation that the caller saw, and none other: what timers use.
+    pub fn cancel_if(&self, seen: Generation, reason: CancelReason) -> Cancel {
+        self.cancel_where(|current| current == seen.0, reason)
+    }
+
+    fn cancel_where(&self, is_meant: impl Fn(u64) -> bool, reason: CancelReason) -> Cancel {
+        let mut word = self.node.word.load(Ordering::Acquire);
+        loop {
+            let generation = Generation(generation_of(word));
+            if !is_meant(generation.0) {
+                return Cancel::Stale { current: generation };
+            }
+            if !is_live(word) {
+                return Cancel::Already(generation);
+            }
+            match self.swap(word, word | reason.code()) {
+                Ok(()) => {
+                    self.node.waiters.wake();
+                    return Cancel::Now(generation);
+                }
+                Err(found) => word = found,
+            }
+        }
+    }
+
+    /// Opens a new generation if the present one is cancelled; of a live one it does nothing.
+    pub fn reset(&self) -> Reset {
+        self.reset_where(|_| true)
+    }
+
+    /// Opens the generation after the one that the caller saw cancelled, and none other.
+    pub fn reset_if(&self, seen: Generation) -> Reset {
+        self.reset_where(|current| current == seen.0)
+    }
+
+    fn reset_where(&self, is_meant: impl Fn(u64) -> bool) -> Reset {
+        let mut word = self.node.word.load(Ordering::Acquire);
+        loop {
+            let generation = generation_of(word);
+            if !is_meant(generation) {
+                return Reset::Stale {
+                    current: Generation(generation),
+                };
+            }
+            if is_live(word) {
+                return Reset::Live(Generation(generation));
+            }
+            match self.swap(word, (generation + 1) << REASON_BITS) {
+                Ok(()) => return Reset::Opened(Generation(generation + 1)),
+                Err(found) => word = found,
+            }
+        }
+    }
+
+    fn swap(&self, from: u64, to: u64) -> Result<(), u64> {
+        self.node
+            .word
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+            .map(drop)
+    }
+
+    /// The generation that is current now, for ever.
+    pub fn observe(&self) -> Observed {
+        let generation = generation_of(self.node.word.load(Ordering::Acquire));
+        Observed {
+            step: Step {
+                node: Arc::clone(&self.node),
+                generation,
+            },
+        }
+    }
+
+    /// Whether the generation that is current now is cancelled, or an ancestor's is: one load per level.
+    #[inline]
+    pub fn is_cancelled(&self) -> bool {
+        !is_live(self.node.word.load(Ordering::Acquire)) || self.node.ancestors.iter().any(Step::is_cancelled)
+    }
+
+    /// Blocks until the generation that is current now is cancelled; false if `timeout` passed first.
+    pub fn wait(&self, timeout: Option<Duration>) -> bool {
+        self.observe().wait(timeout)
+    }
+
+    /// Completes when the generation that is current now is cancelled.
+    pub fn cancelled(&self) -> CancelledFuture {
+        self.observe().cancelled()
+    }
+}
+
+impl Default for CancellationToken {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for CancellationToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let observed = self.observe();
+        f.debug_struct("CancellationToken")
+            .field("generation", &observed.generation().0)
+            .field("reason", &observed.reason())
+            .finish_non_exhaustive()
+    }
+}
+
+/// One generation of a token, whose answer is kept for ever. `Clone` is the same generation.
+#[derive(Clone)]
+pub struct Observed {
+    step: Step,
+}
+
+impl Observed {
+    /// Whether this generation, or an ancestor's that it was born in, is cancelled.
+    #[inline]
+    pub fn is_cancelled(&self) -> bool {
+        self.step.is_cancelled() || self.step.node.ancestors.iter().any(Step::is_cancelled)
+    }
+
+    /// `Err` once cancelled, for use with `?`.
+    ///
+    /// # Errors
+    /// [`Cancelled`] with the reason.
+    pub fn check(&self) -> Result<(), Cancelled> {
+        match self.reason() {
+            None => Ok(()),
+            Some(reason) => Err(Cancelled { reason }),
+        }
+    }
+
+    /// Why it was cancelled: its own reason, else that of the nearest cancelled ancestor.
+    ///
+    /// A generation that was cancelled and then reset before anyone asked answers
+    /// [`CancelReason::Superseded`].
+    pub fn reason(&self) -> Option<CancelReason> {
+        self.steps().find_map(Step::reason)
+    }
+
+    /// The observed generation.
+    pub fn generation(&self) -> Generation {
+        Generation(self.step.generation)
+    }
+
+    /// A token that is cancelled with this generation, and can be cancelled alone.
+    ///
+    /// A child more than 8 levels deep is born cancelled with [`CancelReason::Limit`]: it fails at once and in the
+    /// open, instead of slowing every check below it.
+    pub fn child(&self) -> CancellationToken {
+        let ancestors: Box<[Step]> = self.steps().cloned().collect();
+        let word = if ancestors.len() > DEPTH_MAX {
+            CancelReason::Limit.code()
+        } else {
+            0
+        };
+        CancellationToken::with(word, ancestors)
+    }
+
+    /// Blocks until cancelled; false if `timeout` passed first. `None` waits for ever.
+    pub fn wait(&self, timeout: Option<Duration>) -> bool {
+        self.is_cancelled() || self.waiting().block(timeout)
+    }
+
+    /// Completes when cancelled, with the reason. Dropping the future unregisters it.
+    pub fn cancelled(&self) -> CancelledFuture {
+        CancelledFuture {
+            observed: self.clone(),
+            waiting: self.waiting(),
+        }
+    }
+
+    /// Unparks `parker` when cancelled, as long as the registration lives; `None` if cancelled already.
+    ///
+    /// For a thread that waits for several things at once. A wake-up may be spurious and uses the registration up,
+    /// so the thread registers anew each time before it parks.
+    pub fn unpark_on_cancel(&self, parker: &Parker) -> Option<Registration> {
+        let mut waiting = self.waiting();
+        match waiting.register(&Waiter::Thread(parker.clone())) {
+            true => None,
+            false => Some(Registration { _waiting: waiting }),
+        }
+    }
+
+    fn waiting(&self) -> Waiting<Step> {
+        Waiting::on(self.steps().cloned())
+    }
+
+    fn steps(&self) -> impl Iterator<Item = &Step> {
+        std::iter::once(&self.step).chain(self.step.node.ancestors.iter())
+    }
+}
+
+impl std::fmt::Debug for Observed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Observed")
+            .field("generation", &self.step.generation)
+            .field("reason", &self.reason())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Keeps a parker registered with a generation; see [`Observed::unpark_on_cancel`].
+#[must_use = "dropping it ends the registration"]
+pub struct Registration {
+    _waiting: Waiting<Step>,
+}
+
+impl std::fmt::Debug for Registration {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registration").finish_non_exhaustive()
+    }
+}
+
+/// Completes when a generation is cancelled; made by [`Observed::cancelled`].
+#[must_use = "a future does nothing unless awaited"]
+pub struct CancelledFuture {
+    observed: Observed,
+    waiting: Waiting<Step>,
+}
+
+impl Future for CancelledFuture {
+    type Output = CancelReason;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<CancelReason> {
+        if let Some(reason) = self.observed.reason() {
+            return Poll::Ready(reason);
+        }
+        match self.waiting.poll(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(()) => Poll::Ready(self.observed.reason().unwrap_or(CancelReason::Superseded)),
+        }
+    }
+}
+
+impl std::fmt::Debug for CancelledFuture {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CancelledFuture")
+            .field("observed", &self.observed)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::pin::pin;
+    use std::task::Waker;
+
+    use super::*;
+
+    #[test]
+    fn no_waiter_is_left_behind_at_any_level() {
+        let parent = CancellationToken::new();
+        let child = parent.child();
+        let left = || (parent.node.waiters.len(), child.node.waiters.len());
+        let mut context = Context::from_waker(Waker::noop());
+        {
+            let mut future = pin!(child.cancelled());
+            assert!(future.as_mut().poll(&mut context).is_pending());
+            assert!(future.as_mut().poll(&mut context).is_pending());
+            let registration = child.observe().unpark_on_cancel(&Parker::new());
+            assert_eq!(left(), (2, 2), "one entry for each waiter at each level, however often it is polled");
+            drop(registration);
+        }
+        assert!(!child.wait(Some(Duration::ZERO)));
+        assert_eq!(left(), (0, 0));
+        let mut future = pin!(child.cancelled());
+        assert!(future.as_mut().poll(&mut context).is_pending());
+        parent.cancel(CancelReason::User);
+        assert!(future.as_mut().poll(&mut context).is_ready());
+        assert_eq!(left(), (0, 1), "drained by the cancel");
+    }
+
+    #[test]
+    fn a_parent_keeps_no_child_alive() {
+        let parent = CancellationToken::new();
+        let child = Arc::downgrade(&parent.child().node);
+        assert!(child.upgrade().is_none());
+        let grandchild = parent.child().child();
+        drop(parent);
+        assert!(!grandchild.is_cancelled(), "and a child needs its ancestors' words only");
+    }
+}

@@ -1,0 +1,87 @@
+//! The clocks and the parker that sleeps on them.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use sync::{Clock, ManualClock, Parker, SystemClock};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn the_system_clock_never_goes_back() {
+    let clock = SystemClock::default();
+    let (first, second) = (clock.now(), clock.now());
+    assert!(first <= second);
+}
+
+#[test]
+fn a_system_sleeper_wakes_by_its_deadline_or_by_hand() {
+    let clock = SystemClock::new();
+    let parker = Parker::new();
+    clock.park_until(&parker, Some(Duration::ZERO));
+    parker.unpark();
+    clock.park_until(&parker, None);
+    parker.unpark();
+    clock.park_until(&parker, Some(Duration::MAX));
+}
+
+#[test]
+fn an_unpark_before_the_park_is_not_lost_and_counts_once() {
+    let parker = Parker::new();
+    parker.unpark();
+    parker.unpark();
+    parker.park();
+    assert!(!parker.park_until(Instant::now()), "consumed");
+    assert_eq!(format!("{parker:?}"), "Parker { .. }");
+}
+
+#[test]
+fn a_manual_sleeper_wakes_when_the_clock_reaches_its_instant() {
+    let clock = ManualClock::new();
+    let parker = Parker::new();
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| {
+            while clock.now() < SECOND {
+                clock.park_until(&parker, Some(SECOND));
+            }
+            clock.now()
+        });
+        while !clock.advance_to_next_sleeper() {
+            std::thread::yield_now();
+        }
+        assert_eq!(sleeper.join().unwrap(), SECOND);
+    });
+    clock.park_until(&parker, Some(SECOND));
+    parker.unpark();
+    clock.park_until(&parker, None);
+    assert!(!clock.advance_to_next_sleeper(), "nobody sleeps any more");
+    assert!(format!("{clock:?}").contains("now: 1s"));
+}
+
+#[test]
+fn a_sleep_is_ready_exactly_at_its_instant() {
+    let clock = ManualClock::new();
+    let mut sleep = pin!(clock.sleep(SECOND));
+    let mut context = Context::from_waker(Waker::noop());
+    assert_eq!(sleep.as_mut().poll(&mut context), Poll::Pending);
+    clock.advance(SECOND - Duration::from_nanos(1));
+    assert_eq!(sleep.as_mut().poll(&mut context), Poll::Pending);
+    clock.advance(Duration::from_nanos(1));
+    assert_eq!(sleep.as_mut().poll(&mut context), Poll::Ready(()));
+    assert!(!clock.advance_to_next_sleeper());
+}
+
+#[test]
+fn a_dropped_sleep_leaves_no_sleeper_behind() {
+    let clock = ManualClock::new();
+    {
+        let mut sleep = pin!(clock.sleep(SECOND));
+        assert_eq!(
+            sleep.as_mut().poll(&mut Context::from_waker(Waker::noop())),
+            Poll::Pending
+        );
+    }
+    assert!(!clock.advance_to_next_sleeper());
+}

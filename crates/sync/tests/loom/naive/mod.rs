@@ -1,0 +1,6 @@
+//! What was naive: the seeds' bugs and other tempting mistakes, kept so that the explorer must find them.
+
+pub(crate) mod breaker;
+pub(crate) mod gate;
+pub(crate) mod histories;
+pub(crate) mod token;

@@ -1,0 +1,214 @@
+//! A command line: shown so that it can be pasted into a shell, run in the workspace's root.
+//!
+//! # Invariants
+//! 1. What is shown is what is run: both are made of the same three fields.
+//! 2. A failing child becomes a [`Failure`] whose hint is the line that repeats it.
+
+use std::fmt;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, ExitStatus, Stdio};
+
+use crate::failure::Failure;
+use crate::workspace::Workspace;
+
+/// A program, its arguments, and the variables that differ from ours.
+#[derive(Debug, Clone)]
+pub(crate) struct Child {
+    program: String,
+    arguments: Vec<String>,
+    variables: Vec<(String, String)>,
+}
+
+impl Child {
+    pub(crate) fn new<'a>(program: &str, arguments: impl IntoIterator<Item = &'a str>) -> Self {
+        let arguments = arguments.into_iter().map(str::to_owned).collect();
+        Self {
+            program: program.to_owned(),
+            arguments,
+            variables: Vec::new(),
+        }
+    }
+
+    pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::new("cargo", arguments)
+    }
+
+    pub(crate) fn arguments(mut self, more: &[String]) -> Self {
+        self.arguments.extend_from_slice(more);
+        self
+    }
+
+    pub(crate) fn variable(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.variables.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Runs with our standard streams; shows the line first.
+    pub(crate) fn run(&self, workspace: &Workspace) -> Result<(), Failure> {
+        let status = self.run_for_status(workspace)?;
+        self.expect_success(status)
+    }
+
+    /// As [`Child::run`], for programs whose exit status means more than failure.
+    pub(crate) fn run_for_status(&self, workspace: &Workspace) -> Result<ExitStatus, Failure> {
+        println!("$ {self}");
+        self.command(workspace)
+            .status()
+            .map_err(|error| self.not_started(&error))
+    }
+
+    /// As [`Child::run`], with each line of standard output given to `see` when it has been printed.
+    pub(crate) fn run_watched(
+        &self,
+        workspace: &Workspace,
+        mut see: impl FnMut(&str),
+    ) -> Result<(), Failure> {
+        println!("$ {self}");
+        let mut process = self
+            .command(workspace)
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| self.not_started(&error))?;
+        if let Some(stdout) = process.stdout.take() {
+            for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line);
+                println!("{line}");
+                see(&line);
+            }
+        }
+        let status = process.wait().map_err(|error| self.not_started(&error))?;
+        self.expect_success(status)
+    }
+
+    /// Runs silently and returns standard output; standard error is shown when it fails.
+    pub(crate) fn output(&self, workspace: &Workspace) -> Result<String, Failure> {
+        self.output_of(self.command(workspace))
+    }
+
+    /// As [`Child::output`], in the directory that we were started in.
+    pub(crate) fn output_here(&self) -> Result<String, Failure> {
+        self.output_of(self.bare_command())
+    }
+
+    /// Whether it can be started and succeeds; nothing is shown.
+    pub(crate) fn succeeds(&self) -> bool {
+        let mut command = self.bare_command();
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    }
+
+    fn output_of(&self, mut command: Command) -> Result<String, Failure> {
+        let output = command.output().map_err(|error| self.not_started(&error))?;
+        if !output.status.success() {
+            eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        }
+        self.expect_success(output.status)?;
+        String::from_utf8(output.stdout)
+            .map_err(|_| Failure::new(format!("`{self}` printed what is not UTF-8")))
+    }
+
+    fn command(&self, workspace: &Workspace) -> Command {
+        let mut command = self.bare_command();
+        command.current_dir(&workspace.root);
+        command
+    }
+
+    fn bare_command(&self) -> Command {
+        // `cargo run` names the cargo that runs us; the shown line says `cargo`, which a shell resolves alike.
+        let ours = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+        let mut command = Command::new(if self.program == "cargo" {
+            &ours
+        } else {
+            &self.program
+        });
+        // `cargo run` also describes this package to us. Build scripts that look at such a variable would run again.
+        for (name, _) in std::env::vars_os() {
+            if name.to_str().is_some_and(|name| {
+                ["CARGO_PKG_", "CARGO_MANIFEST_"]
+                    .iter()
+                    .any(|p| name.starts_with(p))
+            }) {
+                command.env_remove(name);
+            }
+        }
+        command
+            .args(&self.arguments)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    fn expect_success(&self, status: ExitStatus) -> Result<(), Failure> {
+        if status.success() {
+            return Ok(());
+        }
+        let short = self
+            .arguments
+            .first()
+            .map_or(String::new(), |word| format!(" {word}"));
+        Err(
+            Failure::new(format!("`{}{short}` ended with {status}", self.program))
+                .hint(format!("repeat it with `{self}`")),
+        )
+    }
+
+    fn not_started(&self, error: &std::io::Error) -> Failure {
+        Failure::new(format!("`{}` could not be run: {error}", self.program)).hint(format!("tried `{self}`"))
+    }
+}
+
+impl fmt::Display for Child {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in &self.variables {
+            write!(formatter, "{name}={} ", quoted(value))?;
+        }
+        formatter.write_str(&self.program)?;
+        for argument in &self.arguments {
+            write!(formatter, " {}", quoted(argument))?;
+        }
+        Ok(())
+    }
+}
+
+/// A word as a shell needs it.
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "-_./:=,+@%".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shown_line_can_be_pasted() {
+        let child =
+            Child::cargo(["test", "-p", "sync", "--", "it's one"]).variable("RUSTFLAGS", "--cfg loom");
+        assert_eq!(
+            child.to_string(),
+            r"RUSTFLAGS='--cfg loom' cargo test -p sync -- 'it'\''s one'"
+        );
+    }
+
+    #[test]
+    fn a_failing_child_says_how_to_repeat_it() {
+        let failure = Child::new("sh", ["-c", "exit 3"]).output_here();
+        let expected =
+            Failure::new("`sh -c` ended with exit status: 3").hint("repeat it with `sh -c 'exit 3'`");
+        assert_eq!(failure, Err(expected));
+    }
+
+    #[test]
+    fn a_child_that_cannot_start_is_a_failure_and_not_a_panic() {
+        let failure = Child::new("no-such-program", ["--version"]).output_here();
+        assert!(
+            failure.is_err_and(|failure| failure.fact().starts_with("`no-such-program` could not be run"))
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! What a contributor types: `cargo xtask <command>`.
+//!
+//! One file per command, in the order of [`COMMANDS`]; the list below is also the help and the table in
+//! CONTRIBUTING.md. The other files are what commands share: [`workspace`] (what cargo knows of the tree), [`child`]
+//! (a command line that is shown, run and, when it fails, handed to the reader) and [`install`] (missing tools).
+//!
+//! # Not here
+//! The crates of the product. This program depends on none of them, so that it starts within seconds on a fresh
+//! machine and can report a crate that does not compile; what is printed from their code comes from
+//! `examples/generated.rs`.
+
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for the terminal"
+)]
+
+// In reading order: the empty lines keep rustfmt from sorting them.
+mod test;
+
+mod model_check;
+
+mod bench;
+
+mod coverage;
+
+mod mutants;
+
+mod tidy;
+
+mod docs;
+
+mod child;
+mod failure;
+mod install;
+mod workspace;
+
+use std::process::ExitCode;
+
+use failure::Failure;
+use workspace::Workspace;
+
+/// One word after `cargo xtask`.
+struct Command {
+    name: &'static str,
+    arguments: &'static str,
+    summary: &'static str,
+    /// How long, measured on 2 cores; empty where nobody has.
+    takes: &'static str,
+    run: fn(&Workspace, &[String]) -> Result<(), Failure>,
+}
+
+const COMMANDS: [Command; 7] = [
+    Command {
+        name: "test",
+        arguments: "",
+        summary: "fmt, clippy, tidy, every test and feature, doc, the quick model check",
+        takes: "",
+        run: test::run,
+    },
+    Command {
+        name: "model-check",
+        arguments: "[words…]",
+        summary: "every promise over every schedule within the bound; the naive twins must fail",
+        takes: "",
+        run: model_check::run,
+    },
+    Command {
+        name: "bench",
+        arguments: "[name] [arguments…]",
+        summary: "benchmarks against peers in the same run",
+        takes: "",
+        run: bench::run,
+    },
+    Command {
+        name: "coverage",
+        arguments: "",
+        summary: "line coverage by crate; fails under the bar of `sync` and `domain`",
+        takes: "",
+        run: coverage::run,
+    },
+    Command {
+        name: "mutants",
+        arguments: "[crate] [arguments…]",
+        summary: "can the tests of a crate (`sync`) fail? Missed mutants must be explained",
+        takes: "",
+        run: mutants::run,
+    },
+    Command {
+        name: "tidy",
+        arguments: "",
+        summary: "headers, arrows between crates, no machine paths, docs that are true",
+        takes: "a second; the first time half a minute",
+        run: tidy::run,
+    },
+    Command {
+        name: "docs",
+        arguments: "",
+        summary: "rewrites the parts of the docs that are printed from code",
+        takes: "a second; the first time half a minute",
+        run: docs::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().unwrap_or_default();
+    let rest: Vec<String> = arguments.collect();
+    if matches!(name.as_str(), "" | "help" | "-h" | "--help") {
+        print!("{}", help());
+        return ExitCode::SUCCESS;
+    }
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        eprint!("error: there is no `cargo xtask {name}`\n\n{}", help());
+        return ExitCode::from(2);
+    };
+    match Workspace::load().and_then(|workspace| (command.run)(&workspace, &rest)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("\n{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn help() -> String {
+    let usage = |command: &Command| format!("{} {}", command.name, command.arguments);
+    let width = COMMANDS
+        .iter()
+        .map(|command| usage(command).chars().count())
+        .max()
+        .unwrap_or(0);
+    let mut text = String::from("usage: cargo xtask <command>\n\n");
+    for command in &COMMANDS {
+        text += &format!("  {:width$}  {}\n", usage(command), command.summary);
+    }
+    text
+}
+
+/// Refuses arguments after a command that takes none.
+fn no_arguments(command: &str, arguments: &[String]) -> Result<(), Failure> {
+    match arguments.first() {
+        None => Ok(()),
+        Some(argument) => Err(Failure::new(format!(
+            "`cargo xtask {command}` takes no argument, got `{argument}`"
+        ))),
+    }
+}
