@@ -34,7 +34,7 @@ Feature: Circuit breakers that every pipeline shares lose no outcome
       Given circuit breakers that open after 4 failures in a row
       And "semantic" has failed 2 times
       When 2 threads record 1 failure of "semantic" each, all starting at once
-      Then 1 of these failures opened the breaker, and 1 were counted
+      Then 1 of these failures opened the breaker, and 1 was counted
       And "semantic" is disabled
 
     @naive
@@ -50,9 +50,9 @@ Feature: Circuit breakers that every pipeline shares lose no outcome
 
     Scenario Outline: <threads> threads that record <each> failures each are counted to the last one
       Given circuit breakers that open after <threshold> failures in a row
-      When <threads> threads record <each> failures of "semantic" each, all starting at once
-      Then 0 of these failures opened the breaker, and <counted> were counted
-      And "semantic" is enabled with <counted> failures counted
+      When <threads> threads record <each> failures each, all starting at once, of one after the other of 50 strategies
+      Then of each strategy 0 failures opened the breaker, and <counted> were counted
+      And each strategy is enabled with <counted> failures counted
 
       Examples:
         | threads | each | threshold | counted |
@@ -63,9 +63,9 @@ Feature: Circuit breakers that every pipeline shares lose no outcome
 
     Scenario Outline: Of <threads> threads whose failures add up to the threshold exactly one opens the breaker
       Given circuit breakers that open after <threshold> failures in a row
-      When <threads> threads record <each> failures of "semantic" each, all starting at once
-      Then 1 of these failures opened the breaker, and <counted> were counted
-      And "semantic" is disabled
+      When <threads> threads record <each> failures each, all starting at once, of one after the other of 50 strategies
+      Then of each strategy 1 failure opened the breaker, and <counted> were counted
+      And each strategy is disabled
 
       Examples:
         | threads | each | threshold | counted |

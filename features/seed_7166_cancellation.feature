@@ -199,6 +199,15 @@ Feature: No cancel is lost, whoever resets the token
       Then it is answered "the plan was cancelled: asked for by the user"
       And the changeset of the job is "interrupted" and holds "kept.txt"
 
+    Scenario: The cancel of one job does not reach the job beside it
+      Given a running job that has recorded the change "kept.txt" and waits for its scope
+      And a second job that runs beside it in the same worker
+      When the user cancels the job
+      Then the job is told to stop: "asked for by the user"
+      When the second job goes on
+      Then the second job was not told to stop, and is "succeeded"
+      And the job is "cancelled"
+
     Scenario: A cancel that comes while the success of a job is on its way wins
       Given a running job that has recorded the change "kept.txt" and is done: its success is on the way to the store
       When the user cancels the job

@@ -3,11 +3,7 @@
 //! An example, because examples may use dev-dependencies: `xtask` itself is built without any crate of the product.
 
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a program for the terminal"
-)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
 
 use std::process::ExitCode;
 

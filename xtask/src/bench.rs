@@ -10,9 +10,7 @@ use crate::workspace::{Package, Workspace};
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
     let benches = benches(&workspace.packages);
     let Some((name, extra)) = arguments.split_first() else {
-        return benches
-            .iter()
-            .try_for_each(|bench| bench.command(&[]).run(workspace));
+        return benches.iter().try_for_each(|bench| bench.command(&[]).run(workspace));
     };
     match benches.iter().find(|bench| bench.name == name) {
         Some(bench) => bench.command(extra).run(workspace),
@@ -32,25 +30,14 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn command(&self, extra: &[String]) -> Child {
-        let words = [
-            "bench",
-            "--locked",
-            "-p",
-            self.package,
-            "--bench",
-            self.name,
-            "--",
-        ];
+        let words = ["bench", "--locked", "-p", self.package, "--bench", self.name, "--"];
         Child::cargo(words).arguments(extra)
     }
 }
 
 fn benches<'a>(packages: &'a [Package]) -> Vec<Bench<'a>> {
     let of_package = |package: &'a Package| {
-        let of_name = |name: &'a String| Bench {
-            package: &package.name,
-            name,
-        };
+        let of_name = |name: &'a String| Bench { package: &package.name, name };
         package.benches.iter().map(of_name)
     };
     packages.iter().flat_map(of_package).collect()
@@ -70,13 +57,7 @@ mod tests {
         };
         let packages = [package("sync", &[]), package("engine", &["core"])];
         let found = benches(&packages);
-        assert_eq!(
-            found,
-            [Bench {
-                package: "engine",
-                name: "core"
-            }]
-        );
+        assert_eq!(found, [Bench { package: "engine", name: "core" }]);
         let line = found[0].command(&["breaker".to_owned()]).to_string();
         assert_eq!(line, "cargo bench --locked -p engine --bench core -- breaker");
     }

@@ -22,11 +22,7 @@ pub(crate) struct Child {
 impl Child {
     pub(crate) fn new<'a>(program: &str, arguments: impl IntoIterator<Item = &'a str>) -> Self {
         let arguments = arguments.into_iter().map(str::to_owned).collect();
-        Self {
-            program: program.to_owned(),
-            arguments,
-            variables: Vec::new(),
-        }
+        Self { program: program.to_owned(), arguments, variables: Vec::new() }
     }
 
     pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Self {
@@ -52,9 +48,7 @@ impl Child {
     /// As [`Child::run`], for programs whose exit status means more than failure.
     pub(crate) fn run_for_status(&self, workspace: &Workspace) -> Result<ExitStatus, Failure> {
         println!("$ {self}");
-        self.command(workspace)
-            .status()
-            .map_err(|error| self.not_started(&error))
+        self.command(workspace).status().map_err(|error| self.not_started(&error))
     }
 
     /// As [`Child::run`], with each line of standard output given to `see` when it has been printed.
@@ -93,10 +87,7 @@ impl Child {
     /// Whether it can be started and succeeds; nothing is shown.
     pub(crate) fn succeeds(&self) -> bool {
         let mut command = self.bare_command();
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     }
 
@@ -119,24 +110,17 @@ impl Child {
     fn bare_command(&self) -> Command {
         // `cargo run` names the cargo that runs us; the shown line says `cargo`, which a shell resolves alike.
         let ours = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-        let mut command = Command::new(if self.program == "cargo" {
-            &ours
-        } else {
-            &self.program
-        });
+        let mut command = Command::new(if self.program == "cargo" { &ours } else { &self.program });
         // `cargo run` also describes this package to us. Build scripts that look at such a variable would run again.
         for (name, _) in std::env::vars_os() {
-            if name.to_str().is_some_and(|name| {
-                ["CARGO_PKG_", "CARGO_MANIFEST_"]
-                    .iter()
-                    .any(|p| name.starts_with(p))
-            }) {
+            if name
+                .to_str()
+                .is_some_and(|name| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|p| name.starts_with(p)))
+            {
                 command.env_remove(name);
             }
         }
-        command
-            .args(&self.arguments)
-            .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.args(&self.arguments).envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
 
@@ -144,14 +128,9 @@ impl Child {
         if status.success() {
             return Ok(());
         }
-        let short = self
-            .arguments
-            .first()
-            .map_or(String::new(), |word| format!(" {word}"));
-        Err(
-            Failure::new(format!("`{}{short}` ended with {status}", self.program))
-                .hint(format!("repeat it with `{self}`")),
-        )
+        let short = self.arguments.first().map_or(String::new(), |word| format!(" {word}"));
+        Err(Failure::new(format!("`{}{short}` ended with {status}", self.program))
+            .hint(format!("repeat it with `{self}`")))
     }
 
     fn not_started(&self, error: &std::io::Error) -> Failure {
@@ -190,10 +169,7 @@ mod tests {
     fn the_shown_line_can_be_pasted() {
         let child =
             Child::cargo(["test", "-p", "sync", "--", "it's one"]).variable("RUSTFLAGS", "--cfg loom");
-        assert_eq!(
-            child.to_string(),
-            r"RUSTFLAGS='--cfg loom' cargo test -p sync -- 'it'\''s one'"
-        );
+        assert_eq!(child.to_string(), r"RUSTFLAGS='--cfg loom' cargo test -p sync -- 'it'\''s one'");
     }
 
     #[test]

@@ -19,18 +19,12 @@ const BAR_PERCENT: u64 = 97;
 
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
     crate::no_arguments("coverage", arguments)?;
-    install::subcommand(
-        workspace,
-        "cargo-llvm-cov",
-        &Child::cargo(["llvm-cov", "--version"]),
-    )?;
+    install::subcommand(workspace, "cargo-llvm-cov", &Child::cargo(["llvm-cov", "--version"]))?;
     let tools = LlvmTools::find_or_install(workspace)?;
     let target = workspace.target("coverage");
     let with_tools = |child: Child| {
         let child = child.variable("CARGO_TARGET_DIR", &target);
-        child
-            .variable("LLVM_COV", &tools.cov)
-            .variable("LLVM_PROFDATA", &tools.profdata)
+        child.variable("LLVM_COV", &tools.cov).variable("LLVM_PROFDATA", &tools.profdata)
     };
     let summary = format!("{target}/summary.json");
     let words = "llvm-cov --workspace --exclude xtask --locked --json --summary-only --output-path";
@@ -54,11 +48,7 @@ struct Lines {
 
 impl Lines {
     fn percent(self) -> f64 {
-        if self.count == 0 {
-            100.0
-        } else {
-            self.covered as f64 * 100.0 / self.count as f64
-        }
+        if self.count == 0 { 100.0 } else { self.covered as f64 * 100.0 / self.count as f64 }
     }
 
     fn reaches_bar(self) -> bool {
@@ -70,19 +60,9 @@ impl Lines {
 fn files_of(report: &Value, root: &Path) -> BTreeMap<String, Lines> {
     let files = report["data"][0]["files"].as_array().into_iter().flatten();
     let lines_of = |file: &Value| {
-        let path = Path::new(file["filename"].as_str()?)
-            .strip_prefix(root)
-            .ok()?
-            .to_str()?
-            .to_owned();
+        let path = Path::new(file["filename"].as_str()?).strip_prefix(root).ok()?.to_str()?.to_owned();
         let lines = &file["summary"]["lines"];
-        Some((
-            path,
-            Lines {
-                count: lines["count"].as_u64()?,
-                covered: lines["covered"].as_u64()?,
-            },
-        ))
+        Some((path, Lines { count: lines["count"].as_u64()?, covered: lines["covered"].as_u64()? }))
     };
     files.filter_map(lines_of).collect()
 }
@@ -106,22 +86,10 @@ fn crate_of(path: &str) -> Option<&str> {
 }
 
 fn table(crates: &BTreeMap<&str, Lines>) -> String {
-    let mut text = format!(
-        "{:10} {:>8} {:>8} {:>9}\n",
-        "crate", "lines", "covered", "percent"
-    );
+    let mut text = format!("{:10} {:>8} {:>8} {:>9}\n", "crate", "lines", "covered", "percent");
     for (name, lines) in crates {
-        let bar = if BARRED.contains(name) {
-            format!("  (bar {BAR_PERCENT})")
-        } else {
-            String::new()
-        };
-        text += &format!(
-            "{name:10} {:>8} {:>8} {:>9.2}{bar}\n",
-            lines.count,
-            lines.covered,
-            lines.percent()
-        );
+        let bar = if BARRED.contains(name) { format!("  (bar {BAR_PERCENT})") } else { String::new() };
+        text += &format!("{name:10} {:>8} {:>8} {:>9.2}{bar}\n", lines.count, lines.covered, lines.percent());
     }
     text
 }
@@ -143,11 +111,7 @@ fn judge(crates: &BTreeMap<&str, Lines>, files: &BTreeMap<String, Lines>) -> Res
             }
         }
     }
-    if facts.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::new(facts.join("\n")))
-    }
+    if facts.is_empty() { Ok(()) } else { Err(Failure::new(facts.join("\n"))) }
 }
 
 /// The programs that read profiles.
@@ -172,55 +136,36 @@ impl LlvmTools {
         });
         match (installed, Self::find(workspace, major, &compiler)) {
             (Ok(()), Some(tools)) => Ok(tools),
-            (Ok(()) | Err(_), _) => Err(Failure::new(format!(
-                "no llvm-cov of LLVM {major} could be installed"
-            ))
-            .hint("install one and name it by the variables LLVM_COV and LLVM_PROFDATA")),
+            (Ok(()) | Err(_), _) => {
+                Err(Failure::new(format!("no llvm-cov of LLVM {major} could be installed"))
+                    .hint("install one and name it by the variables LLVM_COV and LLVM_PROFDATA"))
+            }
         }
     }
 
     fn find(workspace: &Workspace, major: u32, compiler: &str) -> Option<Self> {
         let answers = |tools: &Self| {
-            [&tools.cov, &tools.profdata]
-                .iter()
-                .all(|tool| Child::new(tool, ["--version"]).succeeds())
+            [&tools.cov, &tools.profdata].iter().all(|tool| Child::new(tool, ["--version"]).succeeds())
         };
         let named = || {
             let cov = std::env::var("LLVM_COV").ok()?;
-            Some(Self {
-                cov,
-                profdata: std::env::var("LLVM_PROFDATA").ok()?,
-            })
+            Some(Self { cov, profdata: std::env::var("LLVM_PROFDATA").ok()? })
         };
-        let debian = || {
-            Some(Self {
-                cov: format!("llvm-cov-{major}"),
-                profdata: format!("llvm-profdata-{major}"),
-            })
-        };
+        let debian =
+            || Some(Self { cov: format!("llvm-cov-{major}"), profdata: format!("llvm-profdata-{major}") });
         let component = || {
-            let sysroot = Child::new("rustc", ["--print", "sysroot"])
-                .output(workspace)
-                .ok()?;
+            let sysroot = Child::new("rustc", ["--print", "sysroot"]).output(workspace).ok()?;
             let host = compiler.lines().find_map(|line| line.strip_prefix("host: "))?;
             let folder = format!("{}/lib/rustlib/{host}/bin", sysroot.trim());
-            Some(Self {
-                cov: format!("{folder}/llvm-cov"),
-                profdata: format!("{folder}/llvm-profdata"),
-            })
+            Some(Self { cov: format!("{folder}/llvm-cov"), profdata: format!("{folder}/llvm-profdata") })
         };
-        named()
-            .filter(answers)
-            .or_else(|| debian().filter(answers))
-            .or_else(|| component().filter(answers))
+        named().filter(answers).or_else(|| debian().filter(answers)).or_else(|| component().filter(answers))
     }
 }
 
 /// `22` of the line `LLVM version: 22.1.2` of `rustc -vV`.
 fn llvm_major(compiler: &str) -> Option<u32> {
-    let version = compiler
-        .lines()
-        .find_map(|line| line.strip_prefix("LLVM version: "))?;
+    let version = compiler.lines().find_map(|line| line.strip_prefix("LLVM version: "))?;
     version.split('.').next()?.parse().ok()
 }
 
@@ -241,10 +186,7 @@ mod tests {
     #[test]
     fn each_barred_crate_is_judged_on_its_own() {
         let sync = ("/tree/crates/sync/src/breaker.rs", 1000, 1000);
-        assert_eq!(
-            judged(&[sync, ("/tree/crates/domain/src/job.rs", 100, 97)]),
-            Ok(())
-        );
+        assert_eq!(judged(&[sync, ("/tree/crates/domain/src/job.rs", 100, 97)]), Ok(()));
         let failure = judged(&[sync, ("/tree/crates/domain/src/job.rs", 100, 96)]);
         let expected = "domain: 96 of 100 lines covered, under the bar of 97 %\n  \
                         crates/domain/src/job.rs: 4 lines missing";
@@ -267,24 +209,12 @@ mod tests {
             ]),
             Path::new("/tree"),
         );
-        assert_eq!(
-            by_crate(&files),
-            BTreeMap::from([(
-                "sync",
-                Lines {
-                    count: 10,
-                    covered: 10
-                }
-            )])
-        );
+        assert_eq!(by_crate(&files), BTreeMap::from([("sync", Lines { count: 10, covered: 10 })]));
     }
 
     #[test]
     fn the_llvm_version_is_the_compilers() {
-        assert_eq!(
-            llvm_major("rustc 1.95.0\nhost: x86_64\nLLVM version: 22.1.2\n"),
-            Some(22)
-        );
+        assert_eq!(llvm_major("rustc 1.95.0\nhost: x86_64\nLLVM version: 22.1.2\n"), Some(22));
         assert_eq!(llvm_major("rustc 1.95.0\n"), None);
     }
 }

@@ -16,14 +16,8 @@ struct Generated {
 }
 
 const GENERATED: [Generated; 2] = [
-    Generated {
-        name: "commands",
-        print: |_| Ok(commands()),
-    },
-    Generated {
-        name: "jobs",
-        print: |workspace| from_example(workspace, "jobs"),
-    },
+    Generated { name: "commands", print: |_| Ok(commands()) },
+    Generated { name: "jobs", print: |workspace| from_example(workspace, "jobs") },
 ];
 
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
@@ -43,11 +37,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Fai
     }
     let left = stale(workspace, &tidy::read_all(workspace)?);
     left.iter().for_each(|finding| println!("{finding}"));
-    if left.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::new("some generated parts have no place in the docs"))
-    }
+    if left.is_empty() { Ok(()) } else { Err(Failure::new("some generated parts have no place in the docs")) }
 }
 
 /// The parts that are not what the code prints, and the names that are in no file.
@@ -66,11 +56,7 @@ pub(crate) fn stale(workspace: &Workspace, files: &[File]) -> Vec<Finding> {
     for file in files.iter().filter(|file| is_markdown(file)) {
         for (index, line) in file.text.lines().enumerate() {
             if let Some(name) = name_in(line).filter(|name| !known(name)) {
-                findings.push(Finding::new(
-                    &file.path,
-                    index + 1,
-                    format!("nothing prints `{name}`"),
-                ));
+                findings.push(Finding::new(&file.path, index + 1, format!("nothing prints `{name}`")));
             }
         }
     }
@@ -129,29 +115,14 @@ fn commands() -> String {
     let mut table = String::from("| `cargo xtask …` | what it does | takes |\n|---|---|---|\n");
     for command in &crate::COMMANDS {
         let usage = format!("{} {}", command.name, command.arguments);
-        table += &format!(
-            "| `{}` | {} | {} |\n",
-            usage.trim(),
-            command.summary,
-            command.takes
-        );
+        table += &format!("| `{}` | {} | {} |\n", usage.trim(), command.summary, command.takes);
     }
     table
 }
 
 /// What the crates of the product print comes from an example, so that this program does not depend on them.
 fn from_example(workspace: &Workspace, name: &str) -> Result<String, Failure> {
-    Child::cargo([
-        "run",
-        "--quiet",
-        "-p",
-        "xtask",
-        "--example",
-        "generated",
-        "--",
-        name,
-    ])
-    .output(workspace)
+    Child::cargo(["run", "--quiet", "-p", "xtask", "--example", "generated", "--", name]).output(workspace)
 }
 
 #[cfg(test)]
@@ -159,10 +130,7 @@ mod tests {
     use super::*;
 
     fn file(text: &str) -> [File; 1] {
-        [File {
-            path: "docs/a.md".to_owned(),
-            text: text.to_owned(),
-        }]
+        [File { path: "docs/a.md".to_owned(), text: text.to_owned() }]
     }
 
     const FRESH: &str = "# A\n<!-- generated: table -->\n\nnew\n\n<!-- end -->\nrest\n";
@@ -179,10 +147,7 @@ mod tests {
     fn a_fresh_part_passes_and_a_stale_one_is_found() {
         assert_eq!(stale_part(&file(FRESH), "table", "new\n"), []);
         let what = "`table` is not what the code prints: run `cargo xtask docs`";
-        assert_eq!(
-            stale_part(&file(FRESH), "table", "newer\n"),
-            [Finding::new("docs/a.md", 2, what)]
-        );
+        assert_eq!(stale_part(&file(FRESH), "table", "newer\n"), [Finding::new("docs/a.md", 2, what)]);
     }
 
     #[test]
@@ -190,10 +155,7 @@ mod tests {
         let text = "<!-- generated: table -->\nold\n";
         assert_eq!(rewritten(text, "table", "new"), None);
         let what = "`table` has no line `<!-- end -->` after it";
-        assert_eq!(
-            stale_part(&file(text), "table", "new"),
-            [Finding::new("docs/a.md", 1, what)]
-        );
+        assert_eq!(stale_part(&file(text), "table", "new"), [Finding::new("docs/a.md", 1, what)]);
     }
 
     #[test]
@@ -204,10 +166,6 @@ mod tests {
     #[test]
     fn the_table_has_every_command() {
         let table = commands();
-        assert!(
-            crate::COMMANDS
-                .iter()
-                .all(|command| table.contains(&format!("| `{}", command.name)))
-        );
+        assert!(crate::COMMANDS.iter().all(|command| table.contains(&format!("| `{}", command.name))));
     }
 }

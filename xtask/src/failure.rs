@@ -11,17 +11,11 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn new(fact: impl Into<String>) -> Self {
-        Self {
-            fact: fact.into(),
-            hint: None,
-        }
+        Self { fact: fact.into(), hint: None }
     }
 
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
-        Self {
-            hint: Some(hint.into()),
-            ..self
-        }
+        Self { hint: Some(hint.into()), ..self }
     }
 
     pub(crate) fn fact(&self) -> &str {

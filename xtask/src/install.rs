@@ -25,10 +25,7 @@ pub(crate) fn subcommand(workspace: &Workspace, package: &str, probe: &Child) ->
 /// A Debian package, as root or by `sudo`.
 pub(crate) fn debian_package(workspace: &Workspace, package: &str, why: &str) -> Result<(), Failure> {
     println!("installing Debian's {package}: {why}");
-    for action in [
-        &["update"][..],
-        &["install", "--yes", "--no-install-recommends", package],
-    ] {
+    for action in [&["update"][..], &["install", "--yes", "--no-install-recommends", package]] {
         let words = ["apt-get"].into_iter().chain(action.iter().copied());
         if is_root() {
             Child::new("apt-get", words.skip(1)).run(workspace)?;
@@ -40,7 +37,5 @@ pub(crate) fn debian_package(workspace: &Workspace, package: &str, why: &str) ->
 }
 
 fn is_root() -> bool {
-    Child::new("id", ["-u"])
-        .output_here()
-        .is_ok_and(|user| user.trim() == "0")
+    Child::new("id", ["-u"]).output_here().is_ok_and(|user| user.trim() == "0")
 }

@@ -10,11 +10,7 @@
 //! `examples/generated.rs`.
 
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a program for the terminal"
-)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
 
 // In reading order: the empty lines keep rustfmt from sorting them.
 mod test;
@@ -126,11 +122,7 @@ fn main() -> ExitCode {
 
 fn help() -> String {
     let usage = |command: &Command| format!("{} {}", command.name, command.arguments);
-    let width = COMMANDS
-        .iter()
-        .map(|command| usage(command).chars().count())
-        .max()
-        .unwrap_or(0);
+    let width = COMMANDS.iter().map(|command| usage(command).chars().count()).max().unwrap_or(0);
     let mut text = String::from("usage: cargo xtask <command>\n\n");
     for command in &COMMANDS {
         text += &format!("  {:width$}  {}\n", usage(command), command.summary);
@@ -142,8 +134,8 @@ fn help() -> String {
 fn no_arguments(command: &str, arguments: &[String]) -> Result<(), Failure> {
     match arguments.first() {
         None => Ok(()),
-        Some(argument) => Err(Failure::new(format!(
-            "`cargo xtask {command}` takes no argument, got `{argument}`"
-        ))),
+        Some(argument) => {
+            Err(Failure::new(format!("`cargo xtask {command}` takes no argument, got `{argument}`")))
+        }
     }
 }

@@ -17,11 +17,7 @@ const MISSED: &str = "mutants.out/missed.txt";
 const MEASURED: [i32; 3] = [0, 2, 3];
 
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
-    install::subcommand(
-        workspace,
-        "cargo-mutants",
-        &Child::cargo(["mutants", "--version"]),
-    )?;
+    install::subcommand(workspace, "cargo-mutants", &Child::cargo(["mutants", "--version"]))?;
     let explanations = workspace.read(EXPLANATIONS)?;
     let (package, extra) = match arguments.split_first() {
         Some((package, extra)) if !package.starts_with('-') => (package.as_str(), extra),
@@ -34,11 +30,8 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Fai
         .arguments(extra);
     let status = command.run_for_status(workspace)?;
     if !status.code().is_some_and(|code| MEASURED.contains(&code)) {
-        return Err(
-            Failure::new(format!("`cargo mutants` could not measure `{package}`: {status}")).hint(format!(
-                "repeat it with `{command}`; its logs are in mutants.out/log"
-            )),
-        );
+        return Err(Failure::new(format!("`cargo mutants` could not measure `{package}`: {status}"))
+            .hint(format!("repeat it with `{command}`; its logs are in mutants.out/log")));
     }
     if extra.iter().any(|argument| argument.starts_with("--list")) {
         return Ok(());
@@ -51,18 +44,12 @@ fn judge(missed: &str, explanations: &str) -> Result<(), Failure> {
         .lines()
         .filter(|line| !line.is_empty())
         .partition(|line| explanations.contains(words_of(line)));
-    println!(
-        "{} missed mutants are explained in {EXPLANATIONS}",
-        explained.len()
-    );
+    println!("{} missed mutants are explained in {EXPLANATIONS}", explained.len());
     if unexplained.is_empty() {
         return Ok(());
     }
-    let fact = format!(
-        "{} missed mutants are not explained:\n  {}",
-        unexplained.len(),
-        unexplained.join("\n  ")
-    );
+    let fact =
+        format!("{} missed mutants are not explained:\n  {}", unexplained.len(), unexplained.join("\n  "));
     let hint = "write the test that notices, or, where none can, put the mutant's words (`replace …`) with the reason";
     Err(Failure::new(fact).hint(format!("{hint} into {EXPLANATIONS}")))
 }
@@ -80,13 +67,7 @@ mod tests {
 
     #[test]
     fn an_explained_mutant_passes_wherever_it_stands_now() {
-        assert_eq!(
-            judge(
-                MISSED,
-                "- `replace < with <= in Word::next`: equal within the bound"
-            ),
-            Ok(())
-        );
+        assert_eq!(judge(MISSED, "- `replace < with <= in Word::next`: equal within the bound"), Ok(()));
     }
 
     #[test]

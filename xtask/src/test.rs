@@ -29,11 +29,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Fai
                 .hint(format!("repeat it with `{}`", step.action.repeated_by()))
         })?;
     }
-    println!(
-        "\nall {} steps passed in {}",
-        steps.len(),
-        spoken(begun.elapsed())
-    );
+    println!("\nall {} steps passed in {}", steps.len(), spoken(begun.elapsed()));
     Ok(())
 }
 
@@ -67,26 +63,12 @@ impl Action {
 }
 
 fn steps(workspace: &Workspace) -> Vec<Step> {
-    let step = |name: &str, action| Step {
-        name: name.to_owned(),
-        action,
-    };
+    let step = |name: &str, action| Step { name: name.to_owned(), action };
     let cargo = |name: &str, words: &[&str]| step(name, Action::Child(Child::cargo(words.iter().copied())));
-    let clippy = [
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--locked",
-        "--",
-        "-D",
-        "warnings",
-    ];
+    let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
     let doc =
         Child::cargo(["doc", "--workspace", "--no-deps", "--locked"]).variable("RUSTDOCFLAGS", "-D warnings");
-    let mut steps = vec![
-        cargo("fmt", &["fmt", "--all", "--check"]),
-        cargo("clippy", &clippy),
-    ];
+    let mut steps = vec![cargo("fmt", &["fmt", "--all", "--check"]), cargo("clippy", &clippy)];
     for variant in VARIANTS {
         let name = format!("clippy under {}", variant.cfg);
         steps.push(step(&name, Action::Child(variant.clippy(workspace))));

@@ -52,23 +52,15 @@ impl Workspace {
 
     pub(crate) fn from_metadata(metadata: &Value) -> Self {
         let root = PathBuf::from(text(metadata, "workspace_root"));
-        let packages = items(metadata, "packages")
-            .map(|package| Package::from_metadata(package, &root))
-            .collect();
-        Self {
-            target: PathBuf::from(text(metadata, "target_directory")),
-            root,
-            packages,
-        }
+        let packages =
+            items(metadata, "packages").map(|package| Package::from_metadata(package, &root)).collect();
+        Self { target: PathBuf::from(text(metadata, "target_directory")), root, packages }
     }
 
     /// The build directory of a variant: artefacts made under other flags must not meet.
     pub(crate) fn target(&self, variant: &str) -> String {
         let path = self.target.join(variant);
-        path.strip_prefix(&self.root)
-            .unwrap_or(&path)
-            .display()
-            .to_string()
+        path.strip_prefix(&self.root).unwrap_or(&path).display().to_string()
     }
 
     /// The text of a file below the root.
@@ -81,11 +73,8 @@ impl Workspace {
     pub(crate) fn files(&self) -> Result<Vec<String>, Failure> {
         let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
         let listed = Child::new("git", list).output(self)?;
-        let mut files: Vec<String> = listed
-            .split('\0')
-            .filter(|path| !path.is_empty())
-            .map(str::to_owned)
-            .collect();
+        let mut files: Vec<String> =
+            listed.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect();
         files.retain(|path| self.root.join(path).is_file());
         files.sort();
         files.dedup();
@@ -96,22 +85,13 @@ impl Workspace {
 impl Package {
     fn from_metadata(package: &Value, root: &Path) -> Self {
         let manifest = PathBuf::from(text(package, "manifest_path"));
-        let manifest = manifest
-            .strip_prefix(root)
-            .unwrap_or(&manifest)
-            .display()
-            .to_string();
+        let manifest = manifest.strip_prefix(root).unwrap_or(&manifest).display().to_string();
         let is_bench = |target: &&Value| items(target, "kind").any(|kind| kind == "bench");
         Self {
             name: text(package, "name"),
             manifest,
-            dependencies: items(package, "dependencies")
-                .map(Dependency::from_metadata)
-                .collect(),
-            benches: items(package, "targets")
-                .filter(is_bench)
-                .map(|target| text(target, "name"))
-                .collect(),
+            dependencies: items(package, "dependencies").map(Dependency::from_metadata).collect(),
+            benches: items(package, "targets").filter(is_bench).map(|target| text(target, "name")).collect(),
         }
     }
 }
@@ -123,10 +103,7 @@ impl Dependency {
             Some("build") => Kind::Build,
             Some(_) | None => Kind::Normal,
         };
-        Self {
-            name: text(dependency, "name"),
-            kind,
-        }
+        Self { name: text(dependency, "name"), kind }
     }
 }
 
@@ -159,10 +136,7 @@ mod tests {
             }],
         });
         let workspace = Workspace::from_metadata(&metadata);
-        let arrow = |name: &str, kind| Dependency {
-            name: name.to_owned(),
-            kind,
-        };
+        let arrow = |name: &str, kind| Dependency { name: name.to_owned(), kind };
         let engine = Package {
             name: "engine".to_owned(),
             manifest: "crates/engine/Cargo.toml".to_owned(),

@@ -71,11 +71,7 @@ impl FromStr for Name {
             return Err(NameError::TooLong { chars });
         }
         match misplaced(text) {
-            Some((at, found)) => Err(NameError::Misplaced {
-                name: text.to_owned(),
-                found,
-                at,
-            }),
+            Some((at, found)) => Err(NameError::Misplaced { name: text.to_owned(), found, at }),
             None => Ok(Self(text.into())),
         }
     }

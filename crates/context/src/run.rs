@@ -56,10 +56,7 @@ impl<C> Run<C> {
     /// The opening or closing of a breaker by this run, which is worth an event.
     pub fn change(&self) -> Option<BreakerChange> {
         let recorded = self.breaker.filter(|recorded| recorded.is_change())?;
-        Some(BreakerChange {
-            name: self.name.clone(),
-            recorded,
-        })
+        Some(BreakerChange { name: self.name.clone(), recorded })
     }
 }
 

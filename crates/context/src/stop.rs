@@ -46,11 +46,7 @@ pub enum Stopped {
 impl Stop {
     /// Stops when `observed` is cancelled, or `clock` reaches `deadline` (`None`: never).
     pub fn new(observed: Observed, deadline: Option<Duration>, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            observed,
-            deadline,
-            clock,
-        }
+        Self { observed, deadline, clock }
     }
 
     /// Whether to stop now.
@@ -72,8 +68,7 @@ impl Stop {
 
     /// The time left until the deadline; `None` if there is no deadline.
     pub fn remaining(&self) -> Option<Duration> {
-        self.deadline
-            .map(|deadline| deadline.saturating_sub(self.clock.now()))
+        self.deadline.map(|deadline| deadline.saturating_sub(self.clock.now()))
     }
 
     /// The cancellation alone, for work that waits for it.

@@ -23,10 +23,7 @@ fn way_on(why: Why, category: ErrorCategory) -> String {
             format!("all {limit} retries of the plan are used up; look at what fails, then resume")
         }
         Why::WaitTooLong { wait } => {
-            format!(
-                "the other side asks to wait {}; resume when that is over",
-                shown(wait)
-            )
+            format!("the other side asks to wait {}; resume when that is over", shown(wait))
         }
         Why::AttemptOver { newest } => format!("its attempt is over; attempt {newest} goes on"),
         Why::Apply => "an apply is not retried by itself; resume when the cause is gone".to_owned(),

@@ -73,12 +73,7 @@ impl Draft {
             (Some(before), Some(after)) if before.mode != after.mode => Op::Mode,
             (Some(_), Some(_)) => return None,
         };
-        Some(Draft {
-            path,
-            op,
-            before,
-            after,
-        })
+        Some(Draft { path, op, before, after })
     }
 
     /// Where the file is; for a rename, where it went.
@@ -120,44 +115,25 @@ pub fn pair_renames(drafts: Vec<Draft>) -> Vec<Draft> {
     let renamed_away: BTreeSet<usize> = source_of_create.values().copied().collect();
     let sources: BTreeMap<usize, (RelPath, Option<FileState>)> = renamed_away
         .iter()
-        .filter_map(|delete| {
-            drafts
-                .get(*delete)
-                .map(|draft| (*delete, (draft.path.clone(), draft.before)))
-        })
+        .filter_map(|delete| drafts.get(*delete).map(|draft| (*delete, (draft.path.clone(), draft.before))))
         .collect();
     drafts
         .into_iter()
         .enumerate()
         .filter(|(index, _)| !renamed_away.contains(index))
-        .map(|(index, draft)| {
-            match source_of_create
-                .get(&index)
-                .and_then(|delete| sources.get(delete))
-            {
-                Some((from, before)) => Draft {
-                    op: Op::Rename { from: from.clone() },
-                    before: *before,
-                    ..draft
-                },
-                None => draft,
-            }
+        .map(|(index, draft)| match source_of_create.get(&index).and_then(|delete| sources.get(delete)) {
+            Some((from, before)) => Draft { op: Op::Rename { from: from.clone() }, before: *before, ..draft },
+            None => draft,
         })
         .collect()
 }
 
 /// Which delete each create takes its content from, by index into `drafts`, which are in path order.
 fn find_sources(drafts: &[Draft]) -> BTreeMap<usize, usize> {
-    let created: BTreeSet<&RelPath> = drafts
-        .iter()
-        .filter(|draft| is_create(draft))
-        .map(Draft::path)
-        .collect();
-    let deleted: BTreeSet<&RelPath> = drafts
-        .iter()
-        .filter(|draft| is_delete(draft))
-        .map(Draft::path)
-        .collect();
+    let created: BTreeSet<&RelPath> =
+        drafts.iter().filter(|draft| is_create(draft)).map(Draft::path).collect();
+    let deleted: BTreeSet<&RelPath> =
+        drafts.iter().filter(|draft| is_delete(draft)).map(Draft::path).collect();
     let mut sources = BTreeMap::new();
     let mut taken = BTreeSet::new();
     for tie in [Tie::SameName, Tie::PathOrder] {
@@ -198,9 +174,7 @@ fn move_key<'a>(draft: &'a Draft, state: Option<&FileState>, tie: Tie) -> Option
         Tie::SameName => Some(draft.path.file_name()),
         Tie::PathOrder => None,
     };
-    state
-        .filter(|state| state.size > 0)
-        .map(|state| (state.hash, state.kind, name))
+    state.filter(|state| state.size > 0).map(|state| (state.hash, state.kind, name))
 }
 
 fn is_create(draft: &Draft) -> bool {
@@ -256,49 +230,15 @@ pub struct ChangeEntry {
 impl ChangeEntry {
     /// The entry for `change` at its place.
     pub(crate) fn new(changeset: ChangesetId, seq: u32, no: u64, change: NewChange) -> ChangeEntry {
-        let NewChange {
-            id,
-            call,
-            root,
-            base,
-            draft,
-        } = change;
-        let Draft {
-            path,
-            op,
-            before,
-            after,
-        } = draft;
-        ChangeEntry {
-            id,
-            changeset,
-            seq,
-            no,
-            call,
-            root,
-            path,
-            op,
-            before,
-            after,
-            base,
-        }
+        let NewChange { id, call, root, base, draft } = change;
+        let Draft { path, op, before, after } = draft;
+        ChangeEntry { id, changeset, seq, no, call, root, path, op, before, after, base }
     }
 
     /// Whether `change` is what was recorded here: the same name and the same content.
     pub fn matches(&self, change: &NewChange) -> bool {
-        let NewChange {
-            id,
-            call,
-            root,
-            base,
-            draft,
-        } = change;
-        let Draft {
-            path,
-            op,
-            before,
-            after,
-        } = draft;
+        let NewChange { id, call, root, base, draft } = change;
+        let Draft { path, op, before, after } = draft;
         self.id == *id
             && self.call == *call
             && self.root == *root

@@ -181,21 +181,12 @@ impl Changesets {
     /// [`Full`](ChangesetError::Full) after 2³²-1 changesets.
     pub fn start(&mut self, id: ChangesetId) -> Result<Started, ChangesetError> {
         if let Some(known) = self.get(id) {
-            return Ok(Started {
-                id,
-                ordinal: known.ordinal,
-            });
+            return Ok(Started { id, ordinal: known.ordinal });
         }
         let place = self.all.len();
         let ordinal = number_after(place, "changesets")?;
         let state = ChangesetState::Open;
-        self.all.push(Changeset {
-            id,
-            ordinal,
-            state,
-            entries: Vec::new(),
-            digest: None,
-        });
+        self.all.push(Changeset { id, ordinal, state, entries: Vec::new(), digest: None });
         self.place_of.insert(id, place);
         self.open.insert(place);
         Ok(Started { id, ordinal })
@@ -222,10 +213,7 @@ impl Changesets {
     /// # Errors
     /// It is unknown.
     pub fn close(&mut self, id: ChangesetId) -> Result<Closed, ChangesetError> {
-        let place = *self
-            .place_of
-            .get(&id)
-            .ok_or(ChangesetError::UnknownChangeset { id })?;
+        let place = *self.place_of.get(&id).ok_or(ChangesetError::UnknownChangeset { id })?;
         Ok(self.end(place, ChangesetState::Closed))
     }
 
@@ -266,38 +254,21 @@ impl Changesets {
             Entry::Occupied(first) => {
                 let &(place, recorded) = first.get();
                 let same = self.all[place].entries[recorded.seq as usize - 1].matches(&change);
-                return if same {
-                    Ok(recorded)
-                } else {
-                    Err(ChangesetError::InvalidEntry { id: change.id })
-                };
+                return if same { Ok(recorded) } else { Err(ChangesetError::InvalidEntry { id: change.id }) };
             }
             Entry::Vacant(unused) => unused,
         };
         let place = match target {
-            Target::Named(id) => *self
-                .place_of
-                .get(&id)
-                .ok_or(ChangesetError::UnknownChangeset { id })?,
+            Target::Named(id) => *self.place_of.get(&id).ok_or(ChangesetError::UnknownChangeset { id })?,
             Target::Latest => *self.open.last().ok_or(ChangesetError::NoActiveChangeset)?,
         };
         let set = &mut self.all[place];
         if set.state != ChangesetState::Open {
-            return Err(ChangesetError::ChangesetClosed {
-                id: set.id,
-                entry: Box::new(change),
-            });
+            return Err(ChangesetError::ChangesetClosed { id: set.id, entry: Box::new(change) });
         }
         let seq = number_after(set.entries.len(), "entries")?;
-        let no = self
-            .numbers_taken
-            .checked_add(1)
-            .ok_or(ChangesetError::Full { what: "entries" })?;
-        let recorded = Recorded {
-            changeset: set.id,
-            seq,
-            no,
-        };
+        let no = self.numbers_taken.checked_add(1).ok_or(ChangesetError::Full { what: "entries" })?;
+        let recorded = Recorded { changeset: set.id, seq, no };
         set.entries.push(ChangeEntry::new(set.id, seq, no, change));
         unused.insert((place, recorded));
         self.numbers_taken = no;
@@ -313,20 +284,13 @@ impl Changesets {
         }
         let digest = *set.digest.get_or_insert_with(|| changeset_digest(&set.entries));
         // As many as were numbered by `number_after`.
-        Closed {
-            id: set.id,
-            entries: set.entries.len() as u32,
-            digest,
-        }
+        Closed { id: set.id, entries: set.entries.len() as u32, digest }
     }
 }
 
 /// The number of what comes after `taken` others.
 fn number_after(taken: usize, what: &'static str) -> Result<u32, ChangesetError> {
-    u32::try_from(taken)
-        .ok()
-        .and_then(|taken| taken.checked_add(1))
-        .ok_or(ChangesetError::Full { what })
+    u32::try_from(taken).ok().and_then(|taken| taken.checked_add(1)).ok_or(ChangesetError::Full { what })
 }
 
 #[cfg(test)]
@@ -342,25 +306,15 @@ mod tests {
         let last = u32::MAX as usize - 1;
         assert_eq!(number_after(0, "entries"), Ok(1));
         assert_eq!(number_after(last, "entries"), Ok(u32::MAX));
-        assert_eq!(
-            number_after(last + 1, "entries"),
-            Err(ChangesetError::Full { what: "entries" })
-        );
-        assert_eq!(
-            number_after(usize::MAX, "changesets"),
-            Err(ChangesetError::Full { what: "changesets" })
-        );
+        assert_eq!(number_after(last + 1, "entries"), Err(ChangesetError::Full { what: "entries" }));
+        assert_eq!(number_after(usize::MAX, "changesets"), Err(ChangesetError::Full { what: "changesets" }));
     }
 
     #[test]
     fn a_plan_without_numbers_left_records_nothing() {
         let id = ChangesetId::from_u128(1);
-        let draft = Draft::between(
-            RelPath::new("a").unwrap(),
-            None,
-            Some(FileState::file(b"a", 0o644)),
-        )
-        .unwrap();
+        let draft =
+            Draft::between(RelPath::new("a").unwrap(), None, Some(FileState::file(b"a", 0o644))).unwrap();
         let change = NewChange {
             id: ChangeId::from_u128(1),
             call: CallNo(1),
@@ -368,16 +322,10 @@ mod tests {
             base: Base::Known,
             draft,
         };
-        let mut changesets = Changesets {
-            numbers_taken: u64::MAX,
-            ..Changesets::default()
-        };
+        let mut changesets = Changesets { numbers_taken: u64::MAX, ..Changesets::default() };
         changesets.start(id).unwrap();
         let before = changesets.clone();
-        assert_eq!(
-            changesets.record(id, change),
-            Err(ChangesetError::Full { what: "entries" })
-        );
+        assert_eq!(changesets.record(id, change), Err(ChangesetError::Full { what: "entries" }));
         assert_eq!(changesets, before);
         assert_eq!(changesets.next_no(), u64::MAX);
     }

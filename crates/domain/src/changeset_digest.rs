@@ -22,19 +22,7 @@ pub fn changeset_digest(entries: &[ChangeEntry]) -> Hash {
 fn encode(entries: &[ChangeEntry], sink: &mut impl FnMut(&[u8])) {
     sink(&(entries.len() as u64).to_le_bytes());
     for entry in entries {
-        let ChangeEntry {
-            id,
-            changeset,
-            seq,
-            no,
-            call,
-            root,
-            path,
-            op,
-            before,
-            after,
-            base,
-        } = entry;
+        let ChangeEntry { id, changeset, seq, no, call, root, path, op, before, after, base } = entry;
         sink(&id.as_u128().to_le_bytes());
         sink(&changeset.as_u128().to_le_bytes());
         sink(&seq.to_le_bytes());
@@ -71,14 +59,7 @@ fn encode_op(op: &Op, sink: &mut impl FnMut(&[u8])) {
 }
 
 fn encode_state(state: Option<&FileState>, sink: &mut impl FnMut(&[u8])) {
-    let Some(FileState {
-        kind,
-        mode,
-        size,
-        hash,
-        text,
-    }) = state
-    else {
+    let Some(FileState { kind, mode, size, hash, text }) = state else {
         sink(&[0]);
         return;
     };
@@ -131,87 +112,28 @@ mod tests {
             vec![],
             vec![entry()],
             vec![entry(), entry()],
-            vec![ChangeEntry {
-                id: ChangeId::from_u128(9),
-                ..entry()
-            }],
-            vec![ChangeEntry {
-                changeset: ChangesetId::from_u128(9),
-                ..entry()
-            }],
+            vec![ChangeEntry { id: ChangeId::from_u128(9), ..entry() }],
+            vec![ChangeEntry { changeset: ChangesetId::from_u128(9), ..entry() }],
             vec![ChangeEntry { seq: 9, ..entry() }],
             vec![ChangeEntry { no: 9, ..entry() }],
-            vec![ChangeEntry {
-                call: CallNo(9),
-                ..entry()
-            }],
-            vec![ChangeEntry {
-                root: RootNo(9),
-                ..entry()
-            }],
+            vec![ChangeEntry { call: CallNo(9), ..entry() }],
+            vec![ChangeEntry { root: RootNo(9), ..entry() }],
             // The same letters, parted elsewhere.
-            vec![ChangeEntry {
-                path: path("a"),
-                op: Op::Rename { from: path("bc") },
-                ..entry()
-            }],
-            vec![ChangeEntry {
-                op: Op::Create,
-                ..entry()
-            }],
-            vec![ChangeEntry {
-                op: Op::Modify,
-                ..entry()
-            }],
-            vec![ChangeEntry {
-                op: Op::Delete,
-                ..entry()
-            }],
-            vec![ChangeEntry {
-                op: Op::Mode,
-                ..entry()
-            }],
-            vec![ChangeEntry {
-                base: Base::Moved,
-                ..entry()
-            }],
-            vec![ChangeEntry {
-                before: None,
-                ..entry()
-            }],
-            vec![ChangeEntry {
-                after: None,
-                ..entry()
-            }],
-            vec![ChangeEntry {
-                before: entry().after,
-                after: entry().before,
-                ..entry()
-            }],
-            vec![ChangeEntry {
-                before: state(|state| state.kind = Kind::Symlink),
-                ..entry()
-            }],
-            vec![ChangeEntry {
-                before: state(|state| state.kind = Kind::Dir),
-                ..entry()
-            }],
-            vec![ChangeEntry {
-                before: state(|state| state.mode = 0),
-                ..entry()
-            }],
-            vec![ChangeEntry {
-                before: state(|state| state.size = 0),
-                ..entry()
-            }],
-            vec![ChangeEntry {
-                before: state(|state| state.hash = Hash::of(b"y")),
-                ..entry()
-            }],
-            vec![ChangeEntry {
-                before: state(|state| state.text = false),
-                ..entry()
-            }],
+            vec![ChangeEntry { path: path("a"), op: Op::Rename { from: path("bc") }, ..entry() }],
+            vec![ChangeEntry { op: Op::Create, ..entry() }],
+            vec![ChangeEntry { op: Op::Modify, ..entry() }],
+            vec![ChangeEntry { op: Op::Delete, ..entry() }],
+            vec![ChangeEntry { op: Op::Mode, ..entry() }],
+            vec![ChangeEntry { base: Base::Moved, ..entry() }],
+            vec![ChangeEntry { before: None, ..entry() }],
+            vec![ChangeEntry { after: None, ..entry() }],
+            vec![ChangeEntry { before: entry().after, after: entry().before, ..entry() }],
+            vec![ChangeEntry { before: state(|state| state.kind = Kind::Symlink), ..entry() }],
+            vec![ChangeEntry { before: state(|state| state.kind = Kind::Dir), ..entry() }],
+            vec![ChangeEntry { before: state(|state| state.mode = 0), ..entry() }],
+            vec![ChangeEntry { before: state(|state| state.size = 0), ..entry() }],
+            vec![ChangeEntry { before: state(|state| state.hash = Hash::of(b"y")), ..entry() }],
+            vec![ChangeEntry { before: state(|state| state.text = false), ..entry() }],
         ];
         for (place, one) in variants.iter().enumerate() {
             for (other_place, other) in variants.iter().enumerate() {
@@ -227,14 +149,7 @@ mod tests {
         encode(&[entry()], &mut |more| bytes.extend_from_slice(more));
         let state = |mode: [u8; 2]| {
             let hash = Hash::of(b"x");
-            [
-                &[1, 0][..],
-                &mode,
-                &[1, 0, 0, 0, 0, 0, 0, 0],
-                hash.as_bytes(),
-                &[1],
-            ]
-            .concat()
+            [&[1, 0][..], &mode, &[1, 0, 0, 0, 0, 0, 0, 0], hash.as_bytes(), &[1]].concat()
         };
         let expected = [
             &1_u64.to_le_bytes()[..],

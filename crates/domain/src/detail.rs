@@ -53,10 +53,7 @@ impl Details {
             [only] => only.clone(),
             several => Json::from(several),
         };
-        self.0
-            .iter()
-            .map(|(key, values)| (key.clone(), shown(values)))
-            .collect()
+        self.0.iter().map(|(key, values)| (key.clone(), shown(values))).collect()
     }
 
     /// Adds all values of `from`, as if reported after those of `self`.
@@ -149,15 +146,9 @@ mod tests {
 
     #[test]
     fn another_value_joins_the_first_and_equal_ones_stay() {
-        let details = merged(&[
-            json!({"a": 1, "b": null}),
-            json!({"a": 2, "c": "x"}),
-            json!({"a": 2, "b": null}),
-        ]);
-        assert_eq!(
-            details.to_json(),
-            detail(json!({"a": [1, 2], "b": null, "c": "x"}))
-        );
+        let details =
+            merged(&[json!({"a": 1, "b": null}), json!({"a": 2, "c": "x"}), json!({"a": 2, "b": null})]);
+        assert_eq!(details.to_json(), detail(json!({"a": [1, 2], "b": null, "c": "x"})));
         assert_eq!(details.get("a"), [json!(1), json!(2)]);
         assert_eq!(details.get("b"), [json!(null)]);
         assert!(details.get("z").is_empty());
@@ -173,12 +164,7 @@ mod tests {
 
     #[test]
     fn an_array_of_a_caller_is_one_value() {
-        let details = merged(&[
-            json!({"a": [1]}),
-            json!({"a": 1}),
-            json!({"a": [1]}),
-            json!({"a": [1, 2]}),
-        ]);
+        let details = merged(&[json!({"a": [1]}), json!({"a": 1}), json!({"a": [1]}), json!({"a": [1, 2]})]);
         assert_eq!(details.get("a"), [json!(1), json!([1]), json!([1, 2])]);
         assert_eq!(merged(&[json!({"a": [1]})]).to_json(), detail(json!({"a": [1]})));
     }
@@ -203,10 +189,7 @@ mod tests {
     fn details_merge_as_if_reported_one_after_the_other() {
         let mut first = merged(&[json!({"a": 1}), json!({"a": [1]})]);
         first.merge(&merged(&[json!({"a": 2}), json!({"a": 1, "b": 3})]));
-        assert_eq!(
-            first,
-            merged(&[json!({"a": [1]}), json!({"a": 2}), json!({"a": 1, "b": 3})])
-        );
+        assert_eq!(first, merged(&[json!({"a": [1]}), json!({"a": 2}), json!({"a": 1, "b": 3})]));
     }
 
     fn text_of_json_bytes(bytes: usize) -> Json {
@@ -215,16 +198,11 @@ mod tests {
 
     #[test]
     fn what_fits_is_kept_to_the_last_byte() {
-        let fits = Detail::from([(
-            "k".to_owned(),
-            text_of_json_bytes(DETAIL_BYTES_MAX - r#"{"k":}"#.len()),
-        )]);
+        let fits = Detail::from([("k".to_owned(), text_of_json_bytes(DETAIL_BYTES_MAX - r#"{"k":}"#.len()))]);
         assert_eq!(json_bytes(&json!(fits)), DETAIL_BYTES_MAX);
         assert_eq!(bounded(fits.clone()), fits);
-        let over = Detail::from([(
-            "k".to_owned(),
-            text_of_json_bytes(DETAIL_BYTES_MAX - r#"{"k":}"#.len() + 1),
-        )]);
+        let over =
+            Detail::from([("k".to_owned(), text_of_json_bytes(DETAIL_BYTES_MAX - r#"{"k":}"#.len() + 1))]);
         assert_eq!(bounded(over), detail(json!({"…": 1})));
     }
 
@@ -249,10 +227,7 @@ mod tests {
         assert_eq!(bounded(reported), detail(json!({"a": exact, "…": 1})));
         let over = text_of_json_bytes(room - r#""a":,"#.len() + 1);
         let reported = detail(json!({"a": over, "b": text_of_json_bytes(100)}));
-        assert_eq!(
-            bounded(reported),
-            detail(json!({"b": text_of_json_bytes(100), "…": 1}))
-        );
+        assert_eq!(bounded(reported), detail(json!({"b": text_of_json_bytes(100), "…": 1})));
     }
 
     #[test]
@@ -275,10 +250,7 @@ mod tests {
 
     fn some_json() -> impl Strategy<Value = Json> {
         let leaf = prop_oneof![(0..3).prop_map(Json::from), "[ab]{0,2}".prop_map(Json::from)];
-        prop_oneof![
-            leaf.clone(),
-            proptest::collection::vec(leaf, 0..3).prop_map(Json::from)
-        ]
+        prop_oneof![leaf.clone(), proptest::collection::vec(leaf, 0..3).prop_map(Json::from)]
     }
 
     fn some_detail() -> impl Strategy<Value = Detail> {

@@ -184,38 +184,26 @@ impl NewError {
     /// The tool call that failed.
     #[must_use]
     pub fn with_tool_call(self, call: CallNo) -> NewError {
-        NewError {
-            tool_call: Some(call),
-            ..self
-        }
+        NewError { tool_call: Some(call), ..self }
     }
 
     /// What else is known. What goes beyond [`DETAIL_BYTES_MAX`](crate::DETAIL_BYTES_MAX) is left out, and
     /// the key `…` says how many keys that were.
     #[must_use]
     pub fn with_detail(self, detail: Detail) -> NewError {
-        NewError {
-            detail: bounded(detail),
-            ..self
-        }
+        NewError { detail: bounded(detail), ..self }
     }
 
     /// How long the other side asked us to wait.
     #[must_use]
     pub fn with_retry_after(self, wait: Duration) -> NewError {
-        NewError {
-            retry_after: Some(wait),
-            ..self
-        }
+        NewError { retry_after: Some(wait), ..self }
     }
 
     /// Doing it again does no harm, so a failed tool may be tried again.
     #[must_use]
     pub fn idempotent(self) -> NewError {
-        NewError {
-            idempotent: true,
-            ..self
-        }
+        NewError { idempotent: true, ..self }
     }
 
     /// Its name.
@@ -278,18 +266,8 @@ mod tests {
     use serde_json::json;
 
     fn error(message: &str) -> NewError {
-        let step = StepId {
-            attempt: 1,
-            node: "code".to_owned(),
-            visit: 2,
-        };
-        NewError::new(
-            ErrorId::from_u128(7),
-            Phase::Execute,
-            step,
-            ErrorCategory::Tool,
-            message,
-        )
+        let step = StepId { attempt: 1, node: "code".to_owned(), visit: 2 };
+        NewError::new(ErrorId::from_u128(7), Phase::Execute, step, ErrorCategory::Tool, message)
     }
 
     #[test]
@@ -314,19 +292,14 @@ mod tests {
         for (category, name) in ErrorCategory::ALL.into_iter().zip(names) {
             assert_eq!(format!("{category:>15}"), format!("{name:>15}"));
             assert_eq!(serde_json::to_value(category).unwrap(), json!(name));
-            assert_eq!(
-                serde_json::from_value::<ErrorCategory>(json!(name)).unwrap(),
-                category
-            );
+            assert_eq!(serde_json::from_value::<ErrorCategory>(json!(name)).unwrap(), category);
         }
     }
 
     #[test]
     fn four_categories_are_likely_to_pass() {
-        let transient: Vec<_> = ErrorCategory::ALL
-            .into_iter()
-            .filter(|category| category.is_transient())
-            .collect();
+        let transient: Vec<_> =
+            ErrorCategory::ALL.into_iter().filter(|category| category.is_transient()).collect();
         assert_eq!(
             transient,
             [
@@ -345,21 +318,9 @@ mod tests {
             (plain.id(), plain.phase(), plain.category(), plain.message()),
             (ErrorId::from_u128(7), Phase::Execute, ErrorCategory::Tool, "no")
         );
+        assert_eq!(plain.step(), &StepId { attempt: 1, node: "code".to_owned(), visit: 2 });
         assert_eq!(
-            plain.step(),
-            &StepId {
-                attempt: 1,
-                node: "code".to_owned(),
-                visit: 2
-            }
-        );
-        assert_eq!(
-            (
-                plain.tool_call(),
-                plain.retry_after(),
-                plain.is_idempotent(),
-                plain.detail()
-            ),
+            (plain.tool_call(), plain.retry_after(), plain.is_idempotent(), plain.detail()),
             (None, None, false, &Detail::new())
         );
         let detail = Detail::from([("k".to_owned(), json!(1))]);
@@ -369,12 +330,7 @@ mod tests {
             .idempotent()
             .with_detail(detail.clone());
         assert_eq!(
-            (
-                full.tool_call(),
-                full.retry_after(),
-                full.is_idempotent(),
-                full.detail()
-            ),
+            (full.tool_call(), full.retry_after(), full.is_idempotent(), full.detail()),
             (Some(CallNo(3)), Some(Duration::from_secs(7)), true, &detail)
         );
     }
@@ -383,14 +339,8 @@ mod tests {
     fn a_long_message_is_cut_between_characters_and_marked() {
         let longest = "a".repeat(2048);
         assert_eq!(error(&longest).message(), longest);
-        assert_eq!(
-            error(&format!("{longest}b")).message(),
-            format!("{}…", "a".repeat(2045))
-        );
-        assert_eq!(
-            error(&"é".repeat(1025)).message(),
-            format!("{}…", "é".repeat(1022))
-        );
+        assert_eq!(error(&format!("{longest}b")).message(), format!("{}…", "a".repeat(2045)));
+        assert_eq!(error(&"é".repeat(1025)).message(), format!("{}…", "é".repeat(1022)));
     }
 
     #[test]
@@ -405,11 +355,7 @@ mod tests {
 
     #[test]
     fn steps_are_ordered_by_attempt_then_node_then_visit() {
-        let step = |attempt, node: &str, visit| StepId {
-            attempt,
-            node: node.to_owned(),
-            visit,
-        };
+        let step = |attempt, node: &str, visit| StepId { attempt, node: node.to_owned(), visit };
         assert!(step(1, "b", 2) < step(2, "a", 1));
         assert!(step(1, "a", 2) < step(1, "b", 1));
         assert!(step(1, "a", 1) < step(1, "a", 2));

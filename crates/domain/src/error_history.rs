@@ -75,10 +75,7 @@ pub struct ErrorHistory {
 impl ErrorHistory {
     /// The empty history of a plan.
     pub fn of(plan: PlanId) -> ErrorHistory {
-        ErrorHistory {
-            plan: Some(plan),
-            ..ErrorHistory::default()
-        }
+        ErrorHistory { plan: Some(plan), ..ErrorHistory::default() }
     }
 
     /// Names the plan of a history that was made by default; one that has a plan keeps it.
@@ -90,11 +87,7 @@ impl ErrorHistory {
     ///
     /// `jitter` is drawn by the caller from all its values alike; it spreads retries that failed together.
     pub fn record(&mut self, policy: &Policy, error: NewError, now: Ms, jitter: u16) -> Recovery {
-        if let Some(known) = self
-            .records
-            .iter_mut()
-            .find(|record| record.error.id() == error.id())
-        {
+        if let Some(known) = self.records.iter_mut().find(|record| record.error.id() == error.id()) {
             known.details.merge_within_bound(error.detail());
             return known.recovery.clone();
         }
@@ -106,12 +99,7 @@ impl ErrorHistory {
         }
         let mut details = Details::default();
         merge_detail(&mut details, error.detail());
-        self.records.push_back(ErrorRecord {
-            error,
-            at: now,
-            recovery: recovery.clone(),
-            details,
-        });
+        self.records.push_back(ErrorRecord { error, at: now, recovery: recovery.clone(), details });
         self.fold_beyond_bound();
         recovery
     }
@@ -183,11 +171,8 @@ impl ErrorHistory {
         while self.records.len() > RECORDS_MAX
             && let Some(ErrorRecord { error, at, .. }) = self.records.pop_front()
         {
-            let folded = self.folded.entry(error.category()).or_insert(Folded {
-                count: 0,
-                first: at,
-                last: at,
-            });
+            let folded =
+                self.folded.entry(error.category()).or_insert(Folded { count: 0, first: at, last: at });
             folded.count += 1;
             folded.last = at;
         }

@@ -109,13 +109,7 @@ impl FileState {
 
     /// A directory, without what lies in it.
     pub fn dir(mode: u16) -> FileState {
-        FileState {
-            kind: Kind::Dir,
-            mode: mode & MODE_BITS,
-            size: 0,
-            hash: Hash::of(b""),
-            text: false,
-        }
+        FileState { kind: Kind::Dir, mode: mode & MODE_BITS, size: 0, hash: Hash::of(b""), text: false }
     }
 }
 
@@ -156,13 +150,7 @@ mod tests {
     fn each_kind_of_file_has_its_state() {
         assert_eq!(
             FileState::file(b"a\0", 0o10_0755),
-            FileState {
-                kind: Kind::File,
-                mode: 0o755,
-                size: 2,
-                hash: Hash::of(b"a\0"),
-                text: false
-            }
+            FileState { kind: Kind::File, mode: 0o755, size: 2, hash: Hash::of(b"a\0"), text: false }
         );
         assert_eq!(
             FileState::symlink(b"../target"),
@@ -176,13 +164,7 @@ mod tests {
         );
         assert_eq!(
             FileState::dir(0o4_2755),
-            FileState {
-                kind: Kind::Dir,
-                mode: 0o2755,
-                size: 0,
-                hash: Hash::of(b""),
-                text: false
-            }
+            FileState { kind: Kind::Dir, mode: 0o2755, size: 0, hash: Hash::of(b""), text: false }
         );
     }
 }

@@ -128,10 +128,7 @@ pub enum IdError {
 
 fn parse_ulid(what: &'static str, text: &str) -> Result<Ulid, IdError> {
     if text.len() != ulid::ULID_LEN {
-        return Err(IdError::Length {
-            what,
-            found: text.chars().count(),
-        });
+        return Err(IdError::Length { what, found: text.chars().count() });
     }
     let ulid = Ulid::from_string(text).map_err(|_| IdError::Character { what })?;
     // 26 characters hold 130 bits and the decoder drops the first two: such a text would name another id.
@@ -235,16 +232,10 @@ mod tests {
         assert_eq!(id.to_string(), TEXT);
         assert_eq!(format!("{id:?}"), format!("WorkerId({TEXT})"));
         assert_eq!(format!("{id:>28}|{id:.4}"), format!("  {TEXT}|01JB"));
-        assert_eq!(
-            PlanId::from_u128(u128::MAX).to_string(),
-            "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"
-        );
+        assert_eq!(PlanId::from_u128(u128::MAX).to_string(), "7ZZZZZZZZZZZZZZZZZZZZZZZZZ");
         assert_eq!(JobId::from_u128(33).to_string(), "00000000000000000000000011");
         assert_eq!("00000000000000000000000011".parse(), Ok(ChangeId::from_u128(33)));
-        assert_eq!(
-            "7ZZZZZZZZZZZZZZZZZZZZZZZZZ".parse(),
-            Ok(PlanId::from_u128(u128::MAX))
-        );
+        assert_eq!("7ZZZZZZZZZZZZZZZZZZZZZZZZZ".parse(), Ok(PlanId::from_u128(u128::MAX)));
         assert_eq!(ErrorId::from_u128(33).as_u128(), 33);
     }
 
@@ -261,16 +252,10 @@ mod tests {
         assert_eq!(why("0".repeat(27).as_str()), IdError::Length { what, found: 27 });
         assert_eq!(why("é".repeat(13).as_str()), IdError::Character { what });
         for letter in ["I", "L", "O", "U"] {
-            assert_eq!(
-                why(&format!("01JB3QK7XM0123456789ABCDE{letter}")),
-                IdError::Character { what }
-            );
+            assert_eq!(why(&format!("01JB3QK7XM0123456789ABCDE{letter}")), IdError::Character { what });
         }
         assert_eq!(why("8ZZZZZZZZZZZZZZZZZZZZZZZZZ"), IdError::TooLarge { what });
-        assert_eq!(
-            why("01JB").to_string(),
-            "a changeset id has 26 characters, this has 4"
-        );
+        assert_eq!(why("01JB").to_string(), "a changeset id has 26 characters, this has 4");
     }
 
     #[test]
@@ -280,10 +265,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<JobId>(&format!("\"{TEXT}\"")).unwrap(), id);
         assert!(serde_json::from_str::<JobId>("\"no id\"").is_err());
         assert!(serde_json::from_str::<JobId>("7").is_err());
-        assert_eq!(
-            serde_json::to_string(&(CallNo(1), RootNo(2), Fence(3))).unwrap(),
-            "[1,2,3]"
-        );
+        assert_eq!(serde_json::to_string(&(CallNo(1), RootNo(2), Fence(3))).unwrap(), "[1,2,3]");
     }
 
     #[test]

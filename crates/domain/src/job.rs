@@ -59,13 +59,8 @@ pub enum JobState {
 
 impl JobState {
     /// All of them.
-    pub const ALL: [JobState; 5] = [
-        JobState::Queued,
-        JobState::Running,
-        JobState::Succeeded,
-        JobState::Failed,
-        JobState::Cancelled,
-    ];
+    pub const ALL: [JobState; 5] =
+        [JobState::Queued, JobState::Running, JobState::Succeeded, JobState::Failed, JobState::Cancelled];
 
     /// Its name, as stored and shown.
     pub const fn as_str(self) -> &'static str {
@@ -227,12 +222,7 @@ pub enum JobEvent {
 impl Job {
     /// A job as it is queued.
     pub fn new(new: NewJob, now: Ms) -> Job {
-        let NewJob {
-            id,
-            plan,
-            phase,
-            not_before,
-        } = new;
+        let NewJob { id, plan, phase, not_before } = new;
         Job {
             id,
             plan,
@@ -255,11 +245,7 @@ impl Job {
 
     /// The right to write for it, as its present owner has it.
     pub fn claim(&self) -> Claim {
-        Claim {
-            plan: self.plan,
-            job: self.id,
-            fence: self.fence,
-        }
+        Claim { plan: self.plan, job: self.id, fence: self.fence }
     }
 
     /// Whether `claim` is that of its present owner: the guard of every write.

@@ -184,20 +184,14 @@ mod tests {
 
     #[test]
     fn a_path_knows_its_name_and_its_directory() {
-        assert_eq!(
-            (path(b"a/b/c").file_name(), path(b"a/b/c").parent()),
-            (&b"c"[..], Some(path(b"a/b")))
-        );
+        assert_eq!((path(b"a/b/c").file_name(), path(b"a/b/c").parent()), (&b"c"[..], Some(path(b"a/b"))));
         assert_eq!((path(b"c").file_name(), path(b"c").parent()), (&b"c"[..], None));
     }
 
     #[test]
     fn a_path_is_shown_without_bytes_that_a_terminal_would_obey() {
         assert_eq!(path("src/naïve.rs".as_bytes()).to_string(), "src/naïve.rs");
-        assert_eq!(
-            path(b"a\x1b[2J\\\xff\xfe\n").to_string(),
-            r"a\x1B[2J\\\xFF\xFE\x0A"
-        );
+        assert_eq!(path(b"a\x1b[2J\\\xff\xfe\n").to_string(), r"a\x1B[2J\\\xFF\xFE\x0A");
         assert_eq!(path("a\u{85}".as_bytes()).to_string(), r"a\xC2\x85");
         assert_eq!(format!("{:?}", path(b"a\x7f")), r"RelPath(a\x7F)");
     }
@@ -232,10 +226,7 @@ mod tests {
                 (b'\\', [b'\\', tail @ ..]) => (tail, [&bytes[..], b"\\"].concat()),
                 (b'\\', [b'x', high, low, tail @ ..]) => {
                     let digits = String::from_utf8(vec![*high, *low]).unwrap();
-                    (
-                        tail,
-                        [&bytes[..], &[u8::from_str_radix(&digits, 16).unwrap()]].concat(),
-                    )
+                    (tail, [&bytes[..], &[u8::from_str_radix(&digits, 16).unwrap()]].concat())
                 }
                 (byte, tail) => (tail, [&bytes[..], &[*byte]].concat()),
             };

@@ -47,10 +47,7 @@ mod tests {
         for (phase, name) in Phase::ALL.into_iter().zip(names) {
             assert_eq!(format!("{phase:>10}"), format!("{name:>10}"));
             assert_eq!(serde_json::to_string(&phase).unwrap(), format!("\"{name}\""));
-            assert_eq!(
-                serde_json::from_str::<Phase>(&format!("\"{name}\"")).unwrap(),
-                phase
-            );
+            assert_eq!(serde_json::from_str::<Phase>(&format!("\"{name}\"")).unwrap(), phase);
         }
     }
 }

@@ -4,8 +4,8 @@
 //! 1. A plan has at most one live job, and so at most one owner.
 //! 2. Every write of an owner shows its claim, and is refused unless the job runs under that very fence:
 //!    check and write are one call, so nothing can come between.
-//! 3. No open changeset outlives its owner: release, takeover and every final state interrupt what is still
-//!    open, in the same step.
+//! 3. No open changeset outlives its owner: success closes what is still open; release, takeover, failure and
+//!    cancel interrupt it; in the same step that moves the job.
 //!
 //! # Not here
 //! Locks: whoever keeps a record calls one method of it in one critical section.
@@ -18,7 +18,7 @@ use crate::class::ErrorClass;
 use crate::error::NewError;
 use crate::error_history::ErrorHistory;
 use crate::id::{ChangesetId, Claim, JobId, PlanId};
-use crate::job::{Job, JobEvent, JobRefused, LeaseLost, NewJob};
+use crate::job::{Job, JobEvent, JobRefused, JobState, LeaseLost, NewJob};
 use crate::recovery::{Policy, Recovery};
 use crate::time::Ms;
 
@@ -79,11 +79,7 @@ impl PlanRecord {
         }
         if let Some(known) = self.jobs.get(&new.id) {
             let same = known.phase == new.phase;
-            return if same {
-                Ok(known.clone())
-            } else {
-                Err(JobRefused::IdTaken { job: new.id })
-            };
+            return if same { Ok(known.clone()) } else { Err(JobRefused::IdTaken { job: new.id }) };
         }
         if let Some(live) = self.live_job() {
             return Err(JobRefused::PlanBusy { job: live.id });
@@ -95,7 +91,7 @@ impl PlanRecord {
         Ok(job)
     }
 
-    /// Moves a job, and interrupts the changesets that lost their owner by it.
+    /// Moves a job, and ends the changesets that lost their owner by it.
     ///
     /// # Errors
     /// There is no such job, or the event's guard does not hold.
@@ -104,7 +100,8 @@ impl PlanRecord {
         let owner = job.claim();
         *job = job.next(event, now)?;
         if !job.is_owned_by(&owner) {
-            self.changesets.finish(Ending::Interrupted);
+            let succeeded = job.state == JobState::Succeeded;
+            self.changesets.finish(if succeeded { Ending::Closed } else { Ending::Interrupted });
         }
         Ok(job)
     }
@@ -116,10 +113,7 @@ impl PlanRecord {
     pub fn guard(&self, claim: &Claim) -> Result<(), LeaseLost> {
         match self.jobs.get(&claim.job) {
             Some(job) if job.is_owned_by(claim) => Ok(()),
-            Some(_) | None => Err(LeaseLost {
-                job: claim.job,
-                fence: claim.fence,
-            }),
+            Some(_) | None => Err(LeaseLost { job: claim.job, fence: claim.fence }),
         }
     }
 

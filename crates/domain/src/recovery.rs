@@ -91,12 +91,7 @@ impl Policy {
     ) -> Result<Policy, PolicyError> {
         at_most("recovery.max_retries_per_step", max_retries_per_step, 100)?;
         at_most("recovery.max_retries_per_plan", max_retries_per_plan, 1000)?;
-        Ok(Policy {
-            max_retries_per_step,
-            max_retries_per_plan,
-            replan,
-            reversions_left,
-        })
+        Ok(Policy { max_retries_per_step, max_retries_per_plan, replan, reversions_left })
     }
 
     /// How often one step is retried.
@@ -123,21 +118,12 @@ impl Policy {
 /// 3 retries per step, 30 per plan, replanning by itself, none of the 3 reversions used.
 impl Default for Policy {
     fn default() -> Policy {
-        Policy {
-            max_retries_per_step: 3,
-            max_retries_per_plan: 30,
-            replan: Gate::Auto,
-            reversions_left: 3,
-        }
+        Policy { max_retries_per_step: 3, max_retries_per_plan: 30, replan: Gate::Auto, reversions_left: 3 }
     }
 }
 
 fn at_most(key: &'static str, value: u32, max: u32) -> Result<(), PolicyError> {
-    if value <= max {
-        Ok(())
-    } else {
-        Err(PolicyError { key, value, max })
-    }
+    if value <= max { Ok(()) } else { Err(PolicyError { key, value, max }) }
 }
 
 /// What is done about a failure.

@@ -51,10 +51,7 @@ mod tests {
 
     #[test]
     fn time_never_wraps() {
-        assert_eq!(
-            Ms(u64::MAX - 1).saturating_add(Duration::from_millis(2)),
-            Ms(u64::MAX)
-        );
+        assert_eq!(Ms(u64::MAX - 1).saturating_add(Duration::from_millis(2)), Ms(u64::MAX));
         assert_eq!(Ms(5).saturating_add(Duration::MAX), Ms(u64::MAX));
         assert_eq!(Ms(5).since(Ms(7)), Duration::ZERO);
     }

@@ -30,10 +30,7 @@ impl Panicked {
 
 /// Runs `future`; a panic inside is its error.
 pub(crate) async fn contained<T>(future: impl Future<Output = T>) -> Result<T, Panicked> {
-    AssertUnwindSafe(future)
-        .catch_unwind()
-        .await
-        .map_err(Panicked::new)
+    AssertUnwindSafe(future).catch_unwind().await.map_err(Panicked::new)
 }
 
 /// Runs `act`; a panic inside is its error.
@@ -60,10 +57,7 @@ mod tests {
         assert_eq!(text(|| panic!("plain")), "plain");
         assert_eq!(text(|| panic!("{}", "formatted")), "formatted");
         assert_eq!(text(|| std::panic::panic_any(7)), "a panic without a message");
-        assert_eq!(
-            text(|| std::panic::panic_any(PanicsWhenDropped)),
-            "a panic without a message"
-        );
+        assert_eq!(text(|| std::panic::panic_any(PanicsWhenDropped)), "a panic without a message");
         assert_eq!(text(|| panic!("{}", "é".repeat(2000))).len(), MESSAGE_BYTES_MAX);
     }
 }

@@ -57,10 +57,6 @@ mod tests {
         assert!(made.is_sorted_by(|a, b| a < b));
         let first_ms = made[0] >> RANDOM_BITS;
         assert!(first_ms > 1_700_000_000_000, "the time part is the wall clock's");
-        assert_ne!(
-            ids.ulid() & 0xFFFF_FFFF,
-            RandomIds::new().ulid() & 0xFFFF_FFFF,
-            "the rest is random"
-        );
+        assert_ne!(ids.ulid() & 0xFFFF_FFFF, RandomIds::new().ulid() & 0xFFFF_FFFF, "the rest is random");
     }
 }

@@ -66,9 +66,7 @@ impl PlanError {
 
 impl From<Cancelled> for PlanError {
     fn from(cancelled: Cancelled) -> Self {
-        Self::Cancelled {
-            reason: cancelled.reason,
-        }
+        Self::Cancelled { reason: cancelled.reason }
     }
 }
 
@@ -117,15 +115,7 @@ impl PlanExecutionContext {
         store: Arc<dyn ChangesetStore>,
         ids: Arc<dyn Ids>,
     ) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                claim,
-                scope,
-                gate,
-                store,
-                ids,
-            }),
-        }
+        Self { shared: Arc::new(Shared { claim, scope, gate, store, ids }) }
     }
 
     /// The plan.
@@ -147,10 +137,7 @@ impl PlanExecutionContext {
         let effect = shared.enter()?;
         let id = ChangesetId::from_u128(shared.ids.ulid());
         let started = shared.store.start(&effect, &shared.claim, id).await?;
-        Ok(ChangesetHandle {
-            context: self.clone(),
-            id: started.id,
-        })
+        Ok(ChangesetHandle { context: self.clone(), id: started.id })
     }
 
     /// Records into the most recently started changeset that is still open.
@@ -204,10 +191,7 @@ impl ChangesetHandle {
     pub async fn record(&self, change: NewChange) -> Result<Recorded, PlanError> {
         let shared = &self.context.shared;
         let effect = shared.enter()?;
-        Ok(shared
-            .store
-            .record(&effect, &shared.claim, self.id, change)
-            .await?)
+        Ok(shared.store.record(&effect, &shared.claim, self.id, change).await?)
     }
 
     /// Closes this changeset. Closing again answers as the first time.

@@ -43,9 +43,7 @@ impl ErrorRecoveryService {
 
 impl std::fmt::Debug for ErrorRecoveryService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ErrorRecoveryService")
-            .field("policy", &self.policy)
-            .finish_non_exhaustive()
+        f.debug_struct("ErrorRecoveryService").field("policy", &self.policy).finish_non_exhaustive()
     }
 }
 

@@ -52,9 +52,7 @@ impl Runtime for TokioRuntime {
         match kind {
             TaskKind::Claims | TaskKind::Run => drop(self.handle.spawn(task)),
             TaskKind::Heartbeat => {
-                let own = tokio::runtime::Builder::new_current_thread()
-                    .enable_time()
-                    .build()?;
+                let own = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
                 let thread = std::thread::Builder::new().name("agents-heartbeat".to_owned());
                 thread.spawn(move || own.block_on(task))?;
             }

@@ -32,10 +32,7 @@ impl<S: Strategy + ?Sized + 'static> ContextStrategies<S> {
         clock: Arc<dyn Clock>,
         sink: Arc<dyn EventSink>,
     ) -> Result<Self, ExecutorConfigError> {
-        Ok(Self {
-            executor: ParallelStrategyExecutor::new(config, breakers, clock)?,
-            sink,
-        })
+        Ok(Self { executor: ParallelStrategyExecutor::new(config, breakers, clock)?, sink })
     }
 
     /// Runs a batch; see [`ParallelStrategyExecutor::execute`].
@@ -45,10 +42,7 @@ impl<S: Strategy + ?Sized + 'static> ContextStrategies<S> {
     pub fn execute(&self, batch: Batch<S>) -> Result<Vec<Run<S::Candidate>>, BatchCancelled> {
         let answer = self.executor.execute(batch);
         match &answer {
-            Ok(runs) => runs
-                .iter()
-                .filter_map(Run::change)
-                .for_each(|change| self.tell(&change)),
+            Ok(runs) => runs.iter().filter_map(Run::change).for_each(|change| self.tell(&change)),
             Err(cancelled) => cancelled.changes.iter().for_each(|change| self.tell(change)),
         }
         answer
@@ -56,13 +50,7 @@ impl<S: Strategy + ?Sized + 'static> ContextStrategies<S> {
 
     fn tell(&self, change: &BreakerChange) {
         if let Some(to) = BreakerMove::of(change.recorded) {
-            emit(
-                &*self.sink,
-                &Event::BreakerChanged {
-                    name: change.name.to_string(),
-                    to,
-                },
-            );
+            emit(&*self.sink, &Event::BreakerChanged { name: change.name.to_string(), to });
         }
     }
 }

@@ -73,19 +73,12 @@ pub fn effort() -> Effort {
 /// `bound` says under which bound the explorer is exhaustive, or how many schedules it draws.
 pub fn main(explorer: &str, bound: &str, cases: &[Case]) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments
-        .iter()
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .as_slice()
-    {
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["--twin", case, twin] => explore_twin(cases, case, twin),
         ["--list", ..] => ExitCode::SUCCESS,
         [] => run_all(explorer, bound, cases.iter().collect()),
         words => {
-            let chosen = cases
-                .iter()
-                .filter(|case| words.iter().all(|word| case.title().contains(word)));
+            let chosen = cases.iter().filter(|case| words.iter().all(|word| case.title().contains(word)));
             run_all(explorer, bound, chosen.collect())
         }
     }
@@ -123,11 +116,7 @@ fn run_all(explorer: &str, bound: &str, cases: Vec<&Case>) -> ExitCode {
     }
     let promises: usize = cases.iter().map(|case| 1 + case.twins.len()).sum();
     println!("{} passed, {failed} failed", promises - failed);
-    if failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 const FOUND: &str = "found: ";
@@ -141,10 +130,7 @@ fn found_in_child(case: &Case, twin: &Twin) -> Result<String, String> {
     let text = String::from_utf8_lossy(&output.stdout);
     match text.lines().find_map(|line| line.strip_prefix(FOUND)) {
         Some(found) => Ok(found.to_owned()),
-        None => Err(format!(
-            "expected `{}`, child ended with {}",
-            twin.symptom, output.status
-        )),
+        None => Err(format!("expected `{}`, child ended with {}", twin.symptom, output.status)),
     }
 }
 
@@ -169,9 +155,6 @@ fn explore_twin(cases: &[Case], case: &str, twin: &str) -> ExitCode {
     };
     std::panic::set_hook(Box::new(silent_hook));
     (twin.explore)();
-    println!(
-        "the twin survived {} executions",
-        EXECUTIONS.load(Ordering::Relaxed)
-    );
+    println!("the twin survived {} executions", EXECUTIONS.load(Ordering::Relaxed));
     ExitCode::FAILURE
 }

@@ -45,10 +45,7 @@ pub struct MemoryStore {
 impl MemoryStore {
     /// An empty store that reads its time from `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            plans: KeyedHistories::new(),
-            clock,
-        }
+        Self { plans: KeyedHistories::new(), clock }
     }
 
     fn now(&self) -> Ms {
@@ -58,17 +55,13 @@ impl MemoryStore {
     /// One event of the job that the claim names.
     fn owner_event(&self, claim: &Claim, event: &JobEvent) -> Result<Job, JobStoreError> {
         let now = self.now();
-        self.plans.update(&claim.plan, |plan| {
-            Ok(plan.apply_job_event(claim.job, event, now)?.clone())
-        })
+        self.plans.update(&claim.plan, |plan| Ok(plan.apply_job_event(claim.job, event, now)?.clone()))
     }
 }
 
 impl std::fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MemoryStore")
-            .field("plans", &self.plans.len())
-            .finish_non_exhaustive()
+        f.debug_struct("MemoryStore").field("plans", &self.plans.len()).finish_non_exhaustive()
     }
 }
 
@@ -80,8 +73,7 @@ impl ChangesetStore for MemoryStore {
         claim: &Claim,
         id: ChangesetId,
     ) -> Result<Started, ChangesetStoreError> {
-        self.plans
-            .update(&claim.plan, |plan| Ok(plan.start_changeset(claim, id)?))
+        self.plans.update(&claim.plan, |plan| Ok(plan.start_changeset(claim, id)?))
     }
 
     async fn record(
@@ -91,8 +83,7 @@ impl ChangesetStore for MemoryStore {
         id: ChangesetId,
         change: NewChange,
     ) -> Result<Recorded, ChangesetStoreError> {
-        self.plans
-            .update(&claim.plan, |plan| Ok(plan.record(claim, id, change)?))
+        self.plans.update(&claim.plan, |plan| Ok(plan.record(claim, id, change)?))
     }
 
     async fn record_latest(
@@ -101,8 +92,7 @@ impl ChangesetStore for MemoryStore {
         claim: &Claim,
         change: NewChange,
     ) -> Result<Recorded, ChangesetStoreError> {
-        self.plans
-            .update(&claim.plan, |plan| Ok(plan.record_latest(claim, change)?))
+        self.plans.update(&claim.plan, |plan| Ok(plan.record_latest(claim, change)?))
     }
 
     async fn close(&self, _: &Effect, claim: &Claim, id: ChangesetId) -> Result<Closed, ChangesetStoreError> {
@@ -122,9 +112,7 @@ impl ChangesetStore for MemoryStore {
 
     async fn changesets(&self, plan: PlanId) -> Result<Vec<Changeset>, StoreError> {
         let all = |record: &PlanRecord| record.changesets().iter().cloned().collect();
-        Ok(self
-            .plans
-            .read(&plan, |record| record.map(all).unwrap_or_default()))
+        Ok(self.plans.read(&plan, |record| record.map(all).unwrap_or_default()))
     }
 }
 
@@ -138,9 +126,7 @@ impl ErrorStore for MemoryStore {
         jitter: u16,
     ) -> Result<Recovery, StoreError> {
         let now = self.now();
-        self.plans.update(&claim.plan, |plan| {
-            Ok(plan.record_error(claim, policy, error, now, jitter)?)
-        })
+        self.plans.update(&claim.plan, |plan| Ok(plan.record_error(claim, policy, error, now, jitter)?))
     }
 
     async fn history(&self, plan: PlanId) -> Result<ErrorHistory, StoreError> {
@@ -158,10 +144,7 @@ fn all_jobs(plans: &Plans) -> impl Iterator<Item = &Job> {
 }
 
 fn plan_of(plans: &mut Plans, job: JobId) -> Result<&mut PlanRecord, JobRefused> {
-    plans
-        .values_mut()
-        .find(|plan| plan.job(job).is_some())
-        .ok_or(JobRefused::NotFound { job })
+    plans.values_mut().find(|plan| plan.job(job).is_some()).ok_or(JobRefused::NotFound { job })
 }
 
 /// Claims until it gets a job that runs: taking over one whose fourth owner died ends that one instead.
@@ -176,16 +159,12 @@ fn claim(plans: &mut Plans, request: &ClaimRequest, now: Ms) -> Result<Option<Jo
 }
 
 fn enqueue(plans: &mut Plans, new: NewJob, now: Ms) -> Result<Job, JobStoreError> {
-    let is_known = plans
-        .get(&new.plan)
-        .is_some_and(|plan| plan.job(new.id).is_some());
+    let is_known = plans.get(&new.plan).is_some_and(|plan| plan.job(new.id).is_some());
     if !is_known {
         if plan_of(plans, new.id).is_ok() {
             return Err(JobStoreError::Refused(JobRefused::IdTaken { job: new.id }));
         }
-        let queued = all_jobs(plans)
-            .filter(|job| job.state == JobState::Queued)
-            .count();
+        let queued = all_jobs(plans).filter(|job| job.state == JobState::Queued).count();
         if queued >= QUEUED_JOBS_MAX {
             return Err(JobStoreError::QueueFull { queued });
         }
@@ -216,32 +195,21 @@ impl JobStore for MemoryStore {
     }
 
     async fn heartbeat(&self, claim: &Claim, lease: Duration) -> Result<Job, JobStoreError> {
-        self.owner_event(
-            claim,
-            &JobEvent::Heartbeat {
-                fence: claim.fence,
-                lease,
-            },
-        )
+        self.owner_event(claim, &JobEvent::Heartbeat { fence: claim.fence, lease })
     }
 
     async fn settled_node(&self, _: &Effect, claim: &Claim) -> Result<(), JobStoreError> {
-        self.owner_event(claim, &JobEvent::SettledNode { fence: claim.fence })
-            .map(drop)
+        self.owner_event(claim, &JobEvent::SettledNode { fence: claim.fence }).map(drop)
     }
 
     async fn cancel(&self, job: JobId, reason: &str) -> Result<Job, JobStoreError> {
         let now = self.now();
-        let event = JobEvent::Cancel {
-            reason: reason.to_owned(),
-        };
-        self.plans
-            .update_all(|plans| Ok(plan_of(plans, job)?.apply_job_event(job, &event, now)?.clone()))
+        let event = JobEvent::Cancel { reason: reason.to_owned() };
+        self.plans.update_all(|plans| Ok(plan_of(plans, job)?.apply_job_event(job, &event, now)?.clone()))
     }
 
     async fn seal(&self, _: &Effect, claim: &Claim) -> Result<(), JobStoreError> {
-        self.owner_event(claim, &JobEvent::Seal { fence: claim.fence })
-            .map(drop)
+        self.owner_event(claim, &JobEvent::Seal { fence: claim.fence }).map(drop)
     }
 
     async fn end(&self, _: &Finisher, claim: &Claim, end: JobEnd) -> Result<Job, JobStoreError> {
@@ -279,18 +247,13 @@ impl JobStore for MemoryStore {
     }
 
     async fn job(&self, id: JobId) -> Result<Job, JobStoreError> {
-        let found = self
-            .plans
-            .update_all(|plans| all_jobs(plans).find(|job| job.id == id).cloned());
+        let found = self.plans.update_all(|plans| all_jobs(plans).find(|job| job.id == id).cloned());
         found.ok_or(JobStoreError::Refused(JobRefused::NotFound { job: id }))
     }
 
     async fn jobs(&self, plan: Option<PlanId>) -> Result<Vec<Job>, JobStoreError> {
         let mut jobs: Vec<Job> = self.plans.update_all(|plans| {
-            all_jobs(plans)
-                .filter(|job| plan.is_none_or(|plan| plan == job.plan))
-                .cloned()
-                .collect()
+            all_jobs(plans).filter(|job| plan.is_none_or(|plan| plan == job.plan)).cloned().collect()
         });
         jobs.sort_by_key(|job| job.id);
         Ok(jobs)

@@ -36,9 +36,7 @@ pub struct SystemClock {
 impl SystemClock {
     /// A clock that begins at zero now.
     pub fn new() -> Self {
-        Self {
-            origin: Instant::now(),
-        }
+        Self { origin: Instant::now() }
     }
 }
 
@@ -129,11 +127,7 @@ impl ManualClock {
     /// Sleeps until the clock has moved by `duration`.
     pub fn sleep(&self, duration: Duration) -> Sleep {
         let at = self.now().saturating_add(duration);
-        Sleep {
-            clock: self.clone(),
-            at,
-            ticket: None,
-        }
+        Sleep { clock: self.clone(), at, ticket: None }
     }
 
     fn remove(&self, ticket: (Duration, u64)) {
@@ -164,9 +158,7 @@ impl Clock for ManualClock {
 
 impl std::fmt::Debug for ManualClock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ManualClock")
-            .field("now", &self.now())
-            .finish_non_exhaustive()
+        f.debug_struct("ManualClock").field("now", &self.now()).finish_non_exhaustive()
     }
 }
 
@@ -194,11 +186,7 @@ impl Future for Sleep {
             replaced
         };
         drop(replaced);
-        if this.ticket.is_some() {
-            Poll::Pending
-        } else {
-            Poll::Ready(())
-        }
+        if this.ticket.is_some() { Poll::Pending } else { Poll::Ready(()) }
     }
 }
 

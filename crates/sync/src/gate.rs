@@ -111,9 +111,7 @@ impl EffectGate {
             }
             match self.swap(word, word + 1) {
                 Ok(()) => {
-                    return Ok(Effect {
-                        gate: Some(self.clone()),
-                    });
+                    return Ok(Effect { gate: Some(self.clone()) });
                 }
                 Err(found) => word = found,
             }
@@ -130,9 +128,7 @@ impl EffectGate {
             match self.swap(word, word | reason.code() << INSIDE_BITS) {
                 Ok(()) => {
                     self.door.waiters.wake();
-                    return Some(Finisher {
-                        effect: Effect { gate: None },
-                    });
+                    return Some(Finisher { effect: Effect { gate: None } });
                 }
                 Err(found) => word = found,
             }
@@ -162,16 +158,11 @@ impl EffectGate {
 
     /// Completes when the gate is closed and empty.
     pub fn drained(&self) -> Drained {
-        Drained {
-            waiting: Waiting::on([Door::level(self)]),
-        }
+        Drained { waiting: Waiting::on([Door::level(self)]) }
     }
 
     fn swap(&self, from: u64, to: u64) -> Result<(), u64> {
-        self.door
-            .word
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
-            .map(drop)
+        self.door.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).map(drop)
     }
 }
 

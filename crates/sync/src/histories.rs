@@ -31,9 +31,7 @@ pub struct KeyedHistories<K, V> {
 impl<K: Eq + Hash + Clone, V: Default> KeyedHistories<K, V> {
     /// No histories yet.
     pub fn new() -> Self {
-        Self {
-            map: Mutex::new(HashMap::new()),
-        }
+        Self { map: Mutex::new(HashMap::new()) }
     }
 
     /// Finds or creates the value of `key` and acts on it, as one step.

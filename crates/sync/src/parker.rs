@@ -38,11 +38,7 @@ impl Parker {
     pub fn park(&self) {
         let mut notified = lock(&self.seat.notified);
         while !*notified {
-            notified = self
-                .seat
-                .wake
-                .wait(notified)
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            notified = self.seat.wake.wait(notified).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
         *notified = false;
     }

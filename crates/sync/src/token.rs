@@ -1,9 +1,10 @@
 //! Cancellation that cannot be lost: a token whose every generation is cancelled at most once, and stays so.
 //!
-//! One word holds `[generation: 48 | reason: 16]`; reason 0 is live. The word only grows. `cancel` sets the reason,
-//! `reset` of a cancelled token opens the next generation, and `reset` of a live one does nothing, because its
-//! observers must hear the next cancel. So every generation but the newest is cancelled, and whoever observed
-//! generation `g` is cancelled exactly when `word > g << 16`. The answer never changes back.
+//! One word holds `[generation: 48 | has ancestors: 1 | reason: 15]`; reason 0 is live. The word only grows. `cancel`
+//! sets the reason, `reset` of a cancelled token opens the next generation, and `reset` of a live one does nothing,
+//! because its observers must hear the next cancel. So every generation but the newest is cancelled, and whoever
+//! observed it live, as the word `w`, is cancelled exactly when the word is above `w`. The answer never changes back. The
+//! ancestor bit is set once, at birth: a live token without ancestors is told by one load.
 //!
 //! # Invariants
 //! 1. The word only grows; each step is one compare-and-swap.
@@ -28,8 +29,9 @@ use crate::waiting::{Level, Waiter, Waiters, Waiting};
 
 /// How many ancestors a token may have: each costs every check one load more.
 const DEPTH_MAX: usize = 8;
-const REASON_BITS: u32 = 16;
-const REASON_MASK: u64 = (1 << REASON_BITS) - 1;
+const GENERATION_SHIFT: u32 = 16;
+const HAS_ANCESTORS: u64 = 1 << 15;
+const REASON_MASK: u64 = HAS_ANCESTORS - 1;
 
 /// Why something was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -157,22 +159,30 @@ struct Node {
     waiters: Waiters,
 }
 
+impl Node {
+    #[inline]
+    fn is_cancelled_above(&self) -> bool {
+        self.ancestors.iter().any(Step::is_cancelled)
+    }
+}
+
 /// One generation of one node.
 #[derive(Clone)]
 struct Step {
     node: Arc<Node>,
-    generation: u64,
+    /// The word of this generation while it is live: any greater word means that it is cancelled.
+    live: u64,
 }
 
 impl Step {
     #[inline]
     fn is_cancelled(&self) -> bool {
-        self.node.word.load(Ordering::Acquire) > self.generation << REASON_BITS
+        self.node.word.load(Ordering::Acquire) > self.live
     }
 
     fn reason(&self) -> Option<CancelReason> {
         let word = self.node.word.load(Ordering::Acquire);
-        match generation_of(word) > self.generation {
+        match generation_of(word) > generation_of(self.live) {
             true => Some(CancelReason::Superseded),
             false => CancelReason::from_code(word & REASON_MASK),
         }
@@ -190,7 +200,7 @@ impl Level for Step {
 }
 
 fn generation_of(word: u64) -> u64 {
-    word >> REASON_BITS
+    word >> GENERATION_SHIFT
 }
 
 fn is_live(word: u64) -> bool {
@@ -204,11 +214,7 @@ impl CancellationToken {
     }
 
     fn with(word: u64, ancestors: Box<[Step]>) -> Self {
-        let node = Node {
-            word: AtomicU64::new(word),
-            ancestors,
-            waiters: Waiters::default(),
-        };
+        let node = Node { word: AtomicU64::new(word), ancestors, waiters: Waiters::default() };
         Self { node: Arc::new(node) }
     }
 
@@ -264,14 +270,12 @@ impl CancellationToken {
         loop {
             let generation = generation_of(word);
             if !is_meant(generation) {
-                return Reset::Stale {
-                    current: Generation(generation),
-                };
+                return Reset::Stale { current: Generation(generation) };
             }
             if is_live(word) {
                 return Reset::Live(Generation(generation));
             }
-            match self.swap(word, (generation + 1) << REASON_BITS) {
+            match self.swap(word, (generation + 1) << GENERATION_SHIFT | word & HAS_ANCESTORS) {
                 Ok(()) => return Reset::Opened(Generation(generation + 1)),
                 Err(found) => word = found,
             }
@@ -279,27 +283,20 @@ impl CancellationToken {
     }
 
     fn swap(&self, from: u64, to: u64) -> Result<(), u64> {
-        self.node
-            .word
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
-            .map(drop)
+        self.node.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).map(drop)
     }
 
     /// The generation that is current now, for ever.
     pub fn observe(&self) -> Observed {
-        let generation = generation_of(self.node.word.load(Ordering::Acquire));
-        Observed {
-            step: Step {
-                node: Arc::clone(&self.node),
-                generation,
-            },
-        }
+        let live = self.node.word.load(Ordering::Acquire) & !REASON_MASK;
+        Observed { step: Step { node: Arc::clone(&self.node), live } }
     }
 
     /// Whether the generation that is current now is cancelled, or an ancestor's is: one load per level.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
-        !is_live(self.node.word.load(Ordering::Acquire)) || self.node.ancestors.iter().any(Step::is_cancelled)
+        let word = self.node.word.load(Ordering::Acquire);
+        word & (REASON_MASK | HAS_ANCESTORS) != 0 && (!is_live(word) || self.node.is_cancelled_above())
     }
 
     /// Blocks until the generation that is current now is cancelled; false if `timeout` passed first.
@@ -339,7 +336,8 @@ impl Observed {
     /// Whether this generation, or an ancestor's that it was born in, is cancelled.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
-        self.step.is_cancelled() || self.step.node.ancestors.iter().any(Step::is_cancelled)
+        let Step { node, live } = &self.step;
+        self.step.is_cancelled() || live & HAS_ANCESTORS != 0 && node.is_cancelled_above()
     }
 
     /// `Err` once cancelled, for use with `?`.
@@ -363,7 +361,7 @@ impl Observed {
 
     /// The observed generation.
     pub fn generation(&self) -> Generation {
-        Generation(self.step.generation)
+        Generation(generation_of(self.step.live))
     }
 
     /// A token that is cancelled with this generation, and can be cancelled alone.
@@ -372,12 +370,8 @@ impl Observed {
     /// open, instead of slowing every check below it.
     pub fn child(&self) -> CancellationToken {
         let ancestors: Box<[Step]> = self.steps().cloned().collect();
-        let word = if ancestors.len() > DEPTH_MAX {
-            CancelReason::Limit.code()
-        } else {
-            0
-        };
-        CancellationToken::with(word, ancestors)
+        let reason = if ancestors.len() > DEPTH_MAX { CancelReason::Limit.code() } else { 0 };
+        CancellationToken::with(HAS_ANCESTORS | reason, ancestors)
     }
 
     /// Blocks until cancelled; false if `timeout` passed first. `None` waits for ever.
@@ -387,10 +381,7 @@ impl Observed {
 
     /// Completes when cancelled, with the reason. Dropping the future unregisters it.
     pub fn cancelled(&self) -> CancelledFuture {
-        CancelledFuture {
-            observed: self.clone(),
-            waiting: self.waiting(),
-        }
+        CancelledFuture { observed: self.clone(), waiting: self.waiting() }
     }
 
     /// Unparks `parker` when cancelled, as long as the registration lives; `None` if cancelled already.
@@ -417,7 +408,7 @@ impl Observed {
 impl std::fmt::Debug for Observed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Observed")
-            .field("generation", &self.step.generation)
+            .field("generation", &self.generation().0)
             .field("reason", &self.reason())
             .finish_non_exhaustive()
     }
@@ -458,9 +449,7 @@ impl Future for CancelledFuture {
 
 impl std::fmt::Debug for CancelledFuture {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CancelledFuture")
-            .field("observed", &self.observed)
-            .finish_non_exhaustive()
+        f.debug_struct("CancelledFuture").field("observed", &self.observed).finish_non_exhaustive()
     }
 }
 

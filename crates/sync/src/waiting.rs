@@ -67,9 +67,7 @@ impl Waiters {
     ///
     /// All are woken, since a waiter tests its own level again: one that still has to wait registers anew.
     pub(crate) fn wake(&self) {
-        let woken: Vec<Waiter> = std::mem::take(&mut lock(&self.list).entries)
-            .into_values()
-            .collect();
+        let woken: Vec<Waiter> = std::mem::take(&mut lock(&self.list).entries).into_values().collect();
         wake_all(woken);
     }
 
@@ -99,9 +97,7 @@ pub(crate) struct Waiting<L: Level> {
 
 impl<L: Level> Waiting<L> {
     pub(crate) fn on(levels: impl IntoIterator<Item = L>) -> Self {
-        Self {
-            levels: levels.into_iter().map(|level| (level, None)).collect(),
-        }
+        Self { levels: levels.into_iter().map(|level| (level, None)).collect() }
     }
 
     /// Registers at every level, or says that one of them is reached.

@@ -65,28 +65,20 @@ pub(crate) struct Variant {
 }
 
 pub(crate) const VARIANTS: [Variant; 2] = [
-    Variant {
-        cfg: "loom",
-        packages: &["sync"],
-    },
-    Variant {
-        cfg: "shuttle",
-        packages: &["engine", "context"],
-    },
+    Variant { cfg: "loom", packages: &["sync"] },
+    Variant { cfg: "shuttle", packages: &["engine", "context"] },
 ];
 
 impl Variant {
     /// The lints of the code that only this variant compiles.
     pub(crate) fn clippy(&self, workspace: &Workspace) -> Child {
         let warnings_denied = ["--", "-D", "warnings"].map(str::to_owned);
-        self.cargo("clippy", workspace, &from_environment)
-            .arguments(&warnings_denied)
+        self.cargo("clippy", workspace, &from_environment).arguments(&warnings_denied)
     }
 
     fn test(&self, workspace: &Workspace, effort: Effort, words: &[String], given: Given<'_>) -> Child {
-        let test = self
-            .cargo("test", workspace, given)
-            .arguments(&["--no-fail-fast".to_owned(), "--".to_owned()]);
+        let test =
+            self.cargo("test", workspace, given).arguments(&["--no-fail-fast".to_owned(), "--".to_owned()]);
         let test = match effort {
             Effort::Quick => test.variable(EFFORT_VARIABLE, "quick"),
             Effort::Full if self.cfg == "loom" && given(PREEMPTIONS_VARIABLE).is_none() => {
@@ -99,11 +91,8 @@ impl Variant {
 
     fn cargo(&self, verb: &str, workspace: &Workspace, given: Given<'_>) -> Child {
         let flags = format!("{} --cfg {}", given("RUSTFLAGS").unwrap_or_default(), self.cfg);
-        let packages: Vec<String> = self
-            .packages
-            .iter()
-            .flat_map(|&name| ["-p".to_owned(), name.to_owned()])
-            .collect();
+        let packages: Vec<String> =
+            self.packages.iter().flat_map(|&name| ["-p".to_owned(), name.to_owned()]).collect();
         Child::cargo([verb, "--profile", "proof", "--locked", "--test", self.cfg])
             .arguments(&packages)
             .variable("RUSTFLAGS", flags.trim())
@@ -123,10 +112,7 @@ impl Variant {
         let ran = summary.binaries_with_cases() - before;
         if words.is_empty() && ran < self.packages.len() {
             let expected = self.packages.join(", ");
-            let fact = format!(
-                "of the {} tests in {expected} only {ran} explored any case",
-                self.cfg
-            );
+            let fact = format!("of the {} tests in {expected} only {ran} explored any case", self.cfg);
             return Err(Failure::new(fact).hint(format!("repeat it with `{test}`")));
         }
         Ok(())
@@ -147,25 +133,13 @@ fn from_environment(name: &str) -> Option<String> {
 const LEASE_PROTOCOL: &str = "lease_protocol";
 
 fn search_lease_protocol(workspace: &Workspace, summary: &mut Summary) -> Result<(), Failure> {
-    let words = [
-        "test",
-        "--profile",
-        "proof",
-        "--locked",
-        "-p",
-        "domain",
-        "--test",
-        "main",
-        LEASE_PROTOCOL,
-    ];
+    let words = ["test", "--profile", "proof", "--locked", "-p", "domain", "--test", "main", LEASE_PROTOCOL];
     let test = Child::cargo(words).arguments(&["--".to_owned(), "--nocapture".to_owned()]);
     let before = summary.tests_passed();
     test.run_watched(workspace, |line| summary.see(line))?;
     match summary.tests_passed() - before {
-        0 => Err(
-            Failure::new(format!("no test of domain is named {LEASE_PROTOCOL}"))
-                .hint(format!("repeat it with `{test}`")),
-        ),
+        0 => Err(Failure::new(format!("no test of domain is named {LEASE_PROTOCOL}"))
+            .hint(format!("repeat it with `{test}`"))),
         _ => Ok(()),
     }
 }
@@ -206,10 +180,7 @@ mod tests {
             _ => None,
         };
         let shown = line(&VARIANTS[0], Effort::Full, &[], &given);
-        assert!(
-            shown.starts_with("RUSTFLAGS='-C target-cpu=native --cfg loom' "),
-            "{shown}"
-        );
+        assert!(shown.starts_with("RUSTFLAGS='-C target-cpu=native --cfg loom' "), "{shown}");
         assert!(!shown.contains(PREEMPTIONS_VARIABLE), "{shown}");
     }
 }

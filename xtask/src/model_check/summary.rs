@@ -27,12 +27,7 @@ impl Summary {
     pub(crate) fn see(&mut self, line: &str) {
         if let Some((seed, promise)) = title(line) {
             let ours = "ours: no answer".to_owned();
-            self.cases.push(Case {
-                seed,
-                promise,
-                ours,
-                twins: Vec::new(),
-            });
+            self.cases.push(Case { seed, promise, ours, twins: Vec::new() });
         } else if line.starts_with("  ours: ") {
             if let Some(case) = self.cases.last_mut() {
                 case.ours = line.trim().to_owned();
@@ -66,10 +61,7 @@ impl Summary {
 
 impl Case {
     fn twins_found(&self) -> usize {
-        self.twins
-            .iter()
-            .filter(|twin| !twin.contains("): NOT FOUND"))
-            .count()
+        self.twins.iter().filter(|twin| !twin.contains("): NOT FOUND")).count()
     }
 }
 
@@ -121,11 +113,7 @@ fn is_end_of_binary(line: &str) -> bool {
 
 /// `3` of `test result: ok. 3 passed; 0 failed; …`.
 fn tests_passed(line: &str) -> Option<u64> {
-    line.strip_prefix("test result: ok. ")?
-        .split_once(" passed;")?
-        .0
-        .parse()
-        .ok()
+    line.strip_prefix("test result: ok. ")?.split_once(" passed;")?.0.parse().ok()
 }
 
 #[cfg(test)]
@@ -164,20 +152,13 @@ loom, at most 3 preemptions
     #[test]
     fn a_binary_without_cases_is_not_counted_as_one_that_explored() {
         assert_eq!(seen(RUN).binaries_with_cases(), 1);
-        assert_eq!(
-            seen("loom, at most 3 preemptions\n0 passed, 0 failed\n").binaries_with_cases(),
-            0
-        );
+        assert_eq!(seen("loom, at most 3 preemptions\n0 passed, 0 failed\n").binaries_with_cases(), 0);
         assert_eq!(seen(&format!("{RUN}{RUN}")).binaries_with_cases(), 2);
     }
 
     #[test]
     fn a_case_that_never_answered_is_shown_as_such() {
-        assert!(
-            seen("#7088 no failure is lost\n")
-                .to_string()
-                .contains("ours: no answer")
-        );
+        assert!(seen("#7088 no failure is lost\n").to_string().contains("ours: no answer"));
     }
 
     #[test]

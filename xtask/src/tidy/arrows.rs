@@ -78,10 +78,7 @@ fn refused(from: &str, Dependency { name: to, kind }: &Dependency) -> Option<Str
 }
 
 fn layer_of(name: &str) -> Option<Layer> {
-    LAYERS
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|&(_, layer)| layer)
+    LAYERS.iter().find(|(known, _)| *known == name).map(|&(_, layer)| layer)
 }
 
 /// The line of the manifest that declares the dependency, in the table of its kind; 1 if it is written otherwise.
@@ -97,9 +94,8 @@ fn line_of(manifest: &str, dependency: &Dependency) -> usize {
             let header = line.trim_start_matches('[');
             in_table = header == table || header.ends_with(&format!(".{table}"));
         }
-        let declares = line
-            .strip_prefix(&dependency.name)
-            .is_some_and(|rest| rest.starts_with(['.', ' ', '=']));
+        let declares =
+            line.strip_prefix(&dependency.name).is_some_and(|rest| rest.starts_with(['.', ' ', '=']));
         if in_table && declares {
             return index + 1;
         }
@@ -112,14 +108,7 @@ mod tests {
     use super::*;
 
     fn is_refused(from: &str, to: &str, kind: Kind) -> bool {
-        refused(
-            from,
-            &Dependency {
-                name: to.to_owned(),
-                kind,
-            },
-        )
-        .is_some()
+        refused(from, &Dependency { name: to.to_owned(), kind }).is_some()
     }
 
     #[test]
@@ -161,20 +150,11 @@ mod tests {
 
     #[test]
     fn tests_may_look_sideways_but_not_up() {
-        for (from, to) in [
-            ("sync", "proof"),
-            ("context", "store"),
-            ("domain", "sync"),
-            ("engine", "store"),
-        ] {
+        for (from, to) in [("sync", "proof"), ("context", "store"), ("domain", "sync"), ("engine", "store")] {
             assert!(!is_refused(from, to, Kind::Dev), "{from} → {to}");
         }
-        for (from, to) in [
-            ("store", "engine"),
-            ("sync", "domain"),
-            ("domain", "store"),
-            ("engine", "xtask"),
-        ] {
+        for (from, to) in [("store", "engine"), ("sync", "domain"), ("domain", "store"), ("engine", "xtask")]
+        {
             assert!(is_refused(from, to, Kind::Dev), "{from} → {to}");
         }
     }
@@ -186,10 +166,7 @@ mod tests {
         let package = Package {
             name: "context".to_owned(),
             manifest: "crates/context/Cargo.toml".to_owned(),
-            dependencies: vec![Dependency {
-                name: "store".to_owned(),
-                kind: Kind::Normal,
-            }],
+            dependencies: vec![Dependency { name: "store".to_owned(), kind: Kind::Normal }],
             benches: Vec::new(),
         };
         let what = "context must not depend on store: crates of one layer never see each other";

@@ -6,9 +6,7 @@ use super::Finding;
 
 pub(crate) fn check(path: &str, text: &str, crates: &[&str]) -> Vec<Finding> {
     let missing = crates.iter().filter(|name| !is_named(text, name));
-    missing
-        .map(|name| Finding::new(path, 1, format!("does not name the crate `{name}`")))
-        .collect()
+    missing.map(|name| Finding::new(path, 1, format!("does not name the crate `{name}`"))).collect()
 }
 
 fn is_named(text: &str, name: &str) -> bool {
@@ -35,11 +33,7 @@ mod tests {
 
     #[test]
     fn a_named_crate_passes() {
-        for text in [
-            "the primitives (`sync`)",
-            "  sync/  the primitives",
-            "see crates/sync for",
-        ] {
+        for text in ["the primitives (`sync`)", "  sync/  the primitives", "see crates/sync for"] {
             assert_eq!(check("ARCHITECTURE.md", text, &["sync"]), [], "{text}");
         }
     }

@@ -22,19 +22,15 @@ fn machine_path(line: &str) -> Option<String> {
     let begins = |at: usize| {
         !line[..at].ends_with(|letter: char| letter.is_alphanumeric() || "._-~}>".contains(letter))
     };
-    line.match_indices('/')
-        .filter(|&(at, _)| begins(at))
-        .find_map(|(at, _)| {
-            let (folder, rest) = line[at + 1..].split_once('/')?;
-            if FOLDERS.contains(&folder) {
-                return Some(format!("/{folder}/"));
-            }
-            let person: String = rest
-                .chars()
-                .take_while(|letter| letter.is_alphanumeric() || "._-".contains(*letter))
-                .collect();
-            (HOMES.contains(&folder) && !person.is_empty()).then(|| format!("/{folder}/{person}"))
-        })
+    line.match_indices('/').filter(|&(at, _)| begins(at)).find_map(|(at, _)| {
+        let (folder, rest) = line[at + 1..].split_once('/')?;
+        if FOLDERS.contains(&folder) {
+            return Some(format!("/{folder}/"));
+        }
+        let person: String =
+            rest.chars().take_while(|letter| letter.is_alphanumeric() || "._-".contains(*letter)).collect();
+        (HOMES.contains(&folder) && !person.is_empty()).then(|| format!("/{folder}/{person}"))
+    })
 }
 
 #[cfg(test)]
@@ -57,11 +53,7 @@ mod tests {
         ] {
             let text = format!("first\n{}\n", sample(template));
             let findings = check("README.md", &text);
-            assert_eq!(
-                findings.iter().map(|finding| finding.line).collect::<Vec<_>>(),
-                [2],
-                "{text}"
-            );
+            assert_eq!(findings.iter().map(|finding| finding.line).collect::<Vec<_>>(), [2], "{text}");
         }
     }
 

@@ -44,11 +44,7 @@ pub(crate) struct Finding {
 
 impl Finding {
     pub(crate) fn new(path: &str, line: usize, what: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            what: what.into(),
-        }
+        Self { path: path.to_owned(), line, what: what.into() }
     }
 }
 
@@ -87,11 +83,8 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Fai
         return Ok(());
     }
     let hint = "the rules and their reasons stand at the top of the files in xtask/src/tidy";
-    let places = if findings.len() == 1 {
-        "1 place".to_owned()
-    } else {
-        format!("{} places", findings.len())
-    };
+    let places =
+        if findings.len() == 1 { "1 place".to_owned() } else { format!("{} places", findings.len()) };
     Err(Failure::new(format!("tidy found {places}")).hint(hint))
 }
 
@@ -118,33 +111,18 @@ fn in_files(files: &[File]) -> Vec<Finding> {
 
 fn in_tree(workspace: &Workspace, files: &[File]) -> Vec<Finding> {
     let mut findings = arrows::check(&workspace.packages, |path| text_of(files, path));
-    let names: Vec<&str> = workspace
-        .packages
-        .iter()
-        .map(|package| package.name.as_str())
-        .collect();
+    let names: Vec<&str> = workspace.packages.iter().map(|package| package.name.as_str()).collect();
     findings.extend(match text_of(files, ARCHITECTURE) {
         Some(text) => code_map::check(ARCHITECTURE, text, &names),
-        None => vec![Finding::new(
-            ARCHITECTURE,
-            1,
-            "is missing: it has the map of the crates",
-        )],
+        None => vec![Finding::new(ARCHITECTURE, 1, "is missing: it has the map of the crates")],
     });
     findings.extend(match text_of(files, SURVIVE) {
         Some(text) => survive::check(SURVIVE, text, &survive::Tests::in_files(files)),
-        None => vec![Finding::new(
-            SURVIVE,
-            1,
-            "is missing: it says which test shows each promise",
-        )],
+        None => vec![Finding::new(SURVIVE, 1, "is missing: it says which test shows each promise")],
     });
     findings
 }
 
 fn text_of<'a>(files: &'a [File], path: &str) -> Option<&'a str> {
-    files
-        .iter()
-        .find(|file| file.path == path)
-        .map(|file| file.text.as_str())
+    files.iter().find(|file| file.path == path).map(|file| file.text.as_str())
 }

@@ -37,10 +37,8 @@ mod tests {
     fn unfinished_code_and_ignored_tests_are_found() {
         let text = "//! x\nfn f() { todo!() }\nfn g() { unimplemented!(\"g\") }\n#[ignore = \"slow\"]\n#[ignore]\n\
                     #[cfg_attr(unix, ignore)]\n";
-        let lines: Vec<usize> = check("crates/a/src/lib.rs", text)
-            .iter()
-            .map(|finding| finding.line)
-            .collect();
+        let lines: Vec<usize> =
+            check("crates/a/src/lib.rs", text).iter().map(|finding| finding.line).collect();
         assert_eq!(lines, [2, 3, 4, 5, 6]);
     }
 

@@ -29,11 +29,7 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
         for (host, domain) in HOSTS {
             let name = format!("{host}.{domain}");
             if names(line, &name) {
-                findings.push(Finding::new(
-                    path,
-                    index + 1,
-                    format!("names the registry host {name}"),
-                ));
+                findings.push(Finding::new(path, index + 1, format!("names the registry host {name}")));
             }
         }
     }
@@ -45,9 +41,7 @@ fn names(line: &str, host: &str) -> bool {
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '-' || letter == '_';
     line.match_indices(host).any(|(at, _)| {
         let after = &line[at + host.len()..];
-        let goes_on = after
-            .strip_prefix('.')
-            .is_some_and(|rest| rest.starts_with(is_word));
+        let goes_on = after.strip_prefix('.').is_some_and(|rest| rest.starts_with(is_word));
         !line[..at].ends_with(is_word) && !after.starts_with(is_word) && !goes_on
     })
 }
@@ -63,25 +57,17 @@ mod tests {
 
     #[test]
     fn hosts_of_registries_are_found() {
-        for template in [
-            "https://index.crates%io/x",
-            "deb%debian%org",
-            "see pypi%org.",
-            "registry.npmjs%org/",
-        ] {
+        for template in
+            ["https://index.crates%io/x", "deb%debian%org", "see pypi%org.", "registry.npmjs%org/"]
+        {
             assert_eq!(check("README.md", &sample(template)).len(), 1, "{template}");
         }
     }
 
     #[test]
     fn other_words_and_lock_files_pass() {
-        for template in [
-            "crates-io",
-            "mycrates%io",
-            "crates%iota",
-            "the Debian package",
-            "pypi%org%example",
-        ] {
+        for template in ["crates-io", "mycrates%io", "crates%iota", "the Debian package", "pypi%org%example"]
+        {
             assert_eq!(check("README.md", &sample(template)), [], "{template}");
         }
         assert_eq!(check("fuzz/Cargo.lock", &sample("crates%io")), []);

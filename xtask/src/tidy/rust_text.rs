@@ -17,9 +17,7 @@ pub(crate) fn code_of(text: &str) -> String {
             at += 1;
         } else {
             code.extend(
-                letters[at..at + blanked]
-                    .iter()
-                    .map(|&letter| if letter == '\n' { '\n' } else { ' ' }),
+                letters[at..at + blanked].iter().map(|&letter| if letter == '\n' { '\n' } else { ' ' }),
             );
             at += blanked;
         }
@@ -35,11 +33,7 @@ fn blanked_from(letters: &[char], at: usize) -> usize {
         ['/', '*', ..] => block_comment(rest),
         ['"', ..] => string(rest),
         ['\'', '\\', escaped @ ..] => {
-            3 + escaped
-                .iter()
-                .skip(1)
-                .take_while(|&&letter| letter != '\'')
-                .count()
+            3 + escaped.iter().skip(1).take_while(|&&letter| letter != '\'').count()
                 + usize::from(escaped.len() > 1)
         }
         ['\'', _, '\'', ..] => 3,
@@ -91,26 +85,17 @@ fn raw_string(rest: &[char]) -> usize {
     if rest.get(1 + hashes) != Some(&'"') {
         return 0;
     }
-    let end: Vec<char> = std::iter::once('"')
-        .chain(std::iter::repeat_n('#', hashes))
-        .collect();
+    let end: Vec<char> = std::iter::once('"').chain(std::iter::repeat_n('#', hashes)).collect();
     let inside = &rest[2 + hashes..];
-    let length = inside
-        .windows(end.len())
-        .position(|window| window == end)
-        .unwrap_or(inside.len());
+    let length = inside.windows(end.len()).position(|window| window == end).unwrap_or(inside.len());
     2 + hashes + length + end.len()
 }
 
 /// The lines, counted from 1, of the items under `#[cfg(test)]`. Takes what [`code_of`] gives.
 pub(crate) fn test_lines(code: &str) -> Vec<RangeInclusive<usize>> {
     let line_of = |at: usize| 1 + code[..at].matches('\n').count();
-    let attributes = code
-        .match_indices("#[cfg(")
-        .filter(|&(at, _)| is_for_tests(&code[at..]));
-    attributes
-        .map(|(at, _)| line_of(at)..=line_of(at + item_length(&code[at..])))
-        .collect()
+    let attributes = code.match_indices("#[cfg(").filter(|&(at, _)| is_for_tests(&code[at..]));
+    attributes.map(|(at, _)| line_of(at)..=line_of(at + item_length(&code[at..]))).collect()
 }
 
 fn is_for_tests(attribute: &str) -> bool {
@@ -167,9 +152,6 @@ mod tests {
     fn the_lines_of_a_test_module_are_found() {
         let code = "fn a() {}\n#[cfg(test)]\nmod tests {\n  fn b() { {} }\n}\nfn c() {}\n#[cfg(all(test, unix))]\nuse d;\n";
         assert_eq!(test_lines(code), [2..=5, 7..=8]);
-        assert_eq!(
-            test_lines("#[cfg(not(test))]\nmod real {\n}\n#[cfg(latest)]\nuse x;\n"),
-            []
-        );
+        assert_eq!(test_lines("#[cfg(not(test))]\nmod real {\n}\n#[cfg(latest)]\nuse x;\n"), []);
     }
 }

@@ -16,22 +16,13 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
     let lines: Vec<&str> = text.lines().collect();
     let is_allowed = |line: usize| {
         let above = line.checked_sub(2).and_then(|index| lines.get(index));
-        [lines.get(line - 1), above]
-            .into_iter()
-            .flatten()
-            .any(|line| line.contains(ALLOWED))
+        [lines.get(line - 1), above].into_iter().flatten().any(|line| line.contains(ALLOWED))
     };
     let numbered = code.lines().enumerate().map(|(index, line)| (index + 1, line));
     numbered
         .filter(|&(line, _)| in_test_file || modules.iter().any(|module| module.contains(&line)))
         .filter(|&(line, code)| sleeps(code) && !is_allowed(line))
-        .map(|(line, _)| {
-            Finding::new(
-                path,
-                line,
-                "a test sleeps: wait for the event, or pass a clock in",
-            )
-        })
+        .map(|(line, _)| Finding::new(path, line, "a test sleeps: wait for the event, or pass a clock in"))
         .collect()
 }
 
@@ -41,9 +32,7 @@ fn sleeps(code: &str) -> bool {
     code.match_indices("sleep").any(|(at, word)| {
         let (before, after) = (&code[..at], &code[at + word.len()..]);
         let whole = !before.ends_with(is_word);
-        let called = ["(", "_until(", "_ms("]
-            .iter()
-            .any(|call| after.starts_with(call));
+        let called = ["(", "_until(", "_ms("].iter().any(|call| after.starts_with(call));
         let of_std_or_tokio = before.ends_with("thread::") || before.ends_with("time::");
         let imported = !before.ends_with(['.', ':']) && !before.trim_end().ends_with("fn");
         whole && (of_std_or_tokio || (called && imported))
@@ -77,12 +66,9 @@ mod tests {
 
     #[test]
     fn what_only_looks_like_a_sleep_passes() {
-        for text in [
-            "clock.sleep(d).await;",
-            "fn sleep(d: Duration) {}",
-            "let sleeper = 1;",
-            "// thread::sleep(d)",
-        ] {
+        for text in
+            ["clock.sleep(d).await;", "fn sleep(d: Duration) {}", "let sleeper = 1;", "// thread::sleep(d)"]
+        {
             assert_eq!(lines_in(TEST, text), NONE, "{text}");
         }
     }
@@ -99,12 +85,6 @@ mod tests {
     fn the_comment_allows_it_on_its_line_or_above() {
         let reasoned = "thread::sleep(d); // tidy: allow sleep: the clock's own test\n";
         assert_eq!(lines_in(TEST, reasoned), NONE);
-        assert_eq!(
-            lines_in(
-                TEST,
-                "// tidy: allow sleep\nthread::sleep(d);\nthread::sleep(d);\n"
-            ),
-            [3]
-        );
+        assert_eq!(lines_in(TEST, "// tidy: allow sleep\nthread::sleep(d);\nthread::sleep(d);\n"), [3]);
     }
 }

@@ -27,11 +27,7 @@ impl<'a> Tests<'a> {
             if file.path.ends_with(".feature") {
                 tests.titles.extend(file.text.lines().filter_map(scenario_title));
             } else if file.is_our_rust() {
-                tests
-                    .functions
-                    .entry(crate_of(&file.path))
-                    .or_default()
-                    .extend(functions_in(&file.text));
+                tests.functions.entry(crate_of(&file.path)).or_default().extend(functions_in(&file.text));
                 tests.titles.extend(file.text.lines().filter_map(case_title));
             }
         }
@@ -46,15 +42,12 @@ impl<'a> Tests<'a> {
             Some(first) if self.functions.contains_key(first) => vec![first],
             Some(_) | None => self.functions.keys().copied().collect(),
         };
-        let title = name
-            .split_once(' ')
-            .filter(|(seed, _)| seed.starts_with('#'))
-            .map_or(name, |(_, title)| title);
-        crates.iter().any(|name| {
-            self.functions
-                .get(name)
-                .is_some_and(|functions| functions.contains(function))
-        }) || self.titles.contains(title)
+        let title =
+            name.split_once(' ').filter(|(seed, _)| seed.starts_with('#')).map_or(name, |(_, title)| title);
+        crates
+            .iter()
+            .any(|name| self.functions.get(name).is_some_and(|functions| functions.contains(function)))
+            || self.titles.contains(title)
             || self.paths.contains(name)
     }
 }
@@ -102,9 +95,8 @@ fn last_cells(text: &str) -> Vec<(usize, &str)> {
 
 fn scenario_title(line: &str) -> Option<&str> {
     let line = line.trim();
-    let title = ["Scenario:", "Scenario Outline:", "Example:"]
-        .iter()
-        .find_map(|word| line.strip_prefix(word))?;
+    let title =
+        ["Scenario:", "Scenario Outline:", "Example:"].iter().find_map(|word| line.strip_prefix(word))?;
     Some(title.trim())
 }
 
@@ -116,16 +108,9 @@ fn case_title(line: &str) -> Option<&str> {
 fn functions_in(text: &str) -> BTreeSet<String> {
     let code = code_of(text);
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
-    let named = code
-        .match_indices("fn ")
-        .filter(|&(at, _)| !code[..at].ends_with(is_word));
+    let named = code.match_indices("fn ").filter(|&(at, _)| !code[..at].ends_with(is_word));
     named
-        .map(|(at, word)| {
-            code[at + word.len()..]
-                .chars()
-                .take_while(|&letter| is_word(letter))
-                .collect()
-        })
+        .map(|(at, word)| code[at + word.len()..].chars().take_while(|&letter| is_word(letter)).collect())
         .collect()
 }
 
@@ -140,10 +125,7 @@ mod tests {
     use super::*;
 
     fn files() -> Vec<File> {
-        let file = |path: &str, text: &str| File {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        };
+        let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
         vec![
             file(
                 "crates/sync/tests/main.rs",
@@ -153,10 +135,7 @@ mod tests {
                 "crates/engine/tests/shuttle.rs",
                 "Case {\n    name: \"a stale write is refused\",\n}\nCase { seed: \"x\", name: \"on one line\" }\n",
             ),
-            file(
-                "features/7088.feature",
-                "Feature: x\n  Scenario: many threads trip once\n",
-            ),
+            file("features/7088.feature", "Feature: x\n  Scenario: many threads trip once\n"),
         ]
     }
 
@@ -180,12 +159,9 @@ mod tests {
 
     #[test]
     fn names_that_do_not_exist_are_found_on_their_line() {
-        for cell in [
-            "`nothing_was_lost`",
-            "`engine::nothing_is_lost`",
-            "`only_a_comment`",
-            "`features/7120.feature`",
-        ] {
+        for cell in
+            ["`nothing_was_lost`", "`engine::nothing_is_lost`", "`only_a_comment`", "`features/7120.feature`"]
+        {
             let lines: Vec<usize> = checked(cell).iter().map(|finding| finding.line).collect();
             assert_eq!(lines, [5], "{cell}");
         }
@@ -194,10 +170,7 @@ mod tests {
     #[test]
     fn a_row_that_names_nothing_is_found() {
         let expected = "the row names no test: its last column has nothing in backticks";
-        assert_eq!(
-            checked("see above"),
-            [Finding::new("docs/survive.md", 5, expected)]
-        );
+        assert_eq!(checked("see above"), [Finding::new("docs/survive.md", 5, expected)]);
     }
 
     #[test]

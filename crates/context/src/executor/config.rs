@@ -32,11 +32,7 @@ pub struct ExecutorConfig {
 
 impl Default for ExecutorConfig {
     fn default() -> Self {
-        Self {
-            max_workers: 4,
-            deadline: Duration::from_secs(3),
-            strategy_deadline: Duration::from_secs(2),
-        }
+        Self { max_workers: 4, deadline: Duration::from_secs(3), strategy_deadline: Duration::from_secs(2) }
     }
 }
 
@@ -55,11 +51,7 @@ pub struct ExecutorConfigError {
 impl ExecutorConfig {
     pub(super) fn checked(self) -> Result<Self, ExecutorConfigError> {
         let refuse = |key, value: &dyn fmt::Debug, allowed| {
-            Err(ExecutorConfigError {
-                key,
-                value: format!("{value:?}"),
-                allowed,
-            })
+            Err(ExecutorConfigError { key, value: format!("{value:?}"), allowed })
         };
         if !(1..=WORKERS_MAX).contains(&self.max_workers) {
             return refuse("max_workers", &self.max_workers, "1..=32");

@@ -70,10 +70,6 @@ impl Write for Bounded {
     fn write_str(&mut self, more: &str) -> fmt::Result {
         let fits = more.floor_char_boundary(MESSAGE_BYTES_MAX - self.text.len());
         self.text.push_str(&more[..fits]);
-        if fits < more.len() {
-            Err(fmt::Error)
-        } else {
-            Ok(())
-        }
+        if fits < more.len() { Err(fmt::Error) } else { Ok(()) }
     }
 }

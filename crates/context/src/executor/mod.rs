@@ -121,12 +121,7 @@ impl<S: Strategy + ?Sized + 'static> ParallelStrategyExecutor<S> {
     ) -> Result<Self, ExecutorConfigError> {
         let config = config.checked()?;
         let pool = Pool::new(config.max_workers);
-        Ok(Self {
-            config,
-            breakers,
-            clock,
-            pool,
-        })
+        Ok(Self { config, breakers, clock, pool })
     }
 
     /// Runs a batch and blocks until each strategy has ended or a deadline has passed.
@@ -140,10 +135,7 @@ impl<S: Strategy + ?Sized + 'static> ParallelStrategyExecutor<S> {
     /// error.
     pub fn execute(&self, batch: Batch<S>) -> Result<Vec<Run<S::Candidate>>, BatchCancelled> {
         if let Some(reason) = batch.stop.observed().reason() {
-            return Err(BatchCancelled {
-                reason,
-                changes: Vec::new(),
-            });
+            return Err(BatchCancelled { reason, changes: Vec::new() });
         }
         let collector = Parker::new();
         let stop = batch.stop.clone();
@@ -158,29 +150,15 @@ impl<S: Strategy + ?Sized + 'static> ParallelStrategyExecutor<S> {
 
     /// Names the strategies and hands the pool those that can begin.
     fn queue(&self, batch: Batch<S>, collector: &Parker) -> (Vec<Name>, Arc<Slots<S::Candidate>>) {
-        let Batch {
-            prepared,
-            tasks,
-            stop,
-        } = batch;
-        let time = stop
-            .remaining()
-            .map_or(self.config.deadline, |left| left.min(self.config.deadline));
+        let Batch { prepared, tasks, stop } = batch;
+        let time = stop.remaining().map_or(self.config.deadline, |left| left.min(self.config.deadline));
         let due = self.clock.now().saturating_add(time);
         let (names, refused): (Vec<Name>, Vec<Option<NotBegun>>) = tasks.iter().map(named).unzip();
         let can_begin: Vec<bool> = refused.iter().map(Option::is_none).collect();
         let clock = Arc::clone(&self.clock);
-        let slots = Arc::new(Slots::new(
-            refused,
-            clock,
-            due,
-            self.config.strategy_deadline,
-            collector.clone(),
-        ));
-        let jobs = tasks
-            .into_iter()
-            .enumerate()
-            .filter(|(index, _)| can_begin[*index]);
+        let slots =
+            Arc::new(Slots::new(refused, clock, due, self.config.strategy_deadline, collector.clone()));
+        let jobs = tasks.into_iter().enumerate().filter(|(index, _)| can_begin[*index]);
         let jobs = jobs.map(|(index, task)| StrategyJob {
             index,
             name: names[index].clone(),

@@ -94,10 +94,7 @@ enum Next<J> {
 impl<J: Job> Pool<J> {
     pub(super) fn new(max_workers: usize) -> Arc<Self> {
         Self::with(max_workers, |body| {
-            thread::Builder::new()
-                .name("strategy".to_owned())
-                .spawn(body)
-                .map(drop)
+            thread::Builder::new().name("strategy".to_owned()).spawn(body).map(drop)
         })
     }
 
@@ -110,12 +107,7 @@ impl<J: Job> Pool<J> {
             next_run: 0,
             is_closed: false,
         };
-        Arc::new(Self {
-            state: Mutex::new(state),
-            work: Condvar::new(),
-            max_workers,
-            spawn,
-        })
+        Arc::new(Self { state: Mutex::new(state), work: Condvar::new(), max_workers, spawn })
     }
 
     /// Queues the jobs of one call behind all others.
@@ -189,11 +181,7 @@ impl<J: Job> Pool<J> {
         let stranded = {
             let mut state = lock(&self.state);
             state.live -= 1;
-            if state.live == 0 {
-                std::mem::take(&mut state.queue)
-            } else {
-                VecDeque::new()
-            }
+            if state.live == 0 { std::mem::take(&mut state.queue) } else { VecDeque::new() }
         };
         for job in stranded {
             // A job that panics when it hears this has nobody to tell.
@@ -242,11 +230,7 @@ impl<J: Job> State<J> {
     /// Counts the threads that the queue still wants, and answers how many to start.
     fn seat(&mut self, max_workers: usize) -> usize {
         let looking = self.live - self.running.len();
-        let missing = self
-            .queue
-            .len()
-            .saturating_sub(looking)
-            .min(max_workers - self.live);
+        let missing = self.queue.len().saturating_sub(looking).min(max_workers - self.live);
         self.live += missing;
         missing
     }
@@ -286,11 +270,7 @@ mod tests {
 
     impl Probe {
         fn new(did: &Sender<Did>) -> Self {
-            Self {
-                name: Name::unnamed(),
-                did: did.clone(),
-                panics: false,
-            }
+            Self { name: Name::unnamed(), did: did.clone(), panics: false }
         }
 
         fn say(self, did: Did) {
@@ -314,9 +294,7 @@ mod tests {
     }
 
     fn heard(receiver: &Receiver<Did>) -> Did {
-        receiver
-            .recv_timeout(Duration::from_secs(60))
-            .expect("every job hears something")
+        receiver.recv_timeout(Duration::from_secs(60)).expect("every job hears something")
     }
 
     #[test]
@@ -327,28 +305,14 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(heard(&receiver), Did::Was(Refused::NoThread));
         }
-        assert_eq!(
-            pool.view(),
-            PoolView {
-                live: 0,
-                running: 0,
-                abandoned: 0,
-                queued: 0
-            }
-        );
+        assert_eq!(pool.view(), PoolView { live: 0, running: 0, abandoned: 0, queued: 0 });
     }
 
     #[test]
     fn a_job_that_panics_when_refused_keeps_no_other_from_hearing() {
         let pool = Pool::with(4, |_| Err(io::Error::other("no more threads")));
         let (sender, receiver) = channel();
-        pool.submit(vec![
-            Probe {
-                panics: true,
-                ..Probe::new(&sender)
-            },
-            Probe::new(&sender),
-        ]);
+        pool.submit(vec![Probe { panics: true, ..Probe::new(&sender) }, Probe::new(&sender)]);
         for _ in 0..2 {
             assert_eq!(heard(&receiver), Did::Was(Refused::NoThread));
         }
@@ -374,10 +338,7 @@ mod tests {
         let pool = Pool::new(2);
         let (sender, receiver) = channel();
         for _ in 0..10 {
-            pool.submit(vec![Probe {
-                panics: true,
-                ..Probe::new(&sender)
-            }]);
+            pool.submit(vec![Probe { panics: true, ..Probe::new(&sender) }]);
             assert_eq!(heard(&receiver), Did::Ran);
         }
         pool.close();
@@ -396,14 +357,6 @@ mod tests {
             thread::yield_now();
         }
         pool.abandon(RunId(1));
-        assert_eq!(
-            pool.view(),
-            PoolView {
-                live: 1,
-                running: 0,
-                abandoned: 0,
-                queued: 0
-            }
-        );
+        assert_eq!(pool.view(), PoolView { live: 1, running: 0, abandoned: 0, queued: 0 });
     }
 }

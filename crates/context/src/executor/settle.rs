@@ -51,54 +51,24 @@ fn answered<C>(name: Name, started: Started, answer: Answer<C>, at: Duration) ->
     let elapsed = at.saturating_sub(started.at);
     match answer {
         Answer::Found { candidates, cut } => {
-            let outcome = if candidates.is_empty() {
-                Outcome::Empty
-            } else {
-                Outcome::Ok
-            };
+            let outcome = if candidates.is_empty() { Outcome::Empty } else { Outcome::Ok };
             let breaker = Some(started.permit.succeed());
-            Run {
-                name,
-                outcome,
-                candidates,
-                cut,
-                elapsed,
-                breaker,
-            }
+            Run { name, outcome, candidates, cut, elapsed, breaker }
         }
-        Answer::Failed(message) => line(
-            name,
-            Outcome::Failed(message),
-            elapsed,
-            Some(started.permit.fail()),
-        ),
-        Answer::Panicked(message) => line(
-            name,
-            Outcome::Panicked(message),
-            elapsed,
-            Some(started.permit.fail()),
-        ),
+        Answer::Failed(message) => line(name, Outcome::Failed(message), elapsed, Some(started.permit.fail())),
+        Answer::Panicked(message) => {
+            line(name, Outcome::Panicked(message), elapsed, Some(started.permit.fail()))
+        }
     }
 }
 
 fn timed_out<C>(name: Name, started: Started, strategy_deadline: Duration) -> Run<C> {
     let ran = started.due.saturating_sub(started.at);
     let had_its_chance = ran >= strategy_deadline / 2;
-    let breaker = if had_its_chance {
-        started.permit.fail()
-    } else {
-        started.permit.abandon()
-    };
+    let breaker = if had_its_chance { started.permit.fail() } else { started.permit.abandon() };
     line(name, Outcome::TimedOut, ran, Some(breaker))
 }
 
 fn line<C>(name: Name, outcome: Outcome, elapsed: Duration, breaker: Option<Recorded>) -> Run<C> {
-    Run {
-        name,
-        outcome,
-        candidates: Vec::new(),
-        cut: 0,
-        elapsed,
-        breaker,
-    }
+    Run { name, outcome, candidates: Vec::new(), cut: 0, elapsed, breaker }
 }

@@ -95,11 +95,7 @@ enum Slot<C> {
     Waiting,
     Refused(NotBegun),
     Running(Started),
-    Ended {
-        started: Started,
-        answer: Answer<C>,
-        at: Duration,
-    },
+    Ended { started: Started, answer: Answer<C>, at: Duration },
     Late(Started),
     Cancelled(Started),
     Taken,
@@ -133,17 +129,8 @@ impl<C> Slots<C> {
         strategy_deadline: Duration,
         collector: Parker,
     ) -> Self {
-        let slots = refused
-            .into_iter()
-            .map(|refused| refused.map_or(Slot::Waiting, Slot::Refused))
-            .collect();
-        Self {
-            slots: Mutex::new(slots),
-            clock,
-            due,
-            strategy_deadline,
-            collector,
-        }
+        let slots = refused.into_iter().map(|refused| refused.map_or(Slot::Waiting, Slot::Refused)).collect();
+        Self { slots: Mutex::new(slots), clock, due, strategy_deadline, collector }
     }
 
     /// Begins a strategy that still waits, if there is time and its breaker lets it; gives its due instant.
@@ -166,13 +153,7 @@ impl<C> Slots<C> {
             match breakers.try_acquire(name.as_str()) {
                 Ok(permit) => {
                     let due = self.due.min(at.saturating_add(self.strategy_deadline));
-                    *slot = Slot::Running(Started {
-                        permit,
-                        at,
-                        due,
-                        run,
-                        token,
-                    });
+                    *slot = Slot::Running(Started { permit, at, due, run, token });
                     return Some(due);
                 }
                 Err(rejected) => rejected.retry_after,
@@ -252,10 +233,6 @@ impl<C> Slots<C> {
             };
             ends.push((index, end));
         }
-        Harvest {
-            ends,
-            next_look,
-            cancelled,
-        }
+        Harvest { ends, next_look, cancelled }
     }
 }

@@ -39,9 +39,7 @@ impl<S: Strategy + ?Sized + 'static> Job for StrategyJob<S> {
         }
         let token = self.stop.observed().child();
         let observed = token.observe();
-        let begun = self
-            .slots
-            .start(self.index, &self.name, &self.breakers, run, token);
+        let begun = self.slots.start(self.index, &self.name, &self.breakers, run, token);
         let Some(due) = begun else {
             return;
         };

@@ -11,22 +11,14 @@ use crate::support::{
     obeys, ok, secs, strategy, timed_out,
 };
 
-const TRIPPED: Recorded = Recorded::Tripped {
-    cool_down: secs_const(30),
-};
+const TRIPPED: Recorded = Recorded::Tripped { cool_down: secs_const(30) };
 
 const fn secs_const(secs: u64) -> std::time::Duration {
     std::time::Duration::from_secs(secs)
 }
 
 fn failed(of: &str, breaker: Recorded) -> Line {
-    line(
-        of,
-        Outcome::Failed("no index".to_owned()),
-        &[],
-        secs(0),
-        Some(breaker),
-    )
+    line(of, Outcome::Failed("no index".to_owned()), &[], secs(0), Some(breaker))
 }
 
 fn open(of: &str, retry_after: std::time::Duration) -> Line {
@@ -42,18 +34,12 @@ fn a_breaker_opens_after_three_failures_and_the_next_run_is_skipped() {
         let runs = rig.run(&[Arc::clone(&broken), Arc::clone(&good)]);
         assert_eq!(runs, [failed("broken", recorded), ok("good", &[1])]);
     }
-    assert_eq!(
-        rig.run(&[broken, good]),
-        [open("broken", secs(30)), ok("good", &[1])]
-    );
+    assert_eq!(rig.run(&[broken, good]), [open("broken", secs(30)), ok("good", &[1])]);
 }
 
 #[test]
 fn only_a_line_whose_breaker_changed_is_worth_an_event() {
-    let change = |recorded| BreakerChange {
-        name: name("x"),
-        recorded,
-    };
+    let change = |recorded| BreakerChange { name: name("x"), recorded };
     let closed = Recorded::Closed;
     let reopened = Recorded::Reopened { cool_down: secs(60) };
     for recorded in [TRIPPED, reopened, closed] {
@@ -111,10 +97,7 @@ fn a_probe_of_a_hurried_caller_is_given_back_for_the_next_one() {
     let hurried = rig.begin(&[hangs("healing", &began, &gate)], rig.within(millis(1)));
     heard.expect("began");
     rig.clock.advance(millis(1));
-    assert_eq!(
-        hurried.result(),
-        Ok(vec![timed_out("healing", millis(1), Recorded::Returned)])
-    );
+    assert_eq!(hurried.result(), Ok(vec![timed_out("healing", millis(1), Recorded::Returned)]));
     let closed = line("healing", Outcome::Ok, &[1], secs(0), Some(Recorded::Closed));
     assert_eq!(rig.run(&[finds("healing", &[1])]), [closed]);
     gate.open();
@@ -125,25 +108,17 @@ fn a_hundred_hurried_callers_open_no_breaker_and_the_next_request_is_whole() {
     let rig = Rig::new();
     let (began, heard) = Events::new();
     for _ in 0..100 {
-        let pending = rig.begin(
-            &[obeys("keyword", &began), obeys("graph", &began)],
-            rig.within(millis(1)),
-        );
+        let pending = rig.begin(&[obeys("keyword", &began), obeys("graph", &began)], rig.within(millis(1)));
         heard.expect("began");
         heard.expect("began");
         rig.clock.advance(millis(1));
         assert_eq!(
             pending.result(),
-            Ok(["keyword", "graph"]
-                .map(|of| timed_out(of, millis(1), Recorded::Returned))
-                .to_vec())
+            Ok(["keyword", "graph"].map(|of| timed_out(of, millis(1), Recorded::Returned)).to_vec())
         );
         eventually("both have obeyed", || rig.executor.pool().abandoned == 0);
     }
-    assert_eq!(
-        (rig.failures("keyword"), rig.failures("graph")),
-        (Some(0), Some(0))
-    );
+    assert_eq!((rig.failures("keyword"), rig.failures("graph")), (Some(0), Some(0)));
     assert_eq!(
         rig.run(&[finds("keyword", &[1]), finds("graph", &[2])]),
         [ok("keyword", &[1]), ok("graph", &[2])]
@@ -157,9 +132,7 @@ fn a_full_queue_opens_no_breaker() {
     let gate = Gate::default();
     let blocking = rig.begin(&[hangs("blocker", &began, &gate)], rig.never());
     heard.expect("began");
-    let waiting: Vec<_> = (0..10)
-        .map(|_| rig.begin(&[fails("waiting")], rig.within(millis(100))))
-        .collect();
+    let waiting: Vec<_> = (0..10).map(|_| rig.begin(&[fails("waiting")], rig.within(millis(100)))).collect();
     eventually("all are queued", || rig.executor.pool().queued == 10);
     rig.clock.advance(millis(100));
     for pending in waiting {
@@ -170,10 +143,7 @@ fn a_full_queue_opens_no_breaker() {
     gate.open();
     assert_eq!(
         blocking.result(),
-        Ok(vec![Line {
-            elapsed: millis(100),
-            ..ok("blocker", &[7])
-        }]),
+        Ok(vec![Line { elapsed: millis(100), ..ok("blocker", &[7]) }]),
         "the one that ran is unharmed"
     );
     assert_eq!(rig.run(&[finds("waiting", &[1])]), [ok("waiting", &[1])]);
@@ -187,17 +157,10 @@ fn a_late_result_is_dropped_and_counts_no_more() {
     let pending = rig.begin(&[hangs("slow", &began, &gate)], rig.never());
     heard.expect("began");
     rig.clock.advance(secs(2));
-    assert_eq!(
-        pending.result(),
-        Ok(vec![timed_out("slow", secs(2), Recorded::Counted)])
-    );
+    assert_eq!(pending.result(), Ok(vec![timed_out("slow", secs(2), Recorded::Counted)]));
     gate.open();
     eventually("the late one has returned", || rig.executor.pool().abandoned == 0);
-    assert_eq!(
-        rig.failures("slow"),
-        Some(1),
-        "its success came too late to forget the failure"
-    );
+    assert_eq!(rig.failures("slow"), Some(1), "its success came too late to forget the failure");
 }
 
 #[test]
@@ -211,11 +174,7 @@ fn a_result_from_before_a_reset_is_stale() {
     rig.breakers.record_failure("slow");
     gate.open();
     let stale = line("slow", Outcome::Ok, &[7], secs(0), Some(Recorded::Stale));
-    assert_eq!(
-        pending.result(),
-        Ok(vec![stale]),
-        "what it found is kept all the same"
-    );
+    assert_eq!(pending.result(), Ok(vec![stale]), "what it found is kept all the same");
     assert_eq!(rig.failures("slow"), Some(1), "the newer state is untouched");
 }
 
@@ -239,28 +198,16 @@ fn a_failure_from_before_a_trip_is_stale() {
     }
     gate.open();
     assert_eq!(pending.result(), Ok(vec![failed("broken", Recorded::Stale)]));
-    assert_eq!(
-        rig.view("broken").map(|view| view.trips),
-        Some(1),
-        "it opened once"
-    );
+    assert_eq!(rig.view("broken").map(|view| view.trips), Some(1), "it opened once");
 }
 
 #[test]
 fn sixty_four_calls_at_once_count_every_failure_and_trip_once() {
-    let config = ExecutorConfig {
-        max_workers: 8,
-        ..ExecutorConfig::default()
-    };
-    let breakers = BreakerConfig {
-        threshold: 128,
-        ..BreakerConfig::default()
-    };
+    let config = ExecutorConfig { max_workers: 8, ..ExecutorConfig::default() };
+    let breakers = BreakerConfig { threshold: 128, ..BreakerConfig::default() };
     let rig = Rig::with_breakers(config, breakers);
     // Two per call: exactly the threshold, so the very last failure must be the one that trips.
-    let runs = at_once(&rig, 64, || {
-        vec![fails("broken"), finds("good", &[1]), fails("broken")]
-    });
+    let runs = at_once(&rig, 64, || vec![fails("broken"), finds("good", &[1]), fails("broken")]);
     let recorded: Vec<Recorded> = runs
         .iter()
         .filter(|run| run.name == name("broken"))
@@ -283,37 +230,16 @@ fn sixty_four_calls_at_once_of_one_that_panics_or_is_skipped_account_for_every_l
             panic!("oh")
         })]
     });
-    let skipped = runs
-        .iter()
-        .filter(|run| matches!(run.outcome, Outcome::Open { .. }))
-        .count();
-    let panicked = runs
-        .iter()
-        .filter(|run| run.outcome == Outcome::Panicked("oh".to_owned()))
-        .count();
+    let skipped = runs.iter().filter(|run| matches!(run.outcome, Outcome::Open { .. })).count();
+    let panicked = runs.iter().filter(|run| run.outcome == Outcome::Panicked("oh".to_owned())).count();
     let settled = runs.iter().filter(|run| run.breaker.is_some()).count();
     assert_eq!(skipped + panicked, 64);
-    assert_eq!(
-        (panicked, settled),
-        (begun.load(Ordering::Relaxed) as usize, panicked)
-    );
-    let counted = runs
-        .iter()
-        .filter(|run| run.breaker == Some(Recorded::Counted))
-        .count();
+    assert_eq!((panicked, settled), (begun.load(Ordering::Relaxed) as usize, panicked));
+    let counted = runs.iter().filter(|run| run.breaker == Some(Recorded::Counted)).count();
     assert_eq!(counted, 2, "two below the threshold");
-    assert_eq!(
-        runs.iter().filter_map(Run::change).count(),
-        1,
-        "one trip, one event"
-    );
+    assert_eq!(runs.iter().filter_map(Run::change).count(), 1, "one trip, one event");
     let state = rig.view("broken").map(|view| view.state);
-    assert_eq!(
-        state,
-        Some(BreakerState::Open {
-            retry_after: secs(30)
-        })
-    );
+    assert_eq!(state, Some(BreakerState::Open { retry_after: secs(30) }));
 }
 
 fn at_once(

@@ -10,10 +10,7 @@ use crate::support::{
 };
 
 fn cancelled(reason: CancelReason) -> BatchCancelled {
-    BatchCancelled {
-        reason,
-        changes: Vec::new(),
-    }
+    BatchCancelled { reason, changes: Vec::new() }
 }
 
 #[test]
@@ -22,10 +19,7 @@ fn a_batch_that_was_cancelled_before_starts_nothing() {
     let token = CancellationToken::new();
     token.cancel(CancelReason::Shutdown);
     let stop = rig.stop(&token, None);
-    assert_eq!(
-        rig.run_until(&[fails("a")], stop.clone()),
-        Err(cancelled(CancelReason::Shutdown))
-    );
+    assert_eq!(rig.run_until(&[fails("a")], stop.clone()), Err(cancelled(CancelReason::Shutdown)));
     assert_eq!(rig.run_until(&[], stop), Err(cancelled(CancelReason::Shutdown)));
     assert_eq!(rig.breakers.snapshot(), [], "no breaker was asked");
     assert_eq!(rig.executor.pool().live, 0, "no thread was started");
@@ -42,11 +36,7 @@ fn a_cancel_while_running_counts_nothing_and_does_not_wait() {
     rig.clock.advance(millis_before_due());
     token.cancel(CancelReason::User);
     assert_eq!(pending.result(), Err(cancelled(CancelReason::User)));
-    assert_eq!(
-        rig.failures("slow"),
-        Some(0),
-        "cancelled work is neither a success nor a failure"
-    );
+    assert_eq!(rig.failures("slow"), Some(0), "cancelled work is neither a success nor a failure");
     assert_eq!(rig.executor.pool().abandoned, 1, "its thread is not waited for");
     gate.open();
     eventually("it has returned", || rig.executor.pool().abandoned == 0);
@@ -71,11 +61,7 @@ fn a_cancel_while_queued_takes_the_rest_out_of_the_queue() {
     assert_eq!(waiting.result(), Err(cancelled(CancelReason::User)));
     assert_eq!(rig.executor.pool().queued, 0);
     gate.open();
-    assert_eq!(
-        blocking.result(),
-        Ok(vec![ok("blocker", &[7])]),
-        "the other call is unharmed"
-    );
+    assert_eq!(blocking.result(), Ok(vec![ok("blocker", &[7])]), "the other call is unharmed");
     assert_eq!((rig.view("a"), rig.view("b")), (None, None), "neither was begun");
 }
 
@@ -226,24 +212,12 @@ fn a_breaker_that_opened_before_the_cancel_is_told_of() {
     let (began, heard) = Events::new();
     let gate = Gate::default();
     let token = CancellationToken::new();
-    let pending = rig.begin(
-        &[fails("broken"), hangs("slow", &began, &gate)],
-        rig.stop(&token, None),
-    );
+    let pending = rig.begin(&[fails("broken"), hangs("slow", &began, &gate)], rig.stop(&token, None));
     heard.expect("began");
     token.cancel(CancelReason::User);
     let recorded = Recorded::Tripped { cool_down: secs(30) };
-    let changes = vec![BreakerChange {
-        name: name("broken"),
-        recorded,
-    }];
-    assert_eq!(
-        pending.result(),
-        Err(BatchCancelled {
-            reason: CancelReason::User,
-            changes
-        })
-    );
+    let changes = vec![BreakerChange { name: name("broken"), recorded }];
+    assert_eq!(pending.result(), Err(BatchCancelled { reason: CancelReason::User, changes }));
     gate.open();
 }
 
@@ -283,9 +257,6 @@ fn a_pool_is_whole_after_every_thread_was_cancelled() {
     token.cancel(CancelReason::User);
     assert_eq!(pending.result(), Err(cancelled(CancelReason::User)));
     let tasks = vec![task(&finds("c", &[1])), task(&finds("d", &[2]))];
-    assert_eq!(
-        rig.begin_tasks(tasks, rig.never()).result(),
-        Ok(vec![ok("c", &[1]), ok("d", &[2])])
-    );
+    assert_eq!(rig.begin_tasks(tasks, rig.never()).result(), Ok(vec![ok("c", &[1]), ok("d", &[2])]));
     gate.open();
 }

@@ -36,25 +36,10 @@ fn the_good_ones_are_unharmed_by_one_that_fails_panics_hangs_or_lies() {
         pending.result(),
         Ok(vec![
             ok("first", &[1, 2]),
-            line(
-                "failing",
-                Outcome::Failed("no index".to_owned()),
-                &[],
-                secs(0),
-                counted
-            ),
-            line(
-                "panicking",
-                Outcome::Panicked("oh".to_owned()),
-                &[],
-                secs(0),
-                counted
-            ),
+            line("failing", Outcome::Failed("no index".to_owned()), &[], secs(0), counted),
+            line("panicking", Outcome::Panicked("oh".to_owned()), &[], secs(0), counted),
             timed_out("hanging", secs(2), Recorded::Counted),
-            Line {
-                cut: 900,
-                ..ok("lying", &(0..100).collect::<Vec<_>>())
-            },
+            Line { cut: 900, ..ok("lying", &(0..100).collect::<Vec<_>>()) },
             ok("last", &[3]),
         ])
     );
@@ -74,11 +59,7 @@ fn what_arrived_by_the_deadline_is_kept_when_others_hang() {
         pool.queued == 0 && pool.running == 1
     });
     rig.clock.advance(secs(2));
-    let expected = vec![
-        ok("quick", &[1]),
-        timed_out("late", secs(2), Recorded::Counted),
-        ok("other", &[2]),
-    ];
+    let expected = vec![ok("quick", &[1]), timed_out("late", secs(2), Recorded::Counted), ok("other", &[2])];
     assert_eq!(pending.result(), Ok(expected));
     gate.open();
 }
@@ -105,27 +86,15 @@ fn a_candidate_that_panics_when_cut_is_a_panic_of_its_strategy() {
 
     let rig = Rig::new();
     let executor = context::ParallelStrategyExecutor::new(
-        context::ExecutorConfig {
-            max_workers: 1,
-            ..Default::default()
-        },
+        context::ExecutorConfig { max_workers: 1, ..Default::default() },
         rig.breakers.clone(),
         Arc::new(rig.clock.clone()),
     )
     .expect("bounds are kept");
     let bombs = Arc::new(Bombs(crate::support::name("bombs")));
-    let tasks = || {
-        vec![context::Task {
-            strategy: Arc::clone(&bombs),
-            limit: 1,
-        }]
-    };
+    let tasks = || vec![context::Task { strategy: Arc::clone(&bombs), limit: 1 }];
     for _ in 0..2 {
-        let batch = context::Batch {
-            prepared: Arc::new(()),
-            tasks: tasks(),
-            stop: rig.never(),
-        };
+        let batch = context::Batch { prepared: Arc::new(()), tasks: tasks(), stop: rig.never() };
         let runs = executor.execute(batch).expect("nobody cancels");
         assert_eq!(runs[0].outcome, Outcome::Panicked("armed".to_owned()));
     }
@@ -155,13 +124,7 @@ fn a_strategy_that_panics_when_dropped_by_the_pool_keeps_the_thread_alive() {
     let rig = Rig::with_workers(1);
     let gate = Gate::default();
     let last: Arc<AnyStrategy> = Arc::new(Last(crate::support::name("last"), gate.clone()));
-    let pending = rig.begin_tasks(
-        vec![context::Task {
-            strategy: last,
-            limit: 1,
-        }],
-        rig.never(),
-    );
+    let pending = rig.begin_tasks(vec![context::Task { strategy: last, limit: 1 }], rig.never());
     gate.open();
     assert_eq!(pending.result(), Ok(vec![ok("last", &[1])]));
     assert_eq!(rig.run(&[finds("next", &[2])]), [ok("next", &[2])]);
@@ -171,11 +134,8 @@ fn a_strategy_that_panics_when_dropped_by_the_pool_keeps_the_thread_alive() {
 #[test]
 fn on_the_machines_clock_too_one_that_hangs_is_not_waited_for() {
     let clock = Arc::new(sync::SystemClock::new());
-    let config = context::ExecutorConfig {
-        max_workers: 2,
-        deadline: millis(50),
-        strategy_deadline: millis(50),
-    };
+    let config =
+        context::ExecutorConfig { max_workers: 2, deadline: millis(50), strategy_deadline: millis(50) };
     let executor: context::ParallelStrategyExecutor<AnyStrategy> =
         context::ParallelStrategyExecutor::new(config, sync::CircuitBreaker::default(), clock.clone())
             .expect("bounds are kept");
@@ -188,14 +148,9 @@ fn on_the_machines_clock_too_one_that_hangs_is_not_waited_for() {
         tasks: strategies.iter().map(crate::support::task).collect(),
         stop,
     };
-    let runs = crate::support::background(move || executor.execute(batch))
-        .result()
-        .expect("nobody cancels");
+    let runs = crate::support::background(move || executor.execute(batch)).result().expect("nobody cancels");
     let outcome = &runs[0].outcome;
     // Whether it was begun within the deadline is up to the machine.
-    assert!(
-        matches!(outcome, Outcome::TimedOut | Outcome::NotStarted),
-        "{outcome:?}"
-    );
+    assert!(matches!(outcome, Outcome::TimedOut | Outcome::NotStarted), "{outcome:?}");
     gate.open();
 }

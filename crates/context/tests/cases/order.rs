@@ -23,11 +23,8 @@ fn lines_come_in_the_order_of_the_tasks_whatever_ends_first() {
         let (began, heard) = Events::new();
         let gates: [Gate; 4] = Default::default();
         let names = ["a", "b", "c", "d"];
-        let strategies: Vec<_> = names
-            .iter()
-            .zip(&gates)
-            .map(|(name, gate)| hangs(name, &began, gate))
-            .collect();
+        let strategies: Vec<_> =
+            names.iter().zip(&gates).map(|(name, gate)| hangs(name, &began, gate)).collect();
         let pending = rig.begin(&strategies, rig.never());
         for _ in 0..4 {
             heard.expect("began");
@@ -36,11 +33,7 @@ fn lines_come_in_the_order_of_the_tasks_whatever_ends_first() {
             gates[index].open();
             eventually("this one has ended", || rig.executor.pool().running == 3 - ended);
         }
-        assert_eq!(
-            pending.result(),
-            Ok(names.map(|name| ok(name, &[7])).to_vec()),
-            "order {order:?}"
-        );
+        assert_eq!(pending.result(), Ok(names.map(|name| ok(name, &[7])).to_vec()), "order {order:?}");
     }
 }
 

@@ -26,41 +26,24 @@ fn never_more_than_max_workers_run_at_once_over_all_calls() {
         let (inside, most, threads) = (Arc::clone(&inside), Arc::clone(&most), Arc::clone(&threads));
         strategy("counting", move |_, _| {
             most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            threads
-                .lock()
-                .expect("no panic here")
-                .insert(thread::current().id());
+            threads.lock().expect("no panic here").insert(thread::current().id());
             meeting.wait();
             inside.fetch_sub(1, Ordering::SeqCst);
             Ok(vec![1])
         })
     };
-    let calls: Vec<_> = (0..8)
-        .map(|_| rig.begin(&vec![Arc::clone(&counting); 8], rig.never()))
-        .collect();
+    let calls: Vec<_> = (0..8).map(|_| rig.begin(&vec![Arc::clone(&counting); 8], rig.never())).collect();
     for call in calls {
         assert_eq!(call.result(), Ok(vec![ok("counting", &[1]); 8]));
     }
     assert_eq!(most.load(Ordering::SeqCst), 4, "four at once, never five");
-    assert_eq!(
-        threads.lock().expect("no panic here").len(),
-        4,
-        "by the same four threads"
-    );
+    assert_eq!(threads.lock().expect("no panic here").len(), 4, "by the same four threads");
 }
 
 #[test]
 fn threads_start_only_when_needed() {
     let rig = Rig::new();
-    assert_eq!(
-        rig.executor.pool(),
-        PoolView {
-            live: 0,
-            running: 0,
-            abandoned: 0,
-            queued: 0
-        }
-    );
+    assert_eq!(rig.executor.pool(), PoolView { live: 0, running: 0, abandoned: 0, queued: 0 });
     for _ in 0..10 {
         rig.run(&[finds("one", &[1])]);
         eventually("the thread is back", || rig.executor.pool().running == 0);
@@ -78,35 +61,14 @@ fn an_abandoned_thread_is_replaced_and_ends_when_its_strategy_returns() {
     rig.clock.advance(secs(2));
     assert_eq!(
         pending.result(),
-        Ok(vec![
-            timed_out("slow", secs(2), Recorded::Counted),
-            ok("next", &[1])
-        ]),
+        Ok(vec![timed_out("slow", secs(2), Recorded::Counted), ok("next", &[1])]),
         "the queue goes on in another thread"
     );
     eventually("the next one is back", || rig.executor.pool().running == 0);
-    assert_eq!(
-        rig.executor.pool(),
-        PoolView {
-            live: 1,
-            running: 0,
-            abandoned: 1,
-            queued: 0
-        }
-    );
+    assert_eq!(rig.executor.pool(), PoolView { live: 1, running: 0, abandoned: 1, queued: 0 });
     gate.open();
-    eventually("the abandoned one has ended", || {
-        rig.executor.pool().abandoned == 0
-    });
-    assert_eq!(
-        rig.executor.pool(),
-        PoolView {
-            live: 1,
-            running: 0,
-            abandoned: 0,
-            queued: 0
-        }
-    );
+    eventually("the abandoned one has ended", || rig.executor.pool().abandoned == 0);
+    assert_eq!(rig.executor.pool(), PoolView { live: 1, running: 0, abandoned: 0, queued: 0 });
 }
 
 #[test]
@@ -114,10 +76,7 @@ fn a_pool_whose_every_thread_hangs_is_whole_again_at_the_deadline() {
     let rig = Rig::new();
     let (began, heard) = Events::new();
     let gate = Gate::default();
-    let stuck: Vec<_> = ["a", "b", "c", "d"]
-        .iter()
-        .map(|name| hangs(name, &began, &gate))
-        .collect();
+    let stuck: Vec<_> = ["a", "b", "c", "d"].iter().map(|name| hangs(name, &began, &gate)).collect();
     let pending = rig.begin(&stuck, rig.never());
     for _ in 0..4 {
         heard.expect("began");
@@ -137,11 +96,7 @@ fn a_pool_whose_every_thread_hangs_is_whole_again_at_the_deadline() {
             })
         })
         .collect();
-    assert_eq!(
-        rig.run(&four),
-        ["e", "f", "g", "h"].map(|name| ok(name, &[1])),
-        "four at once again"
-    );
+    assert_eq!(rig.run(&four), ["e", "f", "g", "h"].map(|name| ok(name, &[1])), "four at once again");
     gate.open();
 }
 
@@ -155,22 +110,12 @@ fn one_with_four_abandoned_threads_is_hung_until_one_returns() {
         let pending = rig.begin(&[hangs("stuck", &began, gate)], rig.within(millis(1)));
         heard.expect("began");
         rig.clock.advance(millis(1));
-        assert_eq!(
-            pending.result(),
-            Ok(vec![timed_out("stuck", millis(1), Recorded::Returned)])
-        );
+        assert_eq!(pending.result(), Ok(vec![timed_out("stuck", millis(1), Recorded::Returned)]));
     }
     let again = finds("stuck", &[1]);
     let other = finds("other", &[2]);
-    assert_eq!(
-        rig.run(&[Arc::clone(&again), other]),
-        [hung("stuck"), ok("other", &[2])]
-    );
-    assert_eq!(
-        rig.failures("stuck"),
-        Some(0),
-        "it was not begun, so nothing was counted"
-    );
+    assert_eq!(rig.run(&[Arc::clone(&again), other]), [hung("stuck"), ok("other", &[2])]);
+    assert_eq!(rig.failures("stuck"), Some(0), "it was not begun, so nothing was counted");
     gates[0].open();
     eventually("one has returned", || rig.executor.pool().abandoned == 3);
     assert_eq!(rig.run(&[again]), [ok("stuck", &[1])]);
@@ -216,10 +161,7 @@ fn one_that_obeys_leaves_no_thread_behind() {
         let pending = rig.begin(&[obeys("polite", &began)], rig.within(millis(5)));
         heard.expect("began");
         rig.clock.advance(millis(5));
-        assert_eq!(
-            pending.result(),
-            Ok(vec![timed_out("polite", millis(5), Recorded::Returned)])
-        );
+        assert_eq!(pending.result(), Ok(vec![timed_out("polite", millis(5), Recorded::Returned)]));
         eventually("it has returned", || rig.executor.pool().abandoned == 0);
     }
 }
@@ -236,14 +178,9 @@ fn dropping_the_executor_waits_for_nobody_and_lets_the_rest_go() {
     rig.clock.advance(secs(2));
     pending.result().expect("nobody cancels");
     drop(stuck);
-    eventually("the background thread let go", || {
-        Arc::strong_count(&rig.executor) == 1
-    });
+    eventually("the background thread let go", || Arc::strong_count(&rig.executor) == 1);
     drop(rig);
-    assert!(
-        held.upgrade().is_some(),
-        "the hung strategy is still held by its thread"
-    );
+    assert!(held.upgrade().is_some(), "the hung strategy is still held by its thread");
     gate.open();
     eventually("its thread let go of it", || held.upgrade().is_none());
 }

@@ -56,10 +56,7 @@ pub(crate) fn strategy(
     text: &str,
     find: impl Fn(usize, &Stop) -> Found + Send + Sync + 'static,
 ) -> Arc<AnyStrategy> {
-    Arc::new(Fake {
-        name: name(text),
-        find,
-    })
+    Arc::new(Fake { name: name(text), find })
 }
 
 /// Finds the given candidates at once.
@@ -96,10 +93,7 @@ pub(crate) fn obeys(text: &str, began: &Events) -> Arc<AnyStrategy> {
 
 /// With a limit that no test reaches by accident.
 pub(crate) fn task(strategy: &Arc<AnyStrategy>) -> Task<AnyStrategy> {
-    Task {
-        strategy: Arc::clone(strategy),
-        limit: 100,
-    }
+    Task { strategy: Arc::clone(strategy), limit: 100 }
 }
 
 /// A clock, breakers and an executor.
@@ -117,10 +111,7 @@ impl Rig {
     }
 
     pub(crate) fn with_workers(max_workers: usize) -> Self {
-        Self::with(ExecutorConfig {
-            max_workers,
-            ..ExecutorConfig::default()
-        })
+        Self::with(ExecutorConfig { max_workers, ..ExecutorConfig::default() })
     }
 
     pub(crate) fn with(config: ExecutorConfig) -> Self {
@@ -132,11 +123,7 @@ impl Rig {
         let breakers = CircuitBreaker::new(breakers, Arc::new(clock.clone())).expect("bounds are kept");
         let executor = ParallelStrategyExecutor::new(config, breakers.clone(), Arc::new(clock.clone()))
             .expect("bounds are kept");
-        Self {
-            clock,
-            breakers,
-            executor: Arc::new(executor),
-        }
+        Self { clock, breakers, executor: Arc::new(executor) }
     }
 
     /// A stop that never comes.
@@ -170,13 +157,7 @@ impl Rig {
 
     pub(crate) fn begin_tasks(&self, tasks: Vec<Task<AnyStrategy>>, stop: Stop) -> Pending<Lines> {
         let executor = Arc::clone(&self.executor);
-        background(move || {
-            executor.execute(Batch {
-                prepared: Arc::new(()),
-                tasks,
-                stop,
-            })
-        })
+        background(move || executor.execute(Batch { prepared: Arc::new(()), tasks, stop }))
     }
 
     /// Consecutive failures of a breaker that is closed; `None` for one that nobody ever asked for.
@@ -202,25 +183,12 @@ pub(crate) fn line(
     elapsed: Duration,
     breaker: Option<Recorded>,
 ) -> Line {
-    Run {
-        name: name(of),
-        outcome,
-        candidates: candidates.to_vec(),
-        cut: 0,
-        elapsed,
-        breaker,
-    }
+    Run { name: name(of), outcome, candidates: candidates.to_vec(), cut: 0, elapsed, breaker }
 }
 
 /// A line of a strategy that found something in no time.
 pub(crate) fn ok(of: &str, candidates: &[u32]) -> Line {
-    line(
-        of,
-        Outcome::Ok,
-        candidates,
-        Duration::ZERO,
-        Some(Recorded::Counted),
-    )
+    line(of, Outcome::Ok, candidates, Duration::ZERO, Some(Recorded::Counted))
 }
 
 pub(crate) fn timed_out(of: &str, elapsed: Duration, breaker: Recorded) -> Line {
@@ -249,12 +217,7 @@ impl Gate {
 
     pub(crate) fn pass(&self) {
         let shut = self.is_open.0.lock().expect("no test panics here");
-        drop(
-            self.is_open
-                .1
-                .wait_while(shut, |is_open| !*is_open)
-                .expect("no test panics here"),
-        );
+        drop(self.is_open.1.wait_while(shut, |is_open| !*is_open).expect("no test panics here"));
     }
 }
 
@@ -283,11 +246,7 @@ pub(crate) struct Heard {
 impl Heard {
     /// Waits for the next event, which must be this one.
     pub(crate) fn expect(&self, what: &'static str) {
-        assert_eq!(
-            self.receiver.recv_timeout(WATCHDOG),
-            Ok(what),
-            "waited for an event"
-        );
+        assert_eq!(self.receiver.recv_timeout(WATCHDOG), Ok(what), "waited for an event");
     }
 
     /// How many events came so far.

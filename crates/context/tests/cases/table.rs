@@ -12,33 +12,18 @@ use crate::support::{
 };
 
 fn failed(of: &str, message: &str) -> Line {
-    line(
-        of,
-        Outcome::Failed(message.to_owned()),
-        &[],
-        secs(0),
-        Some(Recorded::Counted),
-    )
+    line(of, Outcome::Failed(message.to_owned()), &[], secs(0), Some(Recorded::Counted))
 }
 
 fn panicked(of: &str, message: &str) -> Line {
-    line(
-        of,
-        Outcome::Panicked(message.to_owned()),
-        &[],
-        secs(0),
-        Some(Recorded::Counted),
-    )
+    line(of, Outcome::Panicked(message.to_owned()), &[], secs(0), Some(Recorded::Counted))
 }
 
 #[test]
 fn candidates_are_kept_and_count_as_a_success() {
     let rig = Rig::new();
     rig.breakers.record_failure("keyword");
-    assert_eq!(
-        rig.run(&[finds("keyword", &[3, 1, 2])]),
-        [ok("keyword", &[3, 1, 2])]
-    );
+    assert_eq!(rig.run(&[finds("keyword", &[3, 1, 2])]), [ok("keyword", &[3, 1, 2])]);
     assert_eq!(rig.failures("keyword"), Some(0), "a success forgets failures");
 }
 
@@ -58,13 +43,9 @@ fn an_error_counts_as_a_failure_and_tells_its_causes() {
     struct Closed(#[source] std::io::Error);
 
     let rig = Rig::new();
-    let broken = strategy("keyword", |_, _| {
-        Err(StrategyError::failed(Closed(std::io::Error::other("disk gone"))))
-    });
-    assert_eq!(
-        rig.run(&[broken]),
-        [failed("keyword", "index is closed: disk gone")]
-    );
+    let broken =
+        strategy("keyword", |_, _| Err(StrategyError::failed(Closed(std::io::Error::other("disk gone")))));
+    assert_eq!(rig.run(&[broken]), [failed("keyword", "index is closed: disk gone")]);
     assert_eq!(rig.failures("keyword"), Some(1));
 }
 
@@ -97,10 +78,7 @@ fn a_panic_payload_that_panics_when_dropped_is_contained() {
     let rig = Rig::with_workers(1);
     let bomb = strategy("bomb", |_, _| panic_any(Bomb));
     let next = finds("next", &[1]);
-    assert_eq!(
-        rig.run(&[bomb, next]),
-        [panicked("bomb", "its panic has no text"), ok("next", &[1])]
-    );
+    assert_eq!(rig.run(&[bomb, next]), [panicked("bomb", "its panic has no text"), ok("next", &[1])]);
 }
 
 #[test]
@@ -135,22 +113,9 @@ fn a_strategy_that_panics_when_asked_its_name_takes_no_permit() {
 
     let rig = Rig::new();
     let nameless: Arc<AnyStrategy> = Arc::new(Nameless);
-    let expected = line(
-        "unnamed",
-        Outcome::Panicked("no name".to_owned()),
-        &[],
-        secs(0),
-        None,
-    );
-    assert_eq!(
-        rig.run(&[nameless, finds("keyword", &[1])]),
-        [expected, ok("keyword", &[1])]
-    );
-    assert_eq!(
-        rig.breakers.snapshot().len(),
-        1,
-        "only the named one has a breaker"
-    );
+    let expected = line("unnamed", Outcome::Panicked("no name".to_owned()), &[], secs(0), None);
+    assert_eq!(rig.run(&[nameless, finds("keyword", &[1])]), [expected, ok("keyword", &[1])]);
+    assert_eq!(rig.breakers.snapshot().len(), 1, "only the named one has a breaker");
 }
 
 #[test]
@@ -158,16 +123,11 @@ fn messages_are_bounded_at_a_character() {
     let rig = Rig::new();
     let long = "é".repeat(100_000);
     let text = long.clone();
-    let erring = strategy("erring", move |_, _| {
-        Err(StrategyError::failed(format!("x{text}")))
-    });
+    let erring = strategy("erring", move |_, _| Err(StrategyError::failed(format!("x{text}"))));
     let panicking = strategy("panicking", move |_, _| panic!("{long}"));
     assert_eq!(
         rig.run(&[erring, panicking]),
-        [
-            failed("erring", &format!("x{}", "é".repeat(1023))),
-            panicked("panicking", &"é".repeat(1024)),
-        ]
+        [failed("erring", &format!("x{}", "é".repeat(1023))), panicked("panicking", &"é".repeat(1024)),]
     );
 }
 
@@ -193,12 +153,10 @@ impl std::error::Error for Because {
 /// Fails with the first text because of the second, and so on.
 fn fails_because(of: &'static str, texts: Vec<String>) -> Arc<AnyStrategy> {
     strategy(of, move |_, _| {
-        let chain = texts.iter().rev().fold(None, |cause, text| {
-            Some(Box::new(Because {
-                text: text.clone(),
-                cause,
-            }))
-        });
+        let chain = texts
+            .iter()
+            .rev()
+            .fold(None, |cause, text| Some(Box::new(Because { text: text.clone(), cause })));
         Err(StrategyError::failed(*chain.expect("there is a first one")))
     })
 }
@@ -208,18 +166,11 @@ fn causes_are_told_as_far_as_the_message_has_room() {
     let rig = Rig::new();
     let long = "a".repeat(1500);
     let runs = rig.run(&[fails_because("twice", vec![long.clone(), long.clone()])]);
-    assert_eq!(
-        runs,
-        [failed("twice", &format!("{long}: {}", "a".repeat(2048 - 1502)))]
-    );
+    assert_eq!(runs, [failed("twice", &format!("{long}: {}", "a".repeat(2048 - 1502)))]);
 
     let odd = format!("x{}", "é".repeat(1100));
     let runs = rig.run(&[fails_because("odd", vec![odd, "after the cut".to_owned()])]);
-    assert_eq!(
-        runs,
-        [failed("odd", &format!("x{}", "é".repeat(1023)))],
-        "nothing follows a cut"
-    );
+    assert_eq!(runs, [failed("odd", &format!("x{}", "é".repeat(1023)))], "nothing follows a cut");
 }
 
 #[test]
@@ -233,18 +184,9 @@ fn sixteen_causes_are_told_and_no_more() {
 fn more_than_the_limit_is_cut_and_counted() {
     let rig = Rig::new();
     let liar = finds("liar", &(0..1_000_000).collect::<Vec<_>>());
-    let tasks = vec![Task {
-        strategy: liar,
-        limit: 3,
-    }];
-    let runs = rig
-        .begin_tasks(tasks, rig.never())
-        .result()
-        .expect("nobody cancels");
-    let expected = Line {
-        cut: 999_997,
-        ..ok("liar", &[0, 1, 2])
-    };
+    let tasks = vec![Task { strategy: liar, limit: 3 }];
+    let runs = rig.begin_tasks(tasks, rig.never()).result().expect("nobody cancels");
+    let expected = Line { cut: 999_997, ..ok("liar", &[0, 1, 2]) };
     assert_eq!(runs, [expected]);
 }
 
@@ -256,10 +198,7 @@ fn one_that_misses_its_own_deadline_counts_as_a_failure() {
     let pending = rig.begin(&[hangs("slow", &began, &gate)], rig.never());
     heard.expect("began");
     rig.clock.advance(secs(2));
-    assert_eq!(
-        pending.result(),
-        Ok(vec![timed_out("slow", secs(2), Recorded::Counted)])
-    );
+    assert_eq!(pending.result(), Ok(vec![timed_out("slow", secs(2), Recorded::Counted)]));
     assert_eq!(rig.failures("slow"), Some(1));
     gate.open();
 }
@@ -272,10 +211,7 @@ fn one_that_ran_for_half_its_deadline_when_the_caller_gave_up_counts_as_a_failur
     let pending = rig.begin(&[hangs("slow", &began, &gate)], rig.within(secs(1)));
     heard.expect("began");
     rig.clock.advance(secs(1));
-    assert_eq!(
-        pending.result(),
-        Ok(vec![timed_out("slow", secs(1), Recorded::Counted)])
-    );
+    assert_eq!(pending.result(), Ok(vec![timed_out("slow", secs(1), Recorded::Counted)]));
     assert_eq!(rig.failures("slow"), Some(1));
     gate.open();
 }
@@ -288,10 +224,7 @@ fn one_that_ran_for_less_is_given_back_uncounted() {
     let pending = rig.begin(&[hangs("slow", &began, &gate)], rig.within(millis(999)));
     heard.expect("began");
     rig.clock.advance(millis(999));
-    assert_eq!(
-        pending.result(),
-        Ok(vec![timed_out("slow", millis(999), Recorded::Returned)])
-    );
+    assert_eq!(pending.result(), Ok(vec![timed_out("slow", millis(999), Recorded::Returned)]));
     assert_eq!(rig.failures("slow"), Some(0));
     gate.open();
 }
@@ -304,26 +237,17 @@ fn a_collector_that_looks_late_makes_no_failure_of_a_hurried_caller() {
     let pending = rig.begin(&[hangs("slow", &began, &gate)], rig.within(millis(1)));
     heard.expect("began");
     rig.clock.advance(secs(3600));
-    assert_eq!(
-        pending.result(),
-        Ok(vec![timed_out("slow", millis(1), Recorded::Returned)])
-    );
+    assert_eq!(pending.result(), Ok(vec![timed_out("slow", millis(1), Recorded::Returned)]));
     gate.open();
 }
 
 #[test]
 fn one_that_starts_late_is_given_back_uncounted() {
-    let rig = Rig::with(ExecutorConfig {
-        max_workers: 1,
-        deadline: millis(2999),
-        strategy_deadline: secs(2),
-    });
+    let rig =
+        Rig::with(ExecutorConfig { max_workers: 1, deadline: millis(2999), strategy_deadline: secs(2) });
     let (began, heard) = Events::new();
     let gate = Gate::default();
-    let pending = rig.begin(
-        &[hangs("first", &began, &gate), hangs("second", &began, &gate)],
-        rig.never(),
-    );
+    let pending = rig.begin(&[hangs("first", &began, &gate), hangs("second", &began, &gate)], rig.never());
     heard.expect("began");
     rig.clock.advance(secs(2));
     heard.expect("began");
@@ -346,19 +270,13 @@ fn an_answer_at_its_due_instant_is_late_whoever_looks_first() {
         clock.advance(secs(2));
         Ok(vec![1])
     });
-    assert_eq!(
-        rig.run(&[exact]),
-        [timed_out("exact", secs(2), Recorded::Counted)]
-    );
+    assert_eq!(rig.run(&[exact]), [timed_out("exact", secs(2), Recorded::Counted)]);
     let clock = rig.clock.clone();
     let just = strategy("just", move |_, _| {
         clock.advance(millis(1999));
         Ok(vec![1])
     });
-    let expected = Line {
-        elapsed: millis(1999),
-        ..ok("just", &[1])
-    };
+    let expected = Line { elapsed: millis(1999), ..ok("just", &[1]) };
     assert_eq!(rig.run(&[just]), [expected]);
 }
 
@@ -372,35 +290,21 @@ fn obeying_a_hurried_caller_is_no_failure() {
         Ok(vec![1])
     });
     let runs = rig.run_until(&[obedient], rig.within(millis(1)));
-    assert_eq!(
-        runs,
-        Ok(vec![timed_out("obedient", millis(1), Recorded::Returned)])
-    );
+    assert_eq!(runs, Ok(vec![timed_out("obedient", millis(1), Recorded::Returned)]));
     assert_eq!(rig.failures("obedient"), Some(0));
 }
 
 #[test]
 fn stopping_without_being_told_is_a_failure() {
     let rig = Rig::new();
-    let lazy = strategy("lazy", |_, _| {
-        Err(context::Stopped::Cancelled(CancelReason::User).into())
-    });
-    assert_eq!(
-        rig.run(&[lazy]),
-        [failed("lazy", "cancelled: asked for by the user")]
-    );
+    let lazy = strategy("lazy", |_, _| Err(context::Stopped::Cancelled(CancelReason::User).into()));
+    assert_eq!(rig.run(&[lazy]), [failed("lazy", "cancelled: asked for by the user")]);
 }
 
 #[test]
 fn one_without_a_share_is_not_started_and_takes_no_permit() {
     let rig = Rig::new();
-    let tasks = vec![
-        Task {
-            strategy: fails("idle"),
-            limit: 0,
-        },
-        task(&finds("keyword", &[1])),
-    ];
+    let tasks = vec![Task { strategy: fails("idle"), limit: 0 }, task(&finds("keyword", &[1]))];
     assert_eq!(
         rig.begin_tasks(tasks, rig.never()).result(),
         Ok(vec![not_started("idle"), ok("keyword", &[1])])
@@ -418,17 +322,10 @@ fn one_whose_turn_does_not_come_is_not_started_and_takes_no_permit() {
     rig.clock.advance(secs(3));
     assert_eq!(
         pending.result(),
-        Ok(vec![
-            timed_out("slow", secs(2), Recorded::Counted),
-            not_started("next")
-        ])
+        Ok(vec![timed_out("slow", secs(2), Recorded::Counted), not_started("next")])
     );
     assert_eq!(rig.view("next"), None, "its breaker was never asked");
-    assert_eq!(
-        rig.executor.pool().queued,
-        0,
-        "nothing is left to be begun for nobody"
-    );
+    assert_eq!(rig.executor.pool().queued, 0, "nothing is left to be begun for nobody");
     gate.open();
 }
 
@@ -446,18 +343,11 @@ fn a_callers_deadline_is_not_longer_than_the_configured_one() {
     let rig = Rig::with_workers(1);
     let (began, heard) = Events::new();
     let gate = Gate::default();
-    let pending = rig.begin(
-        &[hangs("slow", &began, &gate), fails("next")],
-        rig.within(secs(1000)),
-    );
+    let pending = rig.begin(&[hangs("slow", &began, &gate), fails("next")], rig.within(secs(1000)));
     heard.expect("began");
     rig.clock.advance(secs(3));
-    let outcomes: Vec<Outcome> = pending
-        .result()
-        .expect("nobody cancels")
-        .into_iter()
-        .map(|run| run.outcome)
-        .collect();
+    let outcomes: Vec<Outcome> =
+        pending.result().expect("nobody cancels").into_iter().map(|run| run.outcome).collect();
     assert_eq!(outcomes, [Outcome::TimedOut, Outcome::NotStarted]);
     gate.open();
 }
@@ -469,13 +359,8 @@ fn an_open_breaker_is_said_with_the_time_to_come_back() {
         rig.breakers.record_failure("keyword");
     }
     rig.clock.advance(secs(10));
-    let open = Outcome::Open {
-        retry_after: secs(20),
-    };
-    assert_eq!(
-        rig.run(&[finds("keyword", &[1])]),
-        [line("keyword", open, &[], secs(0), None)]
-    );
+    let open = Outcome::Open { retry_after: secs(20) };
+    assert_eq!(rig.run(&[finds("keyword", &[1])]), [line("keyword", open, &[], secs(0), None)]);
 }
 
 #[test]
@@ -510,14 +395,7 @@ fn a_strategy_gets_its_limit_and_what_was_prepared() {
         Arc::new(rig.clock.clone()),
     )
     .expect("bounds are kept");
-    let tasks = vec![Task {
-        strategy: Arc::new(Sum(name("sum"))),
-        limit: 5,
-    }];
-    let runs = executor.execute(context::Batch {
-        prepared: Arc::new(vec![1, 2]),
-        tasks,
-        stop: rig.never(),
-    });
+    let tasks = vec![Task { strategy: Arc::new(Sum(name("sum"))), limit: 5 }];
+    let runs = executor.execute(context::Batch { prepared: Arc::new(vec![1, 2]), tasks, stop: rig.never() });
     assert_eq!(runs, Ok(vec![ok("sum", &[3, 5, 1])]));
 }

@@ -46,11 +46,7 @@ pub(crate) struct Line {
 type Make = fn(CircuitBreaker, ManualClock) -> Arc<dyn Executes>;
 
 pub(crate) fn main() -> ExitCode {
-    let bound = format!(
-        "{} random and {} PCT schedules of depth {PCT_DEPTH}",
-        schedules(),
-        schedules()
-    );
+    let bound = format!("{} random and {} PCT schedules of depth {PCT_DEPTH}", schedules(), schedules());
     proof::main("shuttle", &bound, CASES)
 }
 
@@ -136,9 +132,7 @@ fn counts_once(make: Make) {
             thread::spawn(move || {
                 let parts = [Part::Finds, Part::Panics, Part::Hangs(number), Part::Skipped];
                 let strategies = parts.map(|part| Actor::cast(part, &stage)).to_vec();
-                executor
-                    .execute(strategies, CancellationToken::new().observe())
-                    .expect("nobody cancels")
+                executor.execute(strategies, CancellationToken::new().observe()).expect("nobody cancels")
             })
         })
         .collect();
@@ -147,11 +141,7 @@ fn counts_once(make: Make) {
         .flat_map(|pipeline| {
             let lines = pipeline.join().expect("a pipeline does not panic");
             let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
-            assert_eq!(
-                names,
-                ["finds", "panics", "hangs", "skipped"],
-                "lines came as {names:?}"
-            );
+            assert_eq!(names, ["finds", "panics", "hangs", "skipped"], "lines came as {names:?}");
             lines
         })
         .collect();
@@ -163,11 +153,8 @@ fn counts_once(make: Make) {
     stage.wait_until_all_left();
 
     for name in ["finds", "panics", "hangs"] {
-        let told: Vec<Recorded> = lines
-            .iter()
-            .filter(|line| line.name == name)
-            .flat_map(|line| line.recorded.clone())
-            .collect();
+        let told: Vec<Recorded> =
+            lines.iter().filter(|line| line.name == name).flat_map(|line| line.recorded.clone()).collect();
         assert_eq!(told, [Recorded::Counted; 2], "answers to two runs of {name}");
     }
     for name in ["panics", "hangs"] {
@@ -216,10 +203,7 @@ fn cancel_frees_the_probe(make: Make) {
 }
 
 fn breakers(threshold: u32, clock: &ManualClock) -> CircuitBreaker {
-    let config = BreakerConfig {
-        threshold,
-        ..BreakerConfig::default()
-    };
+    let config = BreakerConfig { threshold, ..BreakerConfig::default() };
     CircuitBreaker::new(config, Arc::new(clock.clone())).expect("bounds are kept")
 }
 
@@ -267,19 +251,9 @@ struct Ours {
 
 impl Executes for Ours {
     fn execute(&self, strategies: Vec<Arc<AnyStrategy>>, observed: Observed) -> Option<Vec<Line>> {
-        let tasks = strategies
-            .into_iter()
-            .map(|strategy| Task { strategy, limit: 10 })
-            .collect();
+        let tasks = strategies.into_iter().map(|strategy| Task { strategy, limit: 10 }).collect();
         let stop = Stop::new(observed, None, Arc::clone(&self.clock));
-        let runs = self
-            .executor
-            .execute(Batch {
-                prepared: Arc::new(()),
-                tasks,
-                stop,
-            })
-            .ok()?;
+        let runs = self.executor.execute(Batch { prepared: Arc::new(()), tasks, stop }).ok()?;
         let line = |run: context::Run<u32>| Line {
             name: run.name.to_string(),
             recorded: run.breaker.into_iter().collect(),

@@ -47,10 +47,7 @@ struct Rows {
 
 impl Rows {
     fn write(&mut self, index: usize, name: &str, recorded: Vec<Recorded>) {
-        self.lines[index] = Some(Line {
-            name: name.to_owned(),
-            recorded,
-        });
+        self.lines[index] = Some(Line { name: name.to_owned(), recorded });
         self.arrivals.push(index);
     }
 
@@ -61,11 +58,7 @@ impl Rows {
 
 impl Naive {
     pub(crate) fn new(breakers: CircuitBreaker, clock: ManualClock, flaw: Flaw) -> Self {
-        Self {
-            breakers,
-            clock,
-            flaw,
-        }
+        Self { breakers, clock, flaw }
     }
 
     /// Runs one strategy and counts its end.
@@ -119,19 +112,13 @@ impl Naive {
 
 impl Executes for Naive {
     fn execute(&self, strategies: Vec<Arc<AnyStrategy>>, observed: Observed) -> Option<Vec<Line>> {
-        let names: Vec<String> = strategies
-            .iter()
-            .map(|strategy| strategy.name().to_string())
-            .collect();
+        let names: Vec<String> = strategies.iter().map(|strategy| strategy.name().to_string()).collect();
         let rows = Rows {
             lines: names.iter().map(|_| None).collect(),
             is_given_up: vec![false; names.len()],
             arrivals: Vec::new(),
         };
-        let board = Arc::new(Board {
-            rows: Mutex::new(rows),
-            collector: Parker::new(),
-        });
+        let board = Arc::new(Board { rows: Mutex::new(rows), collector: Parker::new() });
         let due = self.clock.now() + STRATEGY_DEADLINE;
         for (index, strategy) in strategies.into_iter().enumerate() {
             let (naive, board, observed) = (self.clone(), Arc::clone(&board), observed.clone());
@@ -147,12 +134,7 @@ impl Executes for Naive {
                     Flaw::CompletionOrder => std::mem::take(&mut rows.arrivals),
                     Flaw::CountedTwice | Flaw::KeptPermit | Flaw::CountedCancel => (0..names.len()).collect(),
                 };
-                return Some(
-                    order
-                        .into_iter()
-                        .filter_map(|index| rows.lines[index].take())
-                        .collect(),
-                );
+                return Some(order.into_iter().filter_map(|index| rows.lines[index].take()).collect());
             }
             if self.clock.now() >= due {
                 self.give_up(rows, &names);

@@ -40,11 +40,7 @@ impl Actor {
         };
         let name = name.parse().expect("a part's name keeps the rule");
         stage.change(|scene| scene.actors += 1);
-        Arc::new(Self {
-            name,
-            part,
-            stage: Arc::clone(stage),
-        })
+        Arc::new(Self { name, part, stage: Arc::clone(stage) })
     }
 }
 
@@ -103,9 +99,7 @@ impl Stage {
 
     /// The next strategy that waits for something; `None` when the play is over.
     pub(crate) fn next_waiting(&self) -> Option<usize> {
-        self.wait_until(|scene| !scene.waiting.is_empty() || scene.is_closed)
-            .waiting
-            .pop_front()
+        self.wait_until(|scene| !scene.waiting.is_empty() || scene.is_closed).waiting.pop_front()
     }
 
     pub(crate) fn let_go(&self, number: usize) {

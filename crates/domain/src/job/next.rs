@@ -43,10 +43,7 @@ impl Job {
             (S::Running, E::Claim { .. }) => Err(JobRefused::AlreadyClaimed),
             (S::Running, E::Heartbeat { fence, lease }) => {
                 self.check_owner(*fence)?;
-                Ok(Job {
-                    lease_until: now.saturating_add(*lease),
-                    ..self.clone()
-                })
+                Ok(Job { lease_until: now.saturating_add(*lease), ..self.clone() })
             }
             (S::Running, E::Release { fence }) => self.released(*fence),
             (S::Running, E::Cancel { .. }) if self.sealed_at.is_some() => Err(JobRefused::CancelTooLate),
@@ -71,16 +68,10 @@ impl Job {
             (S::Running, E::FreeLease { worker }) if self.worker != Some(*worker) => {
                 Err(JobRefused::OtherWorker)
             }
-            (S::Running, E::FreeLease { .. }) => Ok(Job {
-                lease_until: Ms(0),
-                ..self.clone()
-            }),
+            (S::Running, E::FreeLease { .. }) => Ok(Job { lease_until: Ms(0), ..self.clone() }),
             (S::Running, E::SettledNode { fence }) => {
                 self.check_owner(*fence)?;
-                Ok(Job {
-                    lost_leases: 0,
-                    ..self.clone()
-                })
+                Ok(Job { lost_leases: 0, ..self.clone() })
             }
 
             // A queued job has no owner, not even the one whose fence it still shows.
@@ -93,11 +84,7 @@ impl Job {
                 | E::Fail { fence, .. }
                 | E::Cancelled { fence }
                 | E::SettledNode { fence },
-            ) => Err(LeaseLost {
-                job: self.id,
-                fence: *fence,
-            }
-            .into()),
+            ) => Err(LeaseLost { job: self.id, fence: *fence }.into()),
             (
                 S::Succeeded | S::Failed | S::Cancelled,
                 E::Heartbeat { fence, .. }
@@ -119,11 +106,7 @@ impl Job {
     }
 
     fn check_owner(&self, fence: Fence) -> Result<(), JobRefused> {
-        if fence == self.fence {
-            Ok(())
-        } else {
-            Err(LeaseLost { job: self.id, fence }.into())
-        }
+        if fence == self.fence { Ok(()) } else { Err(LeaseLost { job: self.id, fence }.into()) }
     }
 
     fn cancel_pends(&self) -> bool {
@@ -131,25 +114,15 @@ impl Job {
     }
 
     fn check_no_cancel(&self) -> Result<(), JobRefused> {
-        if self.cancel_pends() {
-            Err(JobRefused::CancelRequested)
-        } else {
-            Ok(())
-        }
+        if self.cancel_pends() { Err(JobRefused::CancelRequested) } else { Ok(()) }
     }
 
     fn claimed(&self, worker: WorkerId, boot: BootId, lease: Duration, now: Ms) -> Result<Job, JobRefused> {
         if self.not_before > now {
-            return Err(JobRefused::NotDue {
-                not_before: self.not_before,
-            });
+            return Err(JobRefused::NotDue { not_before: self.not_before });
         }
         let started_at = Some(self.started_at.unwrap_or(now));
-        Ok(Job {
-            state: JobState::Running,
-            started_at,
-            ..self.owned(worker, boot, lease, now)
-        })
+        Ok(Job { state: JobState::Running, started_at, ..self.owned(worker, boot, lease, now) })
     }
 
     fn taken_over(
@@ -160,21 +133,13 @@ impl Job {
         now: Ms,
     ) -> Result<Job, JobRefused> {
         if !self.lease_is_dead(now, boot) {
-            return Err(JobRefused::LeaseAlive {
-                until: self.lease_until,
-            });
+            return Err(JobRefused::LeaseAlive { until: self.lease_until });
         }
         let lost_leases = self.lost_leases.saturating_add(1);
         if lost_leases <= LOST_LEASES_MAX {
-            return Ok(Job {
-                lost_leases,
-                ..self.owned(worker, boot, lease, now)
-            });
+            return Ok(Job { lost_leases, ..self.owned(worker, boot, lease, now) });
         }
-        let given_up = Job {
-            lost_leases,
-            ..self.clone()
-        };
+        let given_up = Job { lost_leases, ..self.clone() };
         if self.cancel_pends() {
             return Ok(given_up.ended(JobState::Cancelled, now));
         }
@@ -197,13 +162,7 @@ impl Job {
             return Err(JobRefused::Sealed);
         }
         self.check_no_cancel()?;
-        Ok(Job {
-            state: JobState::Queued,
-            worker: None,
-            boot: None,
-            lease_until: Ms(0),
-            ..self.clone()
-        })
+        Ok(Job { state: JobState::Queued, worker: None, boot: None, lease_until: Ms(0), ..self.clone() })
     }
 
     fn sealed(&self, fence: Fence, now: Ms) -> Result<Job, JobRefused> {
@@ -212,36 +171,19 @@ impl Job {
             return Err(JobRefused::NotApply { phase: self.phase });
         }
         self.check_no_cancel()?;
-        Ok(Job {
-            sealed_at: Some(self.sealed_at.unwrap_or(now)),
-            ..self.clone()
-        })
+        Ok(Job { sealed_at: Some(self.sealed_at.unwrap_or(now)), ..self.clone() })
     }
 
     fn cancel_requested(&self, reason: &str, now: Ms) -> Job {
-        let first = || CancelRequest {
-            at: now,
-            reason: reason.to_owned(),
-        };
-        Job {
-            cancel: Some(self.cancel.clone().unwrap_or_else(first)),
-            ..self.clone()
-        }
+        let first = || CancelRequest { at: now, reason: reason.to_owned() };
+        Job { cancel: Some(self.cancel.clone().unwrap_or_else(first)), ..self.clone() }
     }
 
     fn failed(self, why: &str, now: Ms) -> Job {
-        Job {
-            why: Some(why.to_owned()),
-            ..self.ended(JobState::Failed, now)
-        }
+        Job { why: Some(why.to_owned()), ..self.ended(JobState::Failed, now) }
     }
 
     fn ended(self, state: JobState, now: Ms) -> Job {
-        Job {
-            state,
-            lease_until: Ms(0),
-            finished_at: Some(now),
-            ..self
-        }
+        Job { state, lease_until: Ms(0), finished_at: Some(now), ..self }
     }
 }

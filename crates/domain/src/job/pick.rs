@@ -36,13 +36,7 @@ pub fn pick<'a>(
     request: &ClaimRequest,
     now: Ms,
 ) -> Option<(JobId, JobEvent)> {
-    let ClaimRequest {
-        worker,
-        boot,
-        lease,
-        concurrency_max,
-        only,
-    } = *request;
+    let ClaimRequest { worker, boot, lease, concurrency_max, only } = *request;
     let mut live: u32 = 0;
     let mut dead: Option<JobId> = None;
     let mut due: Option<JobId> = None;

@@ -44,21 +44,10 @@ fn events(fence: Fence, owner: WorkerId) -> [(&'static str, JobEvent); 11] {
         ("claim", JobEvent::Claim { worker, boot, lease }),
         ("heartbeat", JobEvent::Heartbeat { fence, lease }),
         ("release", JobEvent::Release { fence }),
-        (
-            "cancel",
-            JobEvent::Cancel {
-                reason: String::new(),
-            },
-        ),
+        ("cancel", JobEvent::Cancel { reason: String::new() }),
         ("seal", JobEvent::Seal { fence }),
         ("succeed", JobEvent::Succeed { fence }),
-        (
-            "fail",
-            JobEvent::Fail {
-                fence,
-                why: String::new(),
-            },
-        ),
+        ("fail", JobEvent::Fail { fence, why: String::new() }),
         ("cancelled", JobEvent::Cancelled { fence }),
         ("take over", JobEvent::TakeOver { worker, boot, lease }),
         ("free lease", JobEvent::FreeLease { worker: owner }),
@@ -77,23 +66,16 @@ fn cell(state: JobState, events: [&JobEvent; 2]) -> String {
             };
         }
     }
-    let moves = moves.into_iter().map(|(state, new_owner)| {
-        if new_owner {
-            format!("{state}, fence + 1")
-        } else {
-            state.to_string()
-        }
-    });
+    let moves = moves
+        .into_iter()
+        .map(|(state, new_owner)| if new_owner { format!("{state}, fence + 1") } else { state.to_string() });
     let refusals = refusals.into_iter().map(|name| format!("*{name}*"));
     moves.chain(refusals).collect::<Vec<_>>().join("; ")
 }
 
 /// `Final { state: Failed }` is called `Final`.
 fn variant_name(debug: &str) -> String {
-    debug
-        .chars()
-        .take_while(|character| character.is_alphanumeric())
-        .collect()
+    debug.chars().take_while(|character| character.is_alphanumeric()).collect()
 }
 
 /// A job of this state in every situation that a guard looks at.
@@ -104,45 +86,16 @@ fn samples(state: JobState) -> Vec<Job> {
         phase: Phase::Execute,
         not_before: PAST,
     };
-    let mut samples = vec![Job {
-        state,
-        fence: FENCE,
-        worker: Some(OWNER),
-        boot: Some(BOOT),
-        ..Job::new(new, PAST)
-    }];
-    let requested = Some(CancelRequest {
-        at: PAST,
-        reason: String::new(),
-    });
-    vary(&mut samples, |job| Job {
-        not_before: FUTURE,
-        ..job
-    });
-    vary(&mut samples, |job| Job {
-        phase: Phase::Apply,
-        ..job
-    });
-    vary(&mut samples, |job| Job {
-        lease_until: FUTURE,
-        ..job
-    });
-    vary(&mut samples, |job| Job {
-        lost_leases: LOST_LEASES_MAX,
-        ..job
-    });
+    let mut samples =
+        vec![Job { state, fence: FENCE, worker: Some(OWNER), boot: Some(BOOT), ..Job::new(new, PAST) }];
+    let requested = Some(CancelRequest { at: PAST, reason: String::new() });
+    vary(&mut samples, |job| Job { not_before: FUTURE, ..job });
+    vary(&mut samples, |job| Job { phase: Phase::Apply, ..job });
+    vary(&mut samples, |job| Job { lease_until: FUTURE, ..job });
+    vary(&mut samples, |job| Job { lost_leases: LOST_LEASES_MAX, ..job });
     // A cancelled job is not sealed, nor a sealed one cancelled.
-    let sealed: Vec<Job> = samples
-        .iter()
-        .map(|job| Job {
-            sealed_at: Some(PAST),
-            ..job.clone()
-        })
-        .collect();
-    vary(&mut samples, |job| Job {
-        cancel: requested.clone(),
-        ..job
-    });
+    let sealed: Vec<Job> = samples.iter().map(|job| Job { sealed_at: Some(PAST), ..job.clone() }).collect();
+    vary(&mut samples, |job| Job { cancel: requested.clone(), ..job });
     samples.extend(sealed);
     samples
 }

@@ -50,12 +50,7 @@ fn the_operation_follows_from_the_states() {
     for (before, after, op) in table {
         let draft = Draft::between(path("a"), before, after);
         let parts = draft.as_ref().map(|draft| {
-            (
-                draft.path().clone(),
-                draft.op().clone(),
-                draft.before().copied(),
-                draft.after().copied(),
-            )
+            (draft.path().clone(), draft.op().clone(), draft.before().copied(), draft.after().copied())
         });
         assert_eq!(parts, op.map(|op| (path("a"), op, before, after)));
     }
@@ -71,10 +66,7 @@ fn a_moved_file_is_renamed() {
     assert_eq!(renamed.len(), 1);
     assert_eq!(renamed[0].op(), &Op::Rename { from: path("old") });
     assert_eq!(renamed[0].path(), &path("new"));
-    assert_eq!(
-        (renamed[0].before(), renamed[0].after()),
-        (Some(&before), Some(&after))
-    );
+    assert_eq!((renamed[0].before(), renamed[0].after()), (Some(&before), Some(&after)));
 }
 
 #[test]
@@ -109,43 +101,24 @@ fn the_same_name_wins_then_the_order_of_paths() {
     ];
     assert_eq!(
         told(pair_renames(drafts)),
-        [
-            "rename a/y to d/u",
-            "rename c/z to d/v",
-            "create d/w",
-            "rename b/x to d/x"
-        ]
+        ["rename a/y to d/u", "rename c/z to d/v", "create d/w", "rename b/x to d/x"]
     );
 }
 
 #[test]
 fn among_equal_names_the_first_path_goes_to_the_first_path() {
-    let drafts = vec![
-        created("d/x", "t"),
-        created("c/x", "t"),
-        deleted("b/x", "t"),
-        deleted("a/x", "t"),
-    ];
-    assert_eq!(
-        told(pair_renames(drafts)),
-        ["rename a/x to c/x", "rename b/x to d/x"]
-    );
+    let drafts = vec![created("d/x", "t"), created("c/x", "t"), deleted("b/x", "t"), deleted("a/x", "t")];
+    assert_eq!(told(pair_renames(drafts)), ["rename a/x to c/x", "rename b/x to d/x"]);
 }
 
 #[test]
 fn a_replaced_path_is_the_end_of_no_rename() {
     let link = Draft::between(path("a"), None, Some(FileState::symlink(b"b"))).unwrap();
     let replaced_source = vec![link, deleted("a", "text"), created("b", "text")];
-    assert_eq!(
-        told(pair_renames(replaced_source)),
-        ["delete a", "create a", "create b"]
-    );
+    assert_eq!(told(pair_renames(replaced_source)), ["delete a", "create a", "create b"]);
     let link = Draft::between(path("b"), Some(FileState::symlink(b"x")), None).unwrap();
     let replaced_target = vec![created("b", "text"), link, deleted("a", "text")];
-    assert_eq!(
-        told(pair_renames(replaced_target)),
-        ["delete a", "delete b", "create b"]
-    );
+    assert_eq!(told(pair_renames(replaced_target)), ["delete a", "delete b", "create b"]);
 }
 
 #[test]
@@ -162,48 +135,21 @@ fn an_entry_matches_its_change_and_no_other() {
     assert!(entry.matches(&recorded));
     let draft = |at: &str, before, after| Draft::between(path(at), before, after).unwrap();
     let others = [
-        NewChange {
-            id: ChangeId::from_u128(2),
-            ..recorded.clone()
-        },
-        NewChange {
-            call: CallNo(2),
-            ..recorded.clone()
-        },
-        NewChange {
-            root: RootNo(1),
-            ..recorded.clone()
-        },
-        NewChange {
-            base: Base::Moved,
-            ..recorded.clone()
-        },
-        NewChange {
-            draft: draft("other", None, file("text")),
-            ..recorded.clone()
-        },
-        NewChange {
-            draft: draft("file", None, file("other")),
-            ..recorded.clone()
-        },
-        NewChange {
-            draft: draft("file", file("text"), None),
-            ..recorded.clone()
-        },
-        NewChange {
-            draft: draft("file", file("other"), file("text")),
-            ..recorded
-        },
+        NewChange { id: ChangeId::from_u128(2), ..recorded.clone() },
+        NewChange { call: CallNo(2), ..recorded.clone() },
+        NewChange { root: RootNo(1), ..recorded.clone() },
+        NewChange { base: Base::Moved, ..recorded.clone() },
+        NewChange { draft: draft("other", None, file("text")), ..recorded.clone() },
+        NewChange { draft: draft("file", None, file("other")), ..recorded.clone() },
+        NewChange { draft: draft("file", file("text"), None), ..recorded.clone() },
+        NewChange { draft: draft("file", file("other"), file("text")), ..recorded },
     ];
     for other in others {
         assert!(!entry.matches(&other), "{other:?}");
     }
     let from = |from: &str| {
         let drafts = vec![deleted(from, "text"), created("file", "text")];
-        NewChange {
-            draft: pair_renames(drafts).remove(0),
-            ..change(1, "text")
-        }
+        NewChange { draft: pair_renames(drafts).remove(0), ..change(1, "text") }
     };
     let renamed = crate::sample::entry(ChangesetId::from_u128(1), 1, 1, &from("a"));
     assert!(renamed.matches(&from("a")));
@@ -213,11 +159,7 @@ fn an_entry_matches_its_change_and_no_other() {
 fn some_drafts() -> impl Strategy<Value = Vec<Draft>> {
     let draft =
         (prop_oneof!["[ab]/[xyz]", "[abc]"], "[st]?", any::<bool>()).prop_map(|(at, content, come)| {
-            if come {
-                created(&at, &content)
-            } else {
-                deleted(&at, &content)
-            }
+            if come { created(&at, &content) } else { deleted(&at, &content) }
         });
     proptest::collection::vec(draft, 0..12).prop_map(|drafts| {
         // One delete and one create per path at most, as a scan finds them.

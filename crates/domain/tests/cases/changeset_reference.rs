@@ -22,27 +22,16 @@ struct List {
 impl List {
     fn start(&mut self, id: ChangesetId) -> Started {
         let place = self.sets.iter().position(|set| set.id == id).unwrap_or_else(|| {
-            self.sets.push(Listed {
-                id,
-                state: ChangesetState::Open,
-                entries: Vec::new(),
-            });
+            self.sets.push(Listed { id, state: ChangesetState::Open, entries: Vec::new() });
             self.sets.len() - 1
         });
-        Started {
-            id,
-            ordinal: place as u32 + 1,
-        }
+        Started { id, ordinal: place as u32 + 1 }
     }
 
     fn record(&mut self, id: Option<ChangesetId>, change: NewChange) -> Result<Recorded, ChangesetError> {
         if let Some((first, recorded)) = self.changes.iter().find(|(first, _)| first.id == change.id) {
             let same = *first == change;
-            return if same {
-                Ok(*recorded)
-            } else {
-                Err(ChangesetError::InvalidEntry { id: change.id })
-            };
+            return if same { Ok(*recorded) } else { Err(ChangesetError::InvalidEntry { id: change.id }) };
         }
         let set = match id {
             Some(id) => {
@@ -50,27 +39,19 @@ impl List {
                 set.ok_or(ChangesetError::UnknownChangeset { id })?
             }
             None => {
-                let open = self
-                    .sets
-                    .iter_mut()
-                    .rev()
-                    .find(|set| set.state == ChangesetState::Open);
+                let open = self.sets.iter_mut().rev().find(|set| set.state == ChangesetState::Open);
                 open.ok_or(ChangesetError::NoActiveChangeset)?
             }
         };
         if set.state != ChangesetState::Open {
-            return Err(ChangesetError::ChangesetClosed {
-                id: set.id,
-                entry: Box::new(change),
-            });
+            return Err(ChangesetError::ChangesetClosed { id: set.id, entry: Box::new(change) });
         }
         let recorded = Recorded {
             changeset: set.id,
             seq: set.entries.len() as u32 + 1,
             no: self.changes.len() as u64 + 1,
         };
-        set.entries
-            .push(entry(set.id, recorded.seq, recorded.no, &change));
+        set.entries.push(entry(set.id, recorded.seq, recorded.no, &change));
         self.changes.push((change, recorded));
         Ok(recorded)
     }
@@ -80,24 +61,16 @@ impl List {
             set.state = state;
         }
         let digest = changeset_digest(&set.entries);
-        Closed {
-            id: set.id,
-            entries: set.entries.len() as u32,
-            digest,
-        }
+        Closed { id: set.id, entries: set.entries.len() as u32, digest }
     }
 
     fn close(&mut self, id: ChangesetId) -> Result<Closed, ChangesetError> {
         let set = self.sets.iter_mut().find(|set| set.id == id);
-        set.map(|set| List::end(set, ChangesetState::Closed))
-            .ok_or(ChangesetError::UnknownChangeset { id })
+        set.map(|set| List::end(set, ChangesetState::Closed)).ok_or(ChangesetError::UnknownChangeset { id })
     }
 
     fn finish(&mut self, state: ChangesetState) -> Vec<Closed> {
-        let open = self
-            .sets
-            .iter_mut()
-            .filter(|set| set.state == ChangesetState::Open);
+        let open = self.sets.iter_mut().filter(|set| set.state == ChangesetState::Open);
         open.map(|set| List::end(set, state)).collect()
     }
 
@@ -185,10 +158,7 @@ proptest! {
 #[test]
 fn the_seeds_message_is_kept() {
     let error = Changesets::default().record_latest(change(1, "a")).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "No active changeset. Call start_changeset() first."
-    );
+    assert_eq!(error.to_string(), "No active changeset. Call start_changeset() first.");
 }
 
 #[test]
@@ -197,19 +167,8 @@ fn an_error_of_a_changeset_says_how_to_take_it() {
     let classes = [
         (ChangesetError::NoActiveChangeset, ErrorClass::Bug),
         (ChangesetError::UnknownChangeset { id }, ErrorClass::Bug),
-        (
-            ChangesetError::InvalidEntry {
-                id: ChangeId::from_u128(1),
-            },
-            ErrorClass::Bug,
-        ),
-        (
-            ChangesetError::ChangesetClosed {
-                id,
-                entry: Box::new(change(1, "a")),
-            },
-            ErrorClass::Permanent,
-        ),
+        (ChangesetError::InvalidEntry { id: ChangeId::from_u128(1) }, ErrorClass::Bug),
+        (ChangesetError::ChangesetClosed { id, entry: Box::new(change(1, "a")) }, ErrorClass::Permanent),
         (ChangesetError::Full { what: "entries" }, ErrorClass::Permanent),
     ];
     for (error, class) in classes {

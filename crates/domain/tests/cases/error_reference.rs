@@ -37,29 +37,17 @@ impl Log {
         }
         let action = self.decide(policy, &error, jitter);
         let reports = vec![error.detail().clone()];
-        self.all.push(Logged {
-            error,
-            at,
-            action,
-            reports,
-        });
+        self.all.push(Logged { error, at, action, reports });
         (self.all.len() as u64, action)
     }
 
     fn newest_attempt(&self) -> u32 {
-        self.all
-            .iter()
-            .map(|logged| logged.error.step().attempt)
-            .max()
-            .unwrap_or(0)
+        self.all.iter().map(|logged| logged.error.step().attempt).max().unwrap_or(0)
     }
 
     fn retried<'a>(&self, of: impl IntoIterator<Item = &'a Logged>, step: &StepId) -> u32 {
         let retried = |logged: &&Logged| matches!(logged.action, Action::Retry { .. });
-        of.into_iter()
-            .filter(|logged| logged.error.step() == step)
-            .filter(retried)
-            .count() as u32
+        of.into_iter().filter(|logged| logged.error.step() == step).filter(retried).count() as u32
     }
 
     fn decide(&self, policy: &Policy, error: &NewError, jitter: u16) -> Action {
@@ -67,46 +55,22 @@ impl Log {
         if step.attempt < self.newest_attempt() {
             return Action::GiveUp;
         }
-        let revert = if policy.reversions_left() > 0 {
-            Action::Revert
-        } else {
-            Action::Ask
-        };
-        let sandboxes = self
-            .kept()
-            .iter()
-            .filter(|logged| logged.error.category() == ErrorCategory::Sandbox);
+        let revert = if policy.reversions_left() > 0 { Action::Revert } else { Action::Ask };
+        let sandboxes = self.kept().iter().filter(|logged| logged.error.category() == ErrorCategory::Sandbox);
         let (may_retry, then) = match error.category().as_str() {
             "timeout" | "connection" | "overloaded" | "rate_limit" => (true, Action::Ask),
             "tool" => (error.is_idempotent(), Action::Ask),
             "model_output" => (true, revert),
             "sandbox" => (self.retried(sandboxes, step) == 0, Action::GiveUp),
-            "validation" => (
-                false,
-                if policy.replan() == Gate::Auto {
-                    revert
-                } else {
-                    Action::Ask
-                },
-            ),
+            "validation" => (false, if policy.replan() == Gate::Auto { revert } else { Action::Ask }),
             "invalid_input" | "internal" => (false, Action::GiveUp),
             _ => (false, Action::Ask),
         };
         let retries = self.retried(&self.all, step);
-        let total = self
-            .all
-            .iter()
-            .filter(|logged| matches!(logged.action, Action::Retry { .. }))
-            .count() as u32;
-        let can_be_retried = [
-            "timeout",
-            "connection",
-            "overloaded",
-            "rate_limit",
-            "model_output",
-            "sandbox",
-        ]
-        .contains(&error.category().as_str())
+        let total =
+            self.all.iter().filter(|logged| matches!(logged.action, Action::Retry { .. })).count() as u32;
+        let can_be_retried = ["timeout", "connection", "overloaded", "rate_limit", "model_output", "sandbox"]
+            .contains(&error.category().as_str())
             || (error.category() == ErrorCategory::Tool && error.is_idempotent());
         if can_be_retried && error.phase() == Phase::Apply {
             return Action::Ask;
@@ -122,10 +86,7 @@ impl Log {
         if after > Duration::from_secs(600) {
             Action::Ask
         } else {
-            Action::Retry {
-                after,
-                attempt: retries + 1,
-            }
+            Action::Retry { after, attempt: retries + 1 }
         }
     }
 
@@ -152,17 +113,11 @@ impl Log {
                 push_last(of_record.entry(key.clone()).or_default(), value);
             }
             for (key, of_key) in of_record {
-                of_key
-                    .iter()
-                    .for_each(|value| push_last(values.entry(key.clone()).or_default(), value));
+                of_key.iter().for_each(|value| push_last(values.entry(key.clone()).or_default(), value));
             }
         }
         let shown = |list: Vec<serde_json::Value>| {
-            if list.len() == 1 {
-                list[0].clone()
-            } else {
-                json!(list)
-            }
+            if list.len() == 1 { list[0].clone() } else { json!(list) }
         };
         values.into_iter().map(|(key, list)| (key, shown(list))).collect()
     }
@@ -181,11 +136,8 @@ fn some_error() -> impl Strategy<Value = NewError> {
         .prop_map(|(attempt, node)| step(attempt, &node));
     let phase = prop_oneof![1 => Just(Phase::Strategize), 8 => Just(Phase::Execute), 1 => Just(Phase::Apply)];
     let category = proptest::sample::select(&ErrorCategory::ALL[..]);
-    let value = prop_oneof![
-        (0..40_i32).prop_map(|number| json!(number)),
-        Just(json!([1])),
-        Just(json!([1, 2]))
-    ];
+    let value =
+        prop_oneof![(0..40_i32).prop_map(|number| json!(number)), Just(json!([1])), Just(json!([1, 2]))];
     let detail = proptest::collection::btree_map("[kl]", value, 0..3);
     let wait = proptest::option::of((0..700_u64).prop_map(Duration::from_secs));
     (0..300_u128, phase, steps, category, detail, wait, any::<bool>()).prop_map(
@@ -243,41 +195,15 @@ proptest! {
 fn the_newest_100_are_kept_whole_and_the_others_counted() {
     let mut history = ErrorHistory::of(PLAN);
     for id in 1..=250_u64 {
-        let category = if id % 2 == 0 {
-            ErrorCategory::Auth
-        } else {
-            ErrorCategory::Internal
-        };
-        let error = NewError::new(
-            ErrorId::from_u128(id.into()),
-            Phase::Execute,
-            step(1, "a"),
-            category,
-            "no",
-        );
+        let category = if id % 2 == 0 { ErrorCategory::Auth } else { ErrorCategory::Internal };
+        let error =
+            NewError::new(ErrorId::from_u128(id.into()), Phase::Execute, step(1, "a"), category, "no");
         assert_eq!(history.record(&Policy::default(), error, Ms(id), 0).seq, id);
-        assert_eq!(
-            history.records().len(),
-            usize::try_from(id).unwrap().min(RECORDS_MAX)
-        );
+        assert_eq!(history.records().len(), usize::try_from(id).unwrap().min(RECORDS_MAX));
     }
     let folded = BTreeMap::from([
-        (
-            ErrorCategory::Auth,
-            Folded {
-                count: 75,
-                first: Ms(2),
-                last: Ms(150),
-            },
-        ),
-        (
-            ErrorCategory::Internal,
-            Folded {
-                count: 75,
-                first: Ms(1),
-                last: Ms(149),
-            },
-        ),
+        (ErrorCategory::Auth, Folded { count: 75, first: Ms(2), last: Ms(150) }),
+        (ErrorCategory::Internal, Folded { count: 75, first: Ms(1), last: Ms(149) }),
     ]);
     assert_eq!(history.folded(), &folded);
     let kept: Vec<_> = history.records().map(|record| record.recovery.seq).collect();
@@ -289,13 +215,8 @@ fn the_newest_100_are_kept_whole_and_the_others_counted() {
 fn an_error_reported_again_gets_its_first_answer_and_adds_its_details() {
     let policy = Policy::default();
     let report = |detail: serde_json::Value| {
-        let error = NewError::new(
-            ErrorId::from_u128(1),
-            Phase::Execute,
-            step(1, "a"),
-            ErrorCategory::Timeout,
-            "no",
-        );
+        let error =
+            NewError::new(ErrorId::from_u128(1), Phase::Execute, step(1, "a"), ErrorCategory::Timeout, "no");
         error.with_detail(serde_json::from_value(detail).unwrap())
     };
     let mut history = ErrorHistory::of(PLAN);
@@ -305,12 +226,8 @@ fn an_error_reported_again_gets_its_first_answer_and_adds_its_details() {
     let mut details = Details::default();
     merge_detail(&mut details, report(json!({"host": "a", "try": 1})).detail());
     merge_detail(&mut details, report(json!({"host": "b"})).detail());
-    let record = ErrorRecord {
-        error: report(json!({"host": "a", "try": 1})),
-        at: Ms(1),
-        recovery: first,
-        details,
-    };
+    let record =
+        ErrorRecord { error: report(json!({"host": "a", "try": 1})), at: Ms(1), recovery: first, details };
     assert_eq!(history.records().collect::<Vec<_>>(), [&record]);
     assert_eq!((history.recorded(), history.retries_total()), (1, 1));
     assert_eq!(json!(history.details()), json!({"host": ["a", "b"], "try": 1}));

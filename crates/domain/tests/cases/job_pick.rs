@@ -28,20 +28,11 @@ fn live(id: u128) -> Job {
 }
 
 fn dead(id: u128) -> Job {
-    Job {
-        lease_until: NOW,
-        ..live(id)
-    }
+    Job { lease_until: NOW, ..live(id) }
 }
 
 fn request() -> ClaimRequest {
-    ClaimRequest {
-        worker: ANN,
-        boot: BOOT,
-        lease: LEASE,
-        concurrency_max: 2,
-        only: None,
-    }
+    ClaimRequest { worker: ANN, boot: BOOT, lease: LEASE, concurrency_max: 2, only: None }
 }
 
 fn picked(jobs: &[Job], request: ClaimRequest) -> Option<(u128, JobEvent)> {
@@ -50,14 +41,8 @@ fn picked(jobs: &[Job], request: ClaimRequest) -> Option<(u128, JobEvent)> {
 
 #[test]
 fn the_oldest_due_job_goes_first() {
-    let not_due = Job {
-        not_before: Ms(1_001),
-        ..queued(1)
-    };
-    let over = Job {
-        state: JobState::Succeeded,
-        ..queued(2)
-    };
+    let not_due = Job { not_before: Ms(1_001), ..queued(1) };
+    let over = Job { state: JobState::Succeeded, ..queued(2) };
     assert_eq!(
         picked(&[queued(5), not_due.clone(), queued(4), over.clone()], request()),
         Some((4, claim_by(ANN)))
@@ -68,59 +53,26 @@ fn the_oldest_due_job_goes_first() {
 
 #[test]
 fn work_that_lost_its_owner_goes_before_work_that_nobody_began() {
-    assert_eq!(
-        picked(&[queued(1), dead(7), dead(6)], request()),
-        Some((6, take_over_by(ANN)))
-    );
-    let of_last_boot = Job {
-        boot: Some(OTHER_BOOT),
-        ..live(8)
-    };
-    assert_eq!(
-        picked(&[queued(1), of_last_boot], request()),
-        Some((8, take_over_by(ANN)))
-    );
+    assert_eq!(picked(&[queued(1), dead(7), dead(6)], request()), Some((6, take_over_by(ANN))));
+    let of_last_boot = Job { boot: Some(OTHER_BOOT), ..live(8) };
+    assert_eq!(picked(&[queued(1), of_last_boot], request()), Some((8, take_over_by(ANN))));
 }
 
 #[test]
 fn nothing_is_taken_when_all_slots_are_busy() {
     assert_eq!(picked(&[live(1), live(2), queued(3), dead(4)], request()), None);
     assert_eq!(picked(&[live(1), queued(3)], request()), Some((3, claim_by(ANN))));
-    assert_eq!(
-        picked(&[live(1), dead(2), queued(3)], request()),
-        Some((2, take_over_by(ANN)))
-    );
-    assert_eq!(
-        picked(
-            &[queued(3)],
-            ClaimRequest {
-                concurrency_max: 0,
-                ..request()
-            }
-        ),
-        None
-    );
+    assert_eq!(picked(&[live(1), dead(2), queued(3)], request()), Some((2, take_over_by(ANN))));
+    assert_eq!(picked(&[queued(3)], ClaimRequest { concurrency_max: 0, ..request() }), None);
 }
 
 #[test]
 fn a_worker_of_one_plan_takes_only_its_jobs_but_waits_for_the_slots_of_all() {
-    let only = |id| ClaimRequest {
-        only: Some(PlanId::from_u128(id)),
-        ..request()
-    };
+    let only = |id| ClaimRequest { only: Some(PlanId::from_u128(id)), ..request() };
     let jobs = [dead(1), dead(2), queued(3), queued(4)];
     assert_eq!(picked(&jobs, only(2)), Some((2, take_over_by(ANN))));
     assert_eq!(picked(&jobs, only(4)), Some((4, claim_by(ANN))));
-    assert_eq!(
-        picked(
-            &jobs,
-            ClaimRequest {
-                only: Some(PLAN),
-                ..request()
-            }
-        ),
-        None
-    );
+    assert_eq!(picked(&jobs, ClaimRequest { only: Some(PLAN), ..request() }), None);
     assert_eq!(picked(&[live(1), live(2), queued(4)], only(4)), None);
 }
 

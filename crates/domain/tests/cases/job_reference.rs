@@ -34,10 +34,7 @@ impl Row {
             boot: job.boot,
             lease_until: job.lease_until.0,
             lost_leases: job.lost_leases,
-            cancel: job
-                .cancel
-                .as_ref()
-                .map(|cancel| (cancel.at.0, cancel.reason.clone())),
+            cancel: job.cancel.as_ref().map(|cancel| (cancel.at.0, cancel.reason.clone())),
             sealed_at: job.sealed_at.map(|at| at.0),
             why: job.why.clone(),
             started_at: job.started_at.map(|at| at.0),
@@ -59,11 +56,7 @@ impl Row {
     }
 
     fn unless_cancelled(&self) -> Result<(), &'static str> {
-        if self.cancel.is_some() && self.sealed_at.is_none() {
-            Err("cancel requested")
-        } else {
-            Ok(())
-        }
+        if self.cancel.is_some() && self.sealed_at.is_none() { Err("cancel requested") } else { Ok(()) }
     }
 
     fn end(&mut self, state: &'static str, now: u64) {
@@ -214,13 +207,7 @@ fn some_event() -> impl Strategy<Value = (u8, u64, WorkerId, BootId, Duration)> 
     let worker = prop_oneof![Just(ANN), Just(BOB)];
     let boot = prop_oneof![9 => Just(BOOT), 1 => Just(OTHER_BOOT)];
     let behind = prop_oneof![4 => Just(0_u64), 1 => Just(1_u64)];
-    (
-        0..14_u8,
-        behind,
-        worker,
-        boot,
-        (0..20_u64).prop_map(Duration::from_millis),
-    )
+    (0..14_u8, behind, worker, boot, (0..20_u64).prop_map(Duration::from_millis))
 }
 
 fn event(job: &Job, (what, behind, worker, boot, lease): (u8, u64, WorkerId, BootId, Duration)) -> JobEvent {
@@ -229,15 +216,10 @@ fn event(job: &Job, (what, behind, worker, boot, lease): (u8, u64, WorkerId, Boo
         0 | 11 => JobEvent::Claim { worker, boot, lease },
         1 => JobEvent::Heartbeat { fence, lease },
         2 => JobEvent::Release { fence },
-        3 => JobEvent::Cancel {
-            reason: format!("{worker}"),
-        },
+        3 => JobEvent::Cancel { reason: format!("{worker}") },
         4 => JobEvent::Seal { fence },
         5 => JobEvent::Succeed { fence },
-        6 => JobEvent::Fail {
-            fence,
-            why: format!("{worker}"),
-        },
+        6 => JobEvent::Fail { fence, why: format!("{worker}") },
         7 => JobEvent::Cancelled { fence },
         8 | 12 | 13 => JobEvent::TakeOver { worker, boot, lease },
         9 => JobEvent::FreeLease { worker },

@@ -11,9 +11,7 @@ use crate::sample::BOOT;
 
 /// The promise that the step from one world to the other breaks.
 fn broken_promise(variant: Variant, before: &World, act: Act, after: &World) -> Option<&'static str> {
-    let writers = (0..2)
-        .filter(|index| after.accepts_write(variant, *index))
-        .count();
+    let writers = (0..2).filter(|index| after.accepts_write(variant, *index)).count();
     if writers > 1 {
         return Some("two workers whose writes are accepted");
     }
@@ -78,12 +76,7 @@ fn search(variant: Variant) -> Search {
     let mut worlds = vec![(World::new(), None::<(usize, Act)>)];
     let mut known = HashMap::from([(worlds[0].0.key(), 0)]);
     let mut todo = VecDeque::from([0]);
-    let mut search = Search {
-        states: 0,
-        steps: 0,
-        situations: BTreeSet::new(),
-        found: None,
-    };
+    let mut search = Search { states: 0, steps: 0, situations: BTreeSet::new(), found: None };
     while let Some(place) = todo.pop_front() {
         let world = worlds[place].0.clone();
         for act in world.acts() {
@@ -94,11 +87,7 @@ fn search(variant: Variant) -> Search {
             search.situations.extend(situations(&world, act, &after));
             if let Some(promise) = broken_promise(variant, &world, act, &after) {
                 let path = path_to(&worlds, place, act);
-                return Search {
-                    states: worlds.len(),
-                    found: Some(Found { promise, path }),
-                    ..search
-                };
+                return Search { states: worlds.len(), found: Some(Found { promise, path }), ..search };
             }
             let next = worlds.len();
             if let Entry::Vacant(entry) = known.entry(after.key()) {
@@ -108,10 +97,7 @@ fn search(variant: Variant) -> Search {
             }
         }
     }
-    Search {
-        states: worlds.len(),
-        ..search
-    }
+    Search { states: worlds.len(), ..search }
 }
 
 fn path_to(worlds: &[(World, Option<(usize, Act)>)], place: usize, last: Act) -> Vec<Act> {
@@ -135,10 +121,7 @@ fn situations(before: &World, act: Act, after: &World) -> Vec<&'static str> {
     };
     let mut seen = Vec::new();
     let mut note = |happened: bool, name| seen.extend(happened.then_some(name));
-    note(
-        matches!(act, Act::Write(index) if stale(index)),
-        "a write with an old fence is tried",
-    );
+    note(matches!(act, Act::Write(index) if stale(index)), "a write with an old fence is tried");
     note(
         matches!(act, Act::Write(index) if before.accepts_write(Variant::Ours, index)),
         "a write is accepted",
@@ -155,69 +138,30 @@ fn situations(before: &World, act: Act, after: &World) -> Vec<&'static str> {
         matches!(act, Act::Owner(_, OwnerAct::Seal)) && old.cancel.is_some(),
         "a seal after a cancel is tried",
     );
-    note(
-        act == Act::Cancel && old.sealed_at.is_some(),
-        "a cancel after a seal is tried",
-    );
+    note(act == Act::Cancel && old.sealed_at.is_some(), "a cancel after a seal is tried");
     note(
         matches!(act, Act::Owner(..)) && old.state == JobState::Cancelled,
         "a move after the acknowledgement is tried",
     );
-    note(
-        old.fence < new.fence && old.state == JobState::Running,
-        "a takeover",
-    );
-    note(
-        old.fence < new.fence && old.cancel.is_some(),
-        "a takeover of a cancelled job",
-    );
-    note(
-        old.fence < new.fence && old.sealed_at.is_some(),
-        "a takeover of a sealed job",
-    );
-    note(
-        new.lost_leases > LOST_LEASES_MAX && new.state == JobState::Failed,
-        "given up",
-    );
-    note(
-        new.lost_leases > LOST_LEASES_MAX && new.state == JobState::Cancelled,
-        "given up, cancelled",
-    );
-    note(
-        old.state == JobState::Running && new.state == JobState::Queued,
-        "a release",
-    );
-    note(
-        new.state == JobState::Succeeded && new.sealed_at.is_some(),
-        "an apply succeeds",
-    );
-    note(
-        old.state == JobState::Queued && new.state == JobState::Cancelled,
-        "a queued job is cancelled",
-    );
-    note(
-        old.lost_leases > 0 && new.lost_leases == 0,
-        "deaths are forgotten",
-    );
+    note(old.fence < new.fence && old.state == JobState::Running, "a takeover");
+    note(old.fence < new.fence && old.cancel.is_some(), "a takeover of a cancelled job");
+    note(old.fence < new.fence && old.sealed_at.is_some(), "a takeover of a sealed job");
+    note(new.lost_leases > LOST_LEASES_MAX && new.state == JobState::Failed, "given up");
+    note(new.lost_leases > LOST_LEASES_MAX && new.state == JobState::Cancelled, "given up, cancelled");
+    note(old.state == JobState::Running && new.state == JobState::Queued, "a release");
+    note(new.state == JobState::Succeeded && new.sealed_at.is_some(), "an apply succeeds");
+    note(old.state == JobState::Queued && new.state == JobState::Cancelled, "a queued job is cancelled");
+    note(old.lost_leases > 0 && new.lost_leases == 0, "deaths are forgotten");
     seen
 }
 
 #[test]
 fn no_reachable_state_of_the_lease_protocol_breaks_a_promise() {
     let search = search(Variant::Ours);
-    println!(
-        "lease protocol: {} states, {} steps, all promises hold",
-        search.states, search.steps
-    );
-    let found = search
-        .found
-        .map(|found| format!("{}: {:?}", found.promise, found.path));
+    println!("lease protocol: {} states, {} steps, all promises hold", search.states, search.steps);
+    let found = search.found.map(|found| format!("{}: {:?}", found.promise, found.path));
     assert_eq!(found, None);
-    assert!(
-        search.states > 10_000,
-        "only {} states: the search is not what it was",
-        search.states
-    );
+    assert!(search.states > 10_000, "only {} states: the search is not what it was", search.states);
     let expected = BTreeSet::from([
         "a write with an old fence is tried",
         "a write is accepted",
@@ -241,25 +185,14 @@ fn no_reachable_state_of_the_lease_protocol_breaks_a_promise() {
 
 fn assert_loses(variant: Variant, name: &str, promise: &str) {
     let search = search(variant);
-    let found = search
-        .found
-        .unwrap_or_else(|| panic!("{name}: survived {} states", search.states));
-    println!(
-        "{name}: {} after {} steps: {:?}",
-        found.promise,
-        found.path.len(),
-        found.path
-    );
+    let found = search.found.unwrap_or_else(|| panic!("{name}: survived {} states", search.states));
+    println!("{name}: {} after {} steps: {:?}", found.promise, found.path.len(), found.path);
     assert_eq!(found.promise, promise);
 }
 
 #[test]
 fn without_a_fence_two_workers_write() {
-    assert_loses(
-        Variant::WithoutFence,
-        "without fence",
-        "two workers whose writes are accepted",
-    );
+    assert_loses(Variant::WithoutFence, "without fence", "two workers whose writes are accepted");
 }
 
 #[test]

@@ -111,25 +111,14 @@ impl JobKey {
 
 impl World {
     pub(crate) fn new() -> World {
-        let worker = Worker {
-            alive: true,
-            claim: None,
-            saw: None,
-        };
+        let worker = Worker { alive: true, claim: None, saw: None };
         let now = Ms(1);
-        World {
-            now,
-            job: Job::new(new_job(Phase::Apply), now),
-            workers: [worker.clone(), worker],
-        }
+        World { now, job: Job::new(new_job(Phase::Apply), now), workers: [worker.clone(), worker] }
     }
 
     pub(crate) fn key(&self) -> Key {
         let worker = |worker: &Worker| {
-            let takes_over = worker
-                .saw
-                .as_ref()
-                .map(|event| matches!(event, JobEvent::TakeOver { .. }));
+            let takes_over = worker.saw.as_ref().map(|event| matches!(event, JobEvent::TakeOver { .. }));
             (worker.alive, worker.claim.map(|claim| claim.fence), takes_over)
         };
         Key {
@@ -156,11 +145,7 @@ impl World {
                 continue;
             }
             acts.push(Act::Die(index));
-            acts.push(if worker.saw.is_some() {
-                Act::TakeJob(index)
-            } else {
-                Act::Look(index)
-            });
+            acts.push(if worker.saw.is_some() { Act::TakeJob(index) } else { Act::Look(index) });
             if worker.claim.is_some() {
                 acts.push(Act::Write(index));
                 acts.extend(OWNER_ACTS.map(|act| Act::Owner(index, act)));
@@ -174,19 +159,14 @@ impl World {
         let mut world = self.clone();
         match act {
             Act::Tick => world.now = world.now.saturating_add(Duration::from_millis(1)),
-            Act::Cancel => drop(world.try_event(&JobEvent::Cancel {
-                reason: "enough".to_owned(),
-            })),
-            Act::FindLockFree(index) => drop(world.try_event(&JobEvent::FreeLease {
-                worker: WORKERS[index],
-            })),
-            Act::Die(index) => {
-                world.workers[index] = Worker {
-                    alive: false,
-                    claim: None,
-                    saw: None,
-                }
+            // Refused, it changes nothing: that is a step of the world too.
+            Act::Cancel => {
+                let _ = world.try_event(&JobEvent::Cancel { reason: "enough".to_owned() });
             }
+            Act::FindLockFree(index) => {
+                let _ = world.try_event(&JobEvent::FreeLease { worker: WORKERS[index] });
+            }
+            Act::Die(index) => world.workers[index] = Worker { alive: false, claim: None, saw: None },
             Act::Look(index) => {
                 let request = ClaimRequest {
                     worker: WORKERS[index],
@@ -241,10 +221,7 @@ impl World {
             OwnerAct::Release => JobEvent::Release { fence },
             OwnerAct::Seal => JobEvent::Seal { fence },
             OwnerAct::Succeed => JobEvent::Succeed { fence },
-            OwnerAct::Fail => JobEvent::Fail {
-                fence,
-                why: "no".to_owned(),
-            },
+            OwnerAct::Fail => JobEvent::Fail { fence, why: "no".to_owned() },
             OwnerAct::AcknowledgeCancel => JobEvent::Cancelled { fence },
             OwnerAct::SettleNode => JobEvent::SettledNode { fence },
         };

@@ -37,24 +37,9 @@ fn two_first_errors_of_a_plan_are_both_there_and_counted_one_and_two() {
     let second = record(2, json!({"thread": "b"}));
     assert_eq!(
         (first.seq, first.action),
-        (
-            1,
-            Action::Retry {
-                after: Duration::from_millis(500),
-                attempt: 1
-            }
-        )
+        (1, Action::Retry { after: Duration::from_millis(500), attempt: 1 })
     );
-    assert_eq!(
-        (second.seq, second.action),
-        (
-            2,
-            Action::Retry {
-                after: Duration::from_secs(1),
-                attempt: 2
-            }
-        )
-    );
+    assert_eq!((second.seq, second.action), (2, Action::Retry { after: Duration::from_secs(1), attempt: 2 }));
     assert_eq!(json!(history.details()), json!({"thread": ["a", "b"]}));
 }
 
@@ -64,19 +49,11 @@ fn three_errors_at_a_limit_of_two_end_in_one_question() {
     let mut history = ErrorHistory::of(PLAN);
     let answers: Vec<_> = (1..=3)
         .map(|id| {
-            history.record(
-                &policy,
-                error(id, step(1, "code"), ErrorCategory::Tool).idempotent(),
-                Ms(0),
-                0,
-            )
+            history.record(&policy, error(id, step(1, "code"), ErrorCategory::Tool).idempotent(), Ms(0), 0)
         })
         .map(|answer| (answer.seq, answer.action))
         .collect();
-    let retry = |attempt| Action::Retry {
-        after: Duration::ZERO,
-        attempt,
-    };
+    let retry = |attempt| Action::Retry { after: Duration::ZERO, attempt };
     assert_eq!(answers, [(1, retry(1)), (2, retry(2)), (3, Action::Ask)]);
 }
 
@@ -87,11 +64,7 @@ fn a_final_failure_does_not_overwrite_earlier_details() {
         let failing = error(id, step(1, "code"), category);
         history.record(&Policy::default(), with_detail(failing, detail), Ms(0), 0)
     };
-    record(
-        1,
-        ErrorCategory::Tool,
-        json!({"tool": "write_file", "path": "a.rs"}),
-    );
+    record(1, ErrorCategory::Tool, json!({"tool": "write_file", "path": "a.rs"}));
     record(2, ErrorCategory::Internal, json!({"path": "b.rs", "fault": true}));
     assert_eq!(
         json!(history.details()),
@@ -110,10 +83,7 @@ fn ten_thousand_changesets_opened_and_closed_leave_none_open() {
         assert_eq!(changesets.open_count(), 0);
     }
     assert_eq!(changesets.iter().len(), 10_000);
-    assert_eq!(
-        changesets.record_latest(change(0, "x")),
-        Err(ChangesetError::NoActiveChangeset)
-    );
+    assert_eq!(changesets.record_latest(change(0, "x")), Err(ChangesetError::NoActiveChangeset));
     assert!(changesets.finish(Ending::Closed).is_empty());
 }
 
@@ -123,22 +93,8 @@ fn an_entry_stays_with_its_handle_while_another_changeset_is_started() {
     let mut changesets = Changesets::default();
     changesets.start(mine).unwrap();
     changesets.start(other).unwrap();
-    assert_eq!(
-        changesets.record(mine, change(1, "x")),
-        Ok(Recorded {
-            changeset: mine,
-            seq: 1,
-            no: 1
-        })
-    );
-    assert_eq!(
-        changesets.record_latest(change(2, "x")),
-        Ok(Recorded {
-            changeset: other,
-            seq: 1,
-            no: 2
-        })
-    );
+    assert_eq!(changesets.record(mine, change(1, "x")), Ok(Recorded { changeset: mine, seq: 1, no: 1 }));
+    assert_eq!(changesets.record_latest(change(2, "x")), Ok(Recorded { changeset: other, seq: 1, no: 2 }));
 }
 
 #[test]
@@ -152,9 +108,7 @@ fn a_change_recorded_again_after_its_changeset_closed_is_the_first() {
     assert_eq!(changesets.record_latest(change(1, "x")), Ok(first));
     assert_eq!(
         changesets.record(set, change(1, "y")),
-        Err(ChangesetError::InvalidEntry {
-            id: ChangeId::from_u128(1)
-        })
+        Err(ChangesetError::InvalidEntry { id: ChangeId::from_u128(1) })
     );
     assert_eq!(changesets.close(set), Ok(closed));
 }
@@ -163,26 +117,14 @@ fn a_change_recorded_again_after_its_changeset_closed_is_the_first() {
 fn a_paused_worker_that_wakes_after_a_takeover_writes_nothing() {
     let mut record = PlanRecord::default();
     record.enqueue(new_job(Phase::Execute), Ms(0)).unwrap();
-    let paused = record
-        .apply_job_event(JOB, &claim_by(ANN), Ms(0))
-        .unwrap()
-        .claim();
+    let paused = record.apply_job_event(JOB, &claim_by(ANN), Ms(0)).unwrap().claim();
     let set = ChangesetId::from_u128(1);
     record.start_changeset(&paused, set).unwrap();
     record.apply_job_event(JOB, &take_over_by(BOB), Ms(30)).unwrap();
-    let lost = LeaseLost {
-        job: JOB,
-        fence: paused.fence,
-    };
-    assert_eq!(
-        record.record(&paused, set, change(1, "x")),
-        Err(RecordError::LeaseLost(lost))
-    );
+    let lost = LeaseLost { job: JOB, fence: paused.fence };
+    assert_eq!(record.record(&paused, set, change(1, "x")), Err(RecordError::LeaseLost(lost)));
     let succeed = JobEvent::Succeed { fence: paused.fence };
-    assert_eq!(
-        record.apply_job_event(JOB, &succeed, Ms(31)).cloned(),
-        Err(JobRefused::LeaseLost(lost))
-    );
+    assert_eq!(record.apply_job_event(JOB, &succeed, Ms(31)).cloned(), Err(JobRefused::LeaseLost(lost)));
 }
 
 #[test]
@@ -192,52 +134,26 @@ fn a_job_that_kills_each_worker_fails_after_four_deaths() {
     record.apply_job_event(JOB, &claim_by(ANN), Ms(0)).unwrap();
     let mut fences = BTreeSet::new();
     for death in 1..=4 {
-        let job = record
-            .apply_job_event(JOB, &take_over_by(BOB), Ms(death * 30))
-            .unwrap();
+        let job = record.apply_job_event(JOB, &take_over_by(BOB), Ms(death * 30)).unwrap();
         fences.insert((job.state, job.fence));
     }
     let running = |fence| (JobState::Running, Fence(fence));
-    assert_eq!(
-        fences,
-        BTreeSet::from([running(2), running(3), running(4), (JobState::Failed, Fence(4))])
-    );
-    assert_eq!(
-        record.job(JOB).unwrap().why.as_deref(),
-        Some("its worker died 4 times")
-    );
+    assert_eq!(fences, BTreeSet::from([running(2), running(3), running(4), (JobState::Failed, Fence(4))]));
+    assert_eq!(record.job(JOB).unwrap().why.as_deref(), Some("its worker died 4 times"));
 }
 
 #[test]
 fn of_cancel_and_success_one_wins_and_the_answer_says_which() {
-    let running = Job::new(new_job(Phase::Apply), Ms(0))
-        .next(&claim_by(ANN), Ms(0))
-        .unwrap();
+    let running = Job::new(new_job(Phase::Apply), Ms(0)).next(&claim_by(ANN), Ms(0)).unwrap();
     let fence = running.fence;
-    let cancel = JobEvent::Cancel {
-        reason: "enough".to_owned(),
-    };
+    let cancel = JobEvent::Cancel { reason: "enough".to_owned() };
     let succeed = JobEvent::Succeed { fence };
     let cancelled_first = running.next(&cancel, Ms(1)).unwrap();
-    assert_eq!(
-        cancelled_first.next(&succeed, Ms(2)),
-        Err(JobRefused::CancelRequested)
-    );
-    assert_eq!(
-        cancelled_first.next(&JobEvent::Seal { fence }, Ms(2)),
-        Err(JobRefused::CancelRequested)
-    );
+    assert_eq!(cancelled_first.next(&succeed, Ms(2)), Err(JobRefused::CancelRequested));
+    assert_eq!(cancelled_first.next(&JobEvent::Seal { fence }, Ms(2)), Err(JobRefused::CancelRequested));
     let done_first = running.next(&succeed, Ms(1)).unwrap();
-    assert_eq!(
-        done_first.next(&cancel, Ms(2)),
-        Err(JobRefused::Final {
-            state: JobState::Succeeded
-        })
-    );
+    assert_eq!(done_first.next(&cancel, Ms(2)), Err(JobRefused::Final { state: JobState::Succeeded }));
     let sealed_first = running.next(&JobEvent::Seal { fence }, Ms(1)).unwrap();
     assert_eq!(sealed_first.next(&cancel, Ms(2)), Err(JobRefused::CancelTooLate));
-    assert_eq!(
-        sealed_first.next(&succeed, Ms(2)).map(|job| job.state),
-        Ok(JobState::Succeeded)
-    );
+    assert_eq!(sealed_first.next(&succeed, Ms(2)).map(|job| job.state), Ok(JobState::Succeeded));
 }

@@ -12,10 +12,7 @@ const NEXT_JOB: JobId = JobId::from_u128(201);
 fn working() -> (PlanRecord, Claim) {
     let mut record = PlanRecord::default();
     record.enqueue(new_job(Phase::Execute), Ms(0)).unwrap();
-    let claim = record
-        .apply_job_event(JOB, &claim_by(ANN), Ms(0))
-        .unwrap()
-        .claim();
+    let claim = record.apply_job_event(JOB, &claim_by(ANN), Ms(0)).unwrap().claim();
     record.start_changeset(&claim, SET).unwrap();
     record.record(&claim, SET, change(1, "one")).unwrap();
     (record, claim)
@@ -30,104 +27,48 @@ fn an_owner_writes_to_its_plan() {
     let (mut record, claim) = working();
     let other = ChangesetId::from_u128(2);
     assert_eq!(record.guard(&claim), Ok(()));
-    assert_eq!(
-        record.start_changeset(&claim, other),
-        Ok(Started {
-            id: other,
-            ordinal: 2
-        })
-    );
+    assert_eq!(record.start_changeset(&claim, other), Ok(Started { id: other, ordinal: 2 }));
     let recorded = |changeset, seq, no| Ok(Recorded { changeset, seq, no });
-    assert_eq!(
-        record.record_latest(&claim, change(2, "two")),
-        recorded(other, 1, 2)
-    );
-    assert_eq!(
-        record.record(&claim, SET, change(3, "three")),
-        recorded(SET, 2, 3)
-    );
+    assert_eq!(record.record_latest(&claim, change(2, "two")), recorded(other, 1, 2));
+    assert_eq!(record.record(&claim, SET, change(3, "three")), recorded(SET, 2, 3));
     let closed = record.close(&claim, other).unwrap();
     let digest = changeset_digest(&record.changesets().get(other).unwrap().entries);
-    assert_eq!(
-        closed,
-        Closed {
-            id: other,
-            entries: 1,
-            digest
-        }
-    );
-    let finished: Vec<_> = record
-        .finish(&claim, Ending::Closed)
-        .unwrap()
-        .into_iter()
-        .map(|closed| closed.id)
-        .collect();
+    assert_eq!(closed, Closed { id: other, entries: 1, digest });
+    let finished: Vec<_> =
+        record.finish(&claim, Ending::Closed).unwrap().into_iter().map(|closed| closed.id).collect();
     assert_eq!((finished, state_of(&record)), (vec![SET], ChangesetState::Closed));
     let failing = error(1, step(1, "code"), ErrorCategory::Resource);
-    let recovery = record
-        .record_error(&claim, &Policy::default(), failing, Ms(7), 0)
-        .unwrap();
+    let recovery = record.record_error(&claim, &Policy::default(), failing, Ms(7), 0).unwrap();
     assert_eq!(
         recovery.command,
         format!("agents plan resume {PLAN}"),
         "the plan is known from its first job"
     );
-    assert_eq!(
-        record
-            .errors()
-            .records()
-            .map(|record| record.at)
-            .collect::<Vec<_>>(),
-        [Ms(7)]
-    );
+    assert_eq!(record.errors().records().map(|record| record.at).collect::<Vec<_>>(), [Ms(7)]);
     assert_eq!((record.plan(), record.errors().plan()), (Some(PLAN), Some(PLAN)));
 }
 
 #[test]
 fn a_stale_claim_changes_nothing() {
     let (record, claim) = working();
-    let lost = |claim: Claim| LeaseLost {
-        job: claim.job,
-        fence: claim.fence,
-    };
+    let lost = |claim: Claim| LeaseLost { job: claim.job, fence: claim.fence };
     let stale = [
-        Claim {
-            fence: Fence::NONE,
-            ..claim
-        },
-        Claim {
-            fence: claim.fence.next(),
-            ..claim
-        },
-        Claim {
-            job: NEXT_JOB,
-            ..claim
-        },
-        Claim {
-            plan: PlanId::from_u128(1),
-            ..claim
-        },
+        Claim { fence: Fence::NONE, ..claim },
+        Claim { fence: claim.fence.next(), ..claim },
+        Claim { job: NEXT_JOB, ..claim },
+        Claim { plan: PlanId::from_u128(1), ..claim },
     ];
     for claim in stale {
         let mut after = record.clone();
         let failing = error(1, step(1, "code"), ErrorCategory::Timeout);
         let refused = RecordError::LeaseLost(lost(claim));
         assert_eq!(after.guard(&claim), Err(lost(claim)));
-        assert_eq!(
-            after.start_changeset(&claim, ChangesetId::from_u128(9)),
-            Err(refused.clone())
-        );
+        assert_eq!(after.start_changeset(&claim, ChangesetId::from_u128(9)), Err(refused.clone()));
         assert_eq!(after.record(&claim, SET, change(9, "nine")), Err(refused.clone()));
-        assert_eq!(
-            after.record_latest(&claim, change(9, "nine")),
-            Err(refused.clone())
-        );
+        assert_eq!(after.record_latest(&claim, change(9, "nine")), Err(refused.clone()));
         assert_eq!(after.close(&claim, SET), Err(refused.clone()));
         assert_eq!(after.finish(&claim, Ending::Closed), Err(lost(claim)));
-        assert_eq!(
-            after.record_error(&claim, &Policy::default(), failing, Ms(1), 0),
-            Err(lost(claim))
-        );
+        assert_eq!(after.record_error(&claim, &Policy::default(), failing, Ms(1), 0), Err(lost(claim)));
         assert_eq!(after, record);
         assert_eq!(refused.class(), ErrorClass::Cancelled);
     }
@@ -138,93 +79,55 @@ fn what_a_changeset_refuses_is_passed_on() {
     let (mut record, claim) = working();
     let unknown = ChangesetId::from_u128(9);
     let refused = record.record(&claim, unknown, change(2, "two")).unwrap_err();
-    assert_eq!(
-        refused,
-        RecordError::Changeset(ChangesetError::UnknownChangeset { id: unknown })
-    );
+    assert_eq!(refused, RecordError::Changeset(ChangesetError::UnknownChangeset { id: unknown }));
     assert_eq!(refused.class(), ErrorClass::Bug);
-    assert_eq!(
-        refused.to_string(),
-        "the plan has no changeset 00000000000000000000000009"
-    );
+    assert_eq!(refused.to_string(), "the plan has no changeset 00000000000000000000000009");
 }
 
 #[test]
 fn a_takeover_interrupts_the_open_changesets_and_keeps_their_entries() {
     let (mut record, old) = working();
-    let new = record
-        .apply_job_event(JOB, &take_over_by(BOB), Ms(30))
-        .unwrap()
-        .claim();
-    assert_eq!(
-        new,
-        Claim {
-            fence: Fence(2),
-            ..old
-        }
-    );
-    assert_eq!(
-        (state_of(&record), record.changesets().open_count()),
-        (ChangesetState::Interrupted, 0)
-    );
+    let new = record.apply_job_event(JOB, &take_over_by(BOB), Ms(30)).unwrap().claim();
+    assert_eq!(new, Claim { fence: Fence(2), ..old });
+    assert_eq!((state_of(&record), record.changesets().open_count()), (ChangesetState::Interrupted, 0));
     assert_eq!(record.changesets().get(SET).unwrap().entries.len(), 1);
     assert!(record.record(&old, SET, change(2, "two")).is_err());
     let closed = record.record(&new, SET, change(2, "two")).unwrap_err();
     let entry = Box::new(change(2, "two"));
-    assert_eq!(
-        closed,
-        RecordError::Changeset(ChangesetError::ChangesetClosed { id: SET, entry })
-    );
+    assert_eq!(closed, RecordError::Changeset(ChangesetError::ChangesetClosed { id: SET, entry }));
 }
 
 #[test]
 fn no_open_changeset_outlives_its_owner() {
     let fence = Fence(1);
+    let cancel = JobEvent::Cancel { reason: "enough".to_owned() };
     let ends = [
-        vec![JobEvent::Release { fence }],
-        vec![JobEvent::Succeed { fence }],
-        vec![JobEvent::Fail {
-            fence,
-            why: "no".to_owned(),
-        }],
-        vec![
-            JobEvent::Cancel {
-                reason: "enough".to_owned(),
-            },
-            JobEvent::Cancelled { fence },
-        ],
+        (vec![JobEvent::Release { fence }], ChangesetState::Interrupted),
+        (vec![JobEvent::Succeed { fence }], ChangesetState::Closed),
+        (vec![JobEvent::Fail { fence, why: "no".to_owned() }], ChangesetState::Interrupted),
+        (vec![cancel, JobEvent::Cancelled { fence }], ChangesetState::Interrupted),
     ];
-    for events in ends {
+    for (events, left) in ends {
         let (mut record, claim) = working();
         for event in &events {
             assert_eq!(state_of(&record), ChangesetState::Open);
             record.apply_job_event(JOB, event, Ms(1)).unwrap();
         }
-        assert_eq!(state_of(&record), ChangesetState::Interrupted, "{events:?}");
+        assert_eq!(state_of(&record), left, "{events:?}");
         assert!(record.guard(&claim).is_err());
     }
     let (mut record, claim) = working();
-    for event in [
-        JobEvent::Heartbeat { fence, lease: LEASE },
-        JobEvent::SettledNode { fence },
-    ] {
+    for event in [JobEvent::Heartbeat { fence, lease: LEASE }, JobEvent::SettledNode { fence }] {
         record.apply_job_event(JOB, &event, Ms(1)).unwrap();
     }
-    assert_eq!(
-        (state_of(&record), record.guard(&claim)),
-        (ChangesetState::Open, Ok(()))
-    );
+    assert_eq!((state_of(&record), record.guard(&claim)), (ChangesetState::Open, Ok(())));
 }
 
 #[test]
 fn a_refused_event_changes_nothing() {
     let (mut record, _) = working();
     let before = record.clone();
-    assert!(
-        record
-            .apply_job_event(JOB, &JobEvent::Succeed { fence: Fence(7) }, Ms(1))
-            .is_err()
-    );
+    assert!(record.apply_job_event(JOB, &JobEvent::Succeed { fence: Fence(7) }, Ms(1)).is_err());
     let unknown = record.apply_job_event(NEXT_JOB, &claim_by(ANN), Ms(1)).cloned();
     assert_eq!(unknown, Err(JobRefused::NotFound { job: NEXT_JOB }));
     assert_eq!(record, before);
@@ -235,54 +138,25 @@ fn a_plan_has_one_live_job() {
     let mut record = PlanRecord::default();
     let first = record.enqueue(new_job(Phase::Strategize), Ms(5)).unwrap();
     assert_eq!(first, Job::new(new_job(Phase::Strategize), Ms(5)));
-    let next = NewJob {
-        id: NEXT_JOB,
-        ..new_job(Phase::Execute)
-    };
-    assert_eq!(
-        record.enqueue(next, Ms(6)),
-        Err(JobRefused::PlanBusy { job: JOB })
-    );
+    let next = NewJob { id: NEXT_JOB, ..new_job(Phase::Execute) };
+    assert_eq!(record.enqueue(next, Ms(6)), Err(JobRefused::PlanBusy { job: JOB }));
     assert_eq!(
         record.enqueue(new_job(Phase::Strategize), Ms(6)),
         Ok(first.clone()),
         "the same again is the same"
     );
-    assert_eq!(
-        record.enqueue(new_job(Phase::Execute), Ms(6)),
-        Err(JobRefused::IdTaken { job: JOB })
-    );
-    let stranger = NewJob {
-        plan: PlanId::from_u128(1),
-        ..next
-    };
-    assert_eq!(
-        record.enqueue(stranger, Ms(6)),
-        Err(JobRefused::OtherPlan { plan: PLAN })
-    );
-    assert_eq!(
-        (record.live_job(), record.job(JOB), record.jobs().len()),
-        (Some(&first), Some(&first), 1)
-    );
+    assert_eq!(record.enqueue(new_job(Phase::Execute), Ms(6)), Err(JobRefused::IdTaken { job: JOB }));
+    let stranger = NewJob { plan: PlanId::from_u128(1), ..next };
+    assert_eq!(record.enqueue(stranger, Ms(6)), Err(JobRefused::OtherPlan { plan: PLAN }));
+    assert_eq!((record.live_job(), record.job(JOB), record.jobs().len()), (Some(&first), Some(&first), 1));
 
-    let claim = record
-        .apply_job_event(JOB, &claim_by(ANN), Ms(6))
-        .unwrap()
-        .claim();
-    assert_eq!(
-        record.enqueue(next, Ms(6)),
-        Err(JobRefused::PlanBusy { job: JOB })
-    );
-    record
-        .apply_job_event(JOB, &JobEvent::Succeed { fence: claim.fence }, Ms(7))
-        .unwrap();
+    let claim = record.apply_job_event(JOB, &claim_by(ANN), Ms(6)).unwrap().claim();
+    assert_eq!(record.enqueue(next, Ms(6)), Err(JobRefused::PlanBusy { job: JOB }));
+    record.apply_job_event(JOB, &JobEvent::Succeed { fence: claim.fence }, Ms(7)).unwrap();
     assert_eq!(record.live_job(), None);
     let second = record.enqueue(next, Ms(8)).unwrap();
     assert_eq!(second, Job::new(next, Ms(8)));
-    assert_eq!(
-        record.jobs().map(|job| job.id).collect::<Vec<_>>(),
-        [JOB, NEXT_JOB]
-    );
+    assert_eq!(record.jobs().map(|job| job.id).collect::<Vec<_>>(), [JOB, NEXT_JOB]);
     assert_eq!(record.live_job(), Some(&second));
     assert_eq!(record.job(JobId::from_u128(9)), None);
 }

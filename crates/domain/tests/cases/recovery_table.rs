@@ -7,10 +7,7 @@ use proptest::prelude::*;
 
 use crate::sample::{PLAN, error, step};
 
-const RETRY: Action = Action::Retry {
-    after: Duration::ZERO,
-    attempt: 1,
-};
+const RETRY: Action = Action::Retry { after: Duration::ZERO, attempt: 1 };
 
 fn policy(per_step: u32, per_plan: u32, replan: Gate, reversions_left: u8) -> Policy {
     Policy::new(per_step, per_plan, replan, reversions_left).unwrap()
@@ -28,17 +25,11 @@ fn nth(policy: &Policy, count: u128, make: impl Fn(u128) -> NewError) -> Recover
 
 /// As [`nth`], with an idempotent error of this category in execute.
 fn nth_of(category: ErrorCategory, count: u128) -> Action {
-    nth(&Policy::default(), count, |id| {
-        error(id, step(1, "code"), category).idempotent()
-    })
-    .action
+    nth(&Policy::default(), count, |id| error(id, step(1, "code"), category).idempotent()).action
 }
 
 fn retry(after_ms: u64, attempt: u32) -> Action {
-    Action::Retry {
-        after: Duration::from_millis(after_ms),
-        attempt,
-    }
+    Action::Retry { after: Duration::from_millis(after_ms), attempt }
 }
 
 #[test]
@@ -63,24 +54,15 @@ fn each_category_recovers_as_the_table_says() {
     ];
     assert_eq!(table.len(), ErrorCategory::ALL.len());
     for (category, expected) in table {
-        assert_eq!(
-            [1, 3, 4].map(|count| nth_of(category, count)),
-            expected,
-            "{category}"
-        );
+        assert_eq!([1, 3, 4].map(|count| nth_of(category, count)), expected, "{category}");
     }
 }
 
 #[test]
 fn a_tool_that_might_do_harm_is_not_run_again() {
-    let answer = nth(&Policy::default(), 1, |id| {
-        error(id, step(1, "code"), ErrorCategory::Tool)
-    });
+    let answer = nth(&Policy::default(), 1, |id| error(id, step(1, "code"), ErrorCategory::Tool));
     assert_eq!(answer.action, Action::Ask);
-    assert_eq!(
-        answer.hint,
-        "running the tool again might do harm; say how to go on"
-    );
+    assert_eq!(answer.hint, "running the tool again might do harm; say how to go on");
 }
 
 #[test]
@@ -99,14 +81,8 @@ fn nothing_is_retried_in_apply() {
     }
     for phase in [Phase::Strategize, Phase::Execute] {
         let failing = |id| {
-            NewError::new(
-                ErrorId::from_u128(id),
-                phase,
-                step(1, "code"),
-                ErrorCategory::Tool,
-                "no",
-            )
-            .idempotent()
+            NewError::new(ErrorId::from_u128(id), phase, step(1, "code"), ErrorCategory::Tool, "no")
+                .idempotent()
         };
         assert_eq!(nth(&Policy::default(), 1, failing).action, RETRY);
     }
@@ -123,10 +99,7 @@ fn a_plan_reverts_by_itself_only_when_it_may() {
     assert_eq!(validation(Gate::Ask, 3), Action::Ask);
     let model_output =
         |count, left| answer(ErrorCategory::ModelOutput, count, policy(1, 30, Gate::Auto, left));
-    assert_eq!(
-        [1, 2].map(|count| model_output(count, 1)),
-        [RETRY, Action::Revert]
-    );
+    assert_eq!([1, 2].map(|count| model_output(count, 1)), [RETRY, Action::Revert]);
     assert_eq!([1, 2].map(|count| model_output(count, 0)), [RETRY, Action::Ask]);
 }
 
@@ -134,34 +107,18 @@ fn a_plan_reverts_by_itself_only_when_it_may() {
 fn a_step_gets_one_new_sandbox_and_no_more() {
     let mut history = ErrorHistory::of(PLAN);
     let mut answer = |id, node, category| {
-        history
-            .record(&Policy::default(), error(id, step(1, node), category), Ms(0), 0)
-            .action
+        history.record(&Policy::default(), error(id, step(1, node), category), Ms(0), 0).action
     };
     assert_eq!(answer(1, "a", ErrorCategory::Timeout), retry(500, 1));
-    assert_eq!(
-        answer(2, "a", ErrorCategory::Sandbox),
-        retry(1_000, 2),
-        "other retries do not use it up"
-    );
-    assert_eq!(
-        answer(3, "b", ErrorCategory::Sandbox),
-        retry(500, 1),
-        "each step has its own"
-    );
+    assert_eq!(answer(2, "a", ErrorCategory::Sandbox), retry(1_000, 2), "other retries do not use it up");
+    assert_eq!(answer(3, "b", ErrorCategory::Sandbox), retry(500, 1), "each step has its own");
     assert_eq!(answer(4, "a", ErrorCategory::Sandbox), Action::GiveUp);
     assert_eq!(answer(5, "a", ErrorCategory::Timeout), retry(2_000, 3));
     assert_eq!(answer(6, "c", ErrorCategory::Timeout), retry(500, 1));
     assert_eq!(answer(7, "c", ErrorCategory::Timeout), retry(1_000, 2));
     assert_eq!(answer(8, "c", ErrorCategory::Timeout), retry(2_000, 3));
-    assert_eq!(
-        answer(9, "c", ErrorCategory::Sandbox),
-        Action::GiveUp,
-        "the step's own limit holds too"
-    );
-    let never = nth(&policy(0, 30, Gate::Auto, 3), 1, |id| {
-        error(id, step(1, "a"), ErrorCategory::Sandbox)
-    });
+    assert_eq!(answer(9, "c", ErrorCategory::Sandbox), Action::GiveUp, "the step's own limit holds too");
+    let never = nth(&policy(0, 30, Gate::Auto, 3), 1, |id| error(id, step(1, "a"), ErrorCategory::Sandbox));
     assert_eq!(never.action, Action::GiveUp);
 }
 
@@ -182,41 +139,21 @@ fn the_limits_are_exact_per_step_and_per_plan() {
     let spent = answer(5, "b", ErrorCategory::ModelOutput);
     assert_eq!(
         (spent.action, spent.hint.as_str()),
-        (
-            Action::Ask,
-            "all 3 retries of the plan are used up; look at what fails, then resume",
-        )
+        (Action::Ask, "all 3 retries of the plan are used up; look at what fails, then resume",)
     );
     assert_eq!(
-        (
-            history.retries(&step(1, "a")),
-            history.retries(&step(1, "b")),
-            history.retries_total()
-        ),
+        (history.retries(&step(1, "a")), history.retries(&step(1, "b")), history.retries_total()),
         (2, 1, 3)
     );
 }
 
 #[test]
 fn a_visit_is_a_step_of_its_own() {
-    let second_visit = StepId {
-        visit: 2,
-        ..step(1, "code")
-    };
+    let second_visit = StepId { visit: 2, ..step(1, "code") };
     let mut history = ErrorHistory::of(PLAN);
     let policy = policy(1, 30, Gate::Auto, 3);
-    history.record(
-        &policy,
-        error(1, step(1, "code"), ErrorCategory::ModelOutput),
-        Ms(0),
-        0,
-    );
-    let answer = history.record(
-        &policy,
-        error(2, second_visit, ErrorCategory::ModelOutput),
-        Ms(0),
-        0,
-    );
+    history.record(&policy, error(1, step(1, "code"), ErrorCategory::ModelOutput), Ms(0), 0);
+    let answer = history.record(&policy, error(2, second_visit, ErrorCategory::ModelOutput), Ms(0), 0);
     assert_eq!(answer.action, retry(0, 1));
 }
 
@@ -225,12 +162,7 @@ fn a_newer_attempt_begins_afresh_and_an_older_one_is_over() {
     let policy = policy(1, 30, Gate::Auto, 3);
     let mut history = ErrorHistory::of(PLAN);
     let mut answer = |id, attempt| {
-        history.record(
-            &policy,
-            error(id, step(attempt, "code"), ErrorCategory::Tool).idempotent(),
-            Ms(0),
-            0,
-        )
+        history.record(&policy, error(id, step(attempt, "code"), ErrorCategory::Tool).idempotent(), Ms(0), 0)
     };
     assert_eq!(answer(1, 1).action, retry(0, 1));
     assert_eq!(answer(2, 2).action, retry(0, 1));
@@ -240,13 +172,7 @@ fn a_newer_attempt_begins_afresh_and_an_older_one_is_over() {
     assert_eq!(late.command, format!("agents plan watch {PLAN}"));
     assert_eq!(answer(4, 2).action, Action::Ask);
     assert_eq!(history.newest_attempt(), 2);
-    assert_eq!(
-        (
-            history.retries(&step(1, "code")),
-            history.retries(&step(2, "code"))
-        ),
-        (0, 1)
-    );
+    assert_eq!((history.retries(&step(1, "code")), history.retries(&step(2, "code"))), (0, 1));
     assert_eq!((history.retries_total(), history.recorded()), (2, 4));
 }
 
@@ -265,22 +191,11 @@ fn a_hint_of_the_other_side_lengthens_the_wait_up_to_ten_minutes() {
 #[test]
 fn a_policy_has_bounds_and_names_what_is_wrong() {
     let refused = |per_step, per_plan| Policy::new(per_step, per_plan, Gate::Ask, 0).unwrap_err();
-    let per_step = PolicyError {
-        key: "recovery.max_retries_per_step",
-        value: 101,
-        max: 100,
-    };
-    let per_plan = PolicyError {
-        key: "recovery.max_retries_per_plan",
-        value: 1_001,
-        max: 1_000,
-    };
+    let per_step = PolicyError { key: "recovery.max_retries_per_step", value: 101, max: 100 };
+    let per_plan = PolicyError { key: "recovery.max_retries_per_plan", value: 1_001, max: 1_000 };
     assert_eq!(refused(101, 1_000), per_step);
     assert_eq!(refused(100, 1_001), per_plan);
-    assert_eq!(
-        per_plan.to_string(),
-        "recovery.max_retries_per_plan is 1001, allowed is 0..=1000"
-    );
+    assert_eq!(per_plan.to_string(), "recovery.max_retries_per_plan is 1001, allowed is 0..=1000");
     let widest = policy(100, 1_000, Gate::Ask, 2);
     assert_eq!(
         (
@@ -297,18 +212,11 @@ fn a_policy_has_bounds_and_names_what_is_wrong() {
 #[test]
 fn each_answer_says_what_to_type() {
     let told = |category, count| {
-        let told = nth(&policy(1, 30, Gate::Auto, 1), count, |id| {
-            error(id, step(1, "code"), category)
-        });
+        let told = nth(&policy(1, 30, Gate::Auto, 1), count, |id| error(id, step(1, "code"), category));
         (told.hint, told.command.replace(&PLAN.to_string(), "ID"))
     };
     let table = [
-        (
-            ErrorCategory::Timeout,
-            1,
-            "retry 1 of this step in 500 ms",
-            "agents plan watch ID",
-        ),
+        (ErrorCategory::Timeout, 1, "retry 1 of this step in 500 ms", "agents plan watch ID"),
         (
             ErrorCategory::Timeout,
             2,
@@ -333,24 +241,14 @@ fn each_answer_says_what_to_type() {
             "it failed again after every retry; resume when the other side answers",
             "agents plan resume ID",
         ),
-        (
-            ErrorCategory::RateLimit,
-            1,
-            "retry 1 of this step in 2 s",
-            "agents plan watch ID",
-        ),
+        (ErrorCategory::RateLimit, 1, "retry 1 of this step in 2 s", "agents plan watch ID"),
         (
             ErrorCategory::Resource,
             1,
             "free some disk, memory or handles, then resume",
             "agents plan resume ID",
         ),
-        (
-            ErrorCategory::Auth,
-            1,
-            "check the key or the permission",
-            "agents doctor",
-        ),
+        (ErrorCategory::Auth, 1, "check the key or the permission", "agents doctor"),
         (
             ErrorCategory::InvalidInput,
             1,
@@ -369,12 +267,7 @@ fn each_answer_says_what_to_type() {
             "look at the conflicts, then leave them out or take them",
             "agents plan diff ID --conflicts",
         ),
-        (
-            ErrorCategory::Sandbox,
-            2,
-            "no sandbox could be made; the reasons are listed",
-            "agents doctor",
-        ),
+        (ErrorCategory::Sandbox, 2, "no sandbox could be made; the reasons are listed", "agents doctor"),
         (
             ErrorCategory::Budget,
             1,
@@ -389,11 +282,7 @@ fn each_answer_says_what_to_type() {
         ),
     ];
     for (category, count, hint, command) in table {
-        assert_eq!(
-            told(category, count),
-            (hint.to_owned(), command.to_owned()),
-            "{category}"
-        );
+        assert_eq!(told(category, count), (hint.to_owned(), command.to_owned()), "{category}");
     }
 }
 
@@ -413,66 +302,37 @@ fn each_reason_to_ask_says_what_to_do() {
     );
     assert_eq!(
         told(policy(0, 0, Gate::Auto, 0), 1, &of(ErrorCategory::Validation)),
-        expect(
-            "the plan has begun anew as often as it may; say how to go on",
-            replan
-        )
+        expect("the plan has begun anew as often as it may; say how to go on", replan)
     );
     assert_eq!(
-        told(policy(0, 0, Gate::Auto, 0), 1, &|id| of(ErrorCategory::Tool)(id)
-            .idempotent()),
-        expect(
-            "the tool failed again after every retry; say how to go on",
-            replan
-        )
+        told(policy(0, 0, Gate::Auto, 0), 1, &|id| of(ErrorCategory::Tool)(id).idempotent()),
+        expect("the tool failed again after every retry; say how to go on", replan)
     );
     let in_apply = |id| {
-        NewError::new(
-            ErrorId::from_u128(id),
-            Phase::Apply,
-            step(1, "apply"),
-            ErrorCategory::Timeout,
-            "no",
-        )
+        NewError::new(ErrorId::from_u128(id), Phase::Apply, step(1, "apply"), ErrorCategory::Timeout, "no")
     };
     assert_eq!(
         told(Policy::default(), 1, &in_apply),
-        expect(
-            "an apply is not retried by itself; resume when the cause is gone",
-            "agents plan resume ID"
-        )
+        expect("an apply is not retried by itself; resume when the cause is gone", "agents plan resume ID")
     );
     for (secs, shown) in [(601, "10 min"), (3_599, "59 min")] {
         let waiting = |id| of(ErrorCategory::Timeout)(id).with_retry_after(Duration::from_secs(secs));
         let hint = format!("the other side asks to wait {shown}; resume when that is over");
-        assert_eq!(
-            told(Policy::default(), 1, &waiting),
-            expect(&hint, "agents plan resume ID")
-        );
+        assert_eq!(told(Policy::default(), 1, &waiting), expect(&hint, "agents plan resume ID"));
     }
     for (secs, shown) in [(1, "1 s"), (119, "119 s"), (120, "2 min")] {
         let waiting = |id| of(ErrorCategory::Connection)(id).with_retry_after(Duration::from_secs(secs));
-        assert_eq!(
-            nth(&Policy::default(), 1, waiting).hint,
-            format!("retry 1 of this step in {shown}")
-        );
+        assert_eq!(nth(&Policy::default(), 1, waiting).hint, format!("retry 1 of this step in {shown}"));
     }
 }
 
 #[test]
 fn a_history_without_a_plan_speaks_of_the_last() {
     let mut history = ErrorHistory::default();
-    let answer = history.record(
-        &Policy::default(),
-        error(1, step(1, "a"), ErrorCategory::Resource),
-        Ms(0),
-        0,
-    );
+    let answer =
+        history.record(&Policy::default(), error(1, step(1, "a"), ErrorCategory::Resource), Ms(0), 0);
     assert_eq!(answer.command, "agents plan resume @last");
-    assert_eq!(
-        (history.plan(), ErrorHistory::of(PLAN).plan()),
-        (None, Some(PLAN))
-    );
+    assert_eq!((history.plan(), ErrorHistory::of(PLAN).plan()), (None, Some(PLAN)));
 }
 
 /// The formula in floating point, which is exact for these sizes.

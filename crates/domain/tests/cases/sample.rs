@@ -18,19 +18,8 @@ pub(crate) fn path(text: &str) -> RelPath {
 
 /// The creation of a file of this name and content, named by `id`.
 pub(crate) fn change(id: u128, content: &str) -> NewChange {
-    let draft = Draft::between(
-        path("file"),
-        None,
-        Some(FileState::file(content.as_bytes(), 0o644)),
-    )
-    .unwrap();
-    NewChange {
-        id: ChangeId::from_u128(id),
-        call: CallNo(1),
-        root: RootNo(0),
-        base: Base::Known,
-        draft,
-    }
+    let draft = Draft::between(path("file"), None, Some(FileState::file(content.as_bytes(), 0o644))).unwrap();
+    NewChange { id: ChangeId::from_u128(id), call: CallNo(1), root: RootNo(0), base: Base::Known, draft }
 }
 
 /// The entry that `change` becomes.
@@ -51,44 +40,21 @@ pub(crate) fn entry(changeset: ChangesetId, seq: u32, no: u64, change: &NewChang
 }
 
 pub(crate) fn new_job(phase: Phase) -> NewJob {
-    NewJob {
-        id: JOB,
-        plan: PLAN,
-        phase,
-        not_before: Ms(0),
-    }
+    NewJob { id: JOB, plan: PLAN, phase, not_before: Ms(0) }
 }
 
 pub(crate) fn claim_by(worker: WorkerId) -> JobEvent {
-    JobEvent::Claim {
-        worker,
-        boot: BOOT,
-        lease: LEASE,
-    }
+    JobEvent::Claim { worker, boot: BOOT, lease: LEASE }
 }
 
 pub(crate) fn take_over_by(worker: WorkerId) -> JobEvent {
-    JobEvent::TakeOver {
-        worker,
-        boot: BOOT,
-        lease: LEASE,
-    }
+    JobEvent::TakeOver { worker, boot: BOOT, lease: LEASE }
 }
 
 pub(crate) fn step(attempt: u32, node: &str) -> StepId {
-    StepId {
-        attempt,
-        node: node.to_owned(),
-        visit: 1,
-    }
+    StepId { attempt, node: node.to_owned(), visit: 1 }
 }
 
 pub(crate) fn error(id: u128, step: StepId, category: ErrorCategory) -> NewError {
-    NewError::new(
-        ErrorId::from_u128(id),
-        Phase::Execute,
-        step,
-        category,
-        "it failed",
-    )
+    NewError::new(ErrorId::from_u128(id), Phase::Execute, step, category, "it failed")
 }

@@ -57,11 +57,7 @@ impl WorkerConfig {
 
     pub(super) fn checked(self) -> Result<Self, WorkerConfigError> {
         let refuse = |key, value: &dyn std::fmt::Debug, allowed| {
-            Err(WorkerConfigError {
-                key,
-                value: format!("{value:?}"),
-                allowed,
-            })
+            Err(WorkerConfigError { key, value: format!("{value:?}"), allowed })
         };
         let minute = Duration::from_secs(60);
         if !(1..=256).contains(&self.max_workers) {

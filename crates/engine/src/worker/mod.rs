@@ -188,9 +188,7 @@ impl AsyncWorker {
             hint: Notify::new(),
             ended: Notify::new(),
         };
-        Ok(Self {
-            shared: Arc::new(shared),
-        })
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// Starts to claim jobs.
@@ -204,11 +202,7 @@ impl AsyncWorker {
         self.spawn(TaskKind::Heartbeat, heartbeat_alive, async move {
             heartbeat::keep_leases(&heartbeats.ports, &heartbeats.config, receiver).await;
         })?;
-        self.spawn(
-            TaskKind::Claims,
-            claims_alive,
-            claims::claim_jobs(Arc::clone(&self.shared), begun),
-        )
+        self.spawn(TaskKind::Claims, claims_alive, claims::claim_jobs(Arc::clone(&self.shared), begun))
     }
 
     fn spawn(
@@ -221,11 +215,7 @@ impl AsyncWorker {
             task.await;
             drop(alive);
         });
-        self.shared
-            .ports
-            .runtime
-            .spawn(kind, task)
-            .map_err(StartError::NoThread)
+        self.shared.ports.runtime.spawn(kind, task).map_err(StartError::NoThread)
     }
 
     /// Stops: claims nothing more, drains or releases what runs, and returns when nothing of the worker runs.
@@ -260,23 +250,12 @@ impl AsyncWorker {
     pub fn report(&self) -> WorkerReport {
         let state = lock(&self.shared.state);
         let running = state.runs.values().map(|run| run.public.job());
-        let Counts {
-            succeeded,
-            failed,
-            cancelled,
-            released,
-            leases_lost,
-            unsettled,
-            store_errors,
-        } = state.counts;
+        let Counts { succeeded, failed, cancelled, released, leases_lost, unsettled, store_errors } =
+            state.counts;
         WorkerReport {
             worker: self.shared.id,
             running: running
-                .map(|job| RunningJob {
-                    job: job.id,
-                    plan: job.plan,
-                    phase: job.phase,
-                })
+                .map(|job| RunningJob { job: job.id, plan: job.plan, phase: job.phase })
                 .collect(),
             succeeded,
             failed,
@@ -291,9 +270,7 @@ impl AsyncWorker {
 
 impl std::fmt::Debug for AsyncWorker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AsyncWorker")
-            .field("report", &self.report())
-            .finish_non_exhaustive()
+        f.debug_struct("AsyncWorker").field("report", &self.report()).finish_non_exhaustive()
     }
 }
 
@@ -305,14 +282,7 @@ impl Shared {
             Stage::New => {
                 state.stage = Stage::Started;
                 state.tasks = 2;
-                Ok([
-                    Alive {
-                        shared: Arc::clone(self),
-                    },
-                    Alive {
-                        shared: Arc::clone(self),
-                    },
-                ])
+                Ok([Alive { shared: Arc::clone(self) }, Alive { shared: Arc::clone(self) }])
             }
             Stage::Started => Err(StartError::AlreadyStarted),
             Stage::Stopping => Err(StartError::Stopped),

@@ -117,12 +117,7 @@ impl Run {
             Arc::clone(&ports.ids),
         );
         Self {
-            public: JobRun {
-                job,
-                scope,
-                gate,
-                context,
-            },
+            public: JobRun { job, scope, gate, context },
             token,
             finisher: Mutex::new(None),
             renewed_at: Mutex::new(claimed_at),
@@ -222,9 +217,7 @@ async fn work(run: &Run, ports: &Ports, config: &WorkerConfig) -> Ended {
         (Some(reason), _) => Ended::Interrupted(reason),
         (None, Ok(Ok(()))) => Ended::Done,
         (None, Ok(Err(RunFailure { why }))) => Ended::Failed { why },
-        (None, Err(Panicked(message))) => Ended::Failed {
-            why: format!("the runner panicked: {message}"),
-        },
+        (None, Err(Panicked(message))) => Ended::Failed { why: format!("the runner panicked: {message}") },
     }
 }
 
@@ -254,9 +247,7 @@ async fn settle(run: &Run, ended: Ended, ports: &Ports, config: &WorkerConfig) -
             | CancelReason::Sibling
             | CancelReason::Limit
             | CancelReason::Superseded),
-        ) => LastWord::End(JobEnd::Failed {
-            why: reason.to_string(),
-        }),
+        ) => LastWord::End(JobEnd::Failed { why: reason.to_string() }),
     };
     loop {
         if run.lost.is_cancelled() {

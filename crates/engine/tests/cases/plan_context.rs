@@ -36,13 +36,7 @@ async fn bench() -> Bench {
         Arc::clone(&machine.store) as _,
         Arc::clone(&machine.ids) as _,
     );
-    Bench {
-        machine,
-        claim,
-        token,
-        gate,
-        context,
-    }
+    Bench { machine, claim, token, gate, context }
 }
 
 #[tokio::test]
@@ -50,16 +44,10 @@ async fn record_change_without_an_open_changeset_says_what_the_seed_says() {
     let Bench { context, .. } = bench().await;
     let error = context.record_change(change(1)).await.unwrap_err();
     assert_eq!(error, PlanError::NoActiveChangeset);
-    assert_eq!(
-        error.to_string(),
-        "No active changeset. Call start_changeset() first."
-    );
+    assert_eq!(error.to_string(), "No active changeset. Call start_changeset() first.");
     let handle = context.start_changeset().await.unwrap();
     handle.close().await.unwrap();
-    assert_eq!(
-        context.record_change(change(1)).await.unwrap_err(),
-        PlanError::NoActiveChangeset
-    );
+    assert_eq!(context.record_change(change(1)).await.unwrap_err(), PlanError::NoActiveChangeset);
 }
 
 #[tokio::test]
@@ -69,15 +57,9 @@ async fn a_handle_records_into_its_own_changeset_and_record_change_into_the_late
     let second = context.start_changeset().await.unwrap();
     let recorded = |changeset, seq, no| Recorded { changeset, seq, no };
     assert_eq!(first.record(change(1)).await.unwrap(), recorded(first.id(), 1, 1));
-    assert_eq!(
-        context.record_change(change(2)).await.unwrap(),
-        recorded(second.id(), 1, 2)
-    );
+    assert_eq!(context.record_change(change(2)).await.unwrap(), recorded(second.id(), 1, 2));
     second.close().await.unwrap();
-    assert_eq!(
-        context.record_change(change(3)).await.unwrap(),
-        recorded(first.id(), 2, 3)
-    );
+    assert_eq!(context.record_change(change(3)).await.unwrap(), recorded(first.id(), 2, 3));
     assert_eq!(context.plan(), PlanId::from_u128(1));
     assert!(format!("{context:?}").contains("PlanExecutionContext"));
 }
@@ -92,13 +74,7 @@ async fn a_closed_changeset_hands_the_entry_back_and_closing_again_answers_the_s
     assert_eq!(handle.clone().close().await.unwrap(), closed);
     let error = handle.record(change(2)).await.unwrap_err();
     assert_eq!(error.to_string(), format!("changeset {} is closed", handle.id()));
-    assert_eq!(
-        error,
-        PlanError::ChangesetClosed {
-            id: handle.id(),
-            entry: Box::new(change(2))
-        }
-    );
+    assert_eq!(error, PlanError::ChangesetClosed { id: handle.id(), entry: Box::new(change(2)) });
 }
 
 #[tokio::test]
@@ -146,9 +122,7 @@ async fn entries_of_many_tasks_land_in_their_own_changesets_without_gaps() {
         let base = expected[&set.id];
         assert_eq!(set.state, ChangesetState::Closed);
         let entries: Vec<_> = set.entries.iter().map(|entry| (entry.seq, entry.id)).collect();
-        let own: Vec<_> = (0..50_u32)
-            .map(|n| (n + 1, change(base + u128::from(n)).id))
-            .collect();
+        let own: Vec<_> = (0..50_u32).map(|n| (n + 1, change(base + u128::from(n)).id)).collect();
         assert_eq!(entries, own);
     }
 }
@@ -158,38 +132,24 @@ async fn nothing_is_recorded_once_the_scope_is_cancelled_or_the_gate_closed() {
     let Bench { context, token, .. } = bench().await;
     let handle = context.start_changeset().await.unwrap();
     token.cancel(CancelReason::User);
-    let cancelled = PlanError::Cancelled {
-        reason: CancelReason::User,
-    };
+    let cancelled = PlanError::Cancelled { reason: CancelReason::User };
     assert_eq!(handle.record(change(1)).await.unwrap_err(), cancelled);
     assert_eq!(context.start_changeset().await.unwrap_err(), cancelled);
     assert_eq!(cancelled.class(), ErrorClass::Cancelled);
     let Bench { context, gate, .. } = bench().await;
     let handle = context.start_changeset().await.unwrap();
     let finisher = gate.close(CancelReason::Timeout).unwrap();
-    let cancelled = PlanError::Cancelled {
-        reason: CancelReason::Timeout,
-    };
+    let cancelled = PlanError::Cancelled { reason: CancelReason::Timeout };
     assert_eq!(handle.record(change(1)).await.unwrap_err(), cancelled);
     assert_eq!(cancelled.to_string(), "the plan was cancelled: deadline passed");
     let closed = context.finish(&finisher, Ending::Interrupted).await.unwrap();
     assert_eq!(closed.iter().map(|set| set.id).collect::<Vec<_>>(), [handle.id()]);
-    assert_eq!(
-        context.finish(&finisher, Ending::Closed).await.unwrap(),
-        [],
-        "none is open any more"
-    );
+    assert_eq!(context.finish(&finisher, Ending::Closed).await.unwrap(), [], "none is open any more");
 }
 
 #[tokio::test]
 async fn a_context_of_an_earlier_owner_writes_nothing() {
-    let Bench {
-        context,
-        machine,
-        claim,
-        gate,
-        ..
-    } = bench().await;
+    let Bench { context, machine, claim, gate, .. } = bench().await;
     let handle = context.start_changeset().await.unwrap();
     machine.clock.advance(LEASE);
     let request = ClaimRequest {
@@ -219,9 +179,6 @@ async fn a_failing_store_is_named_as_the_cause() {
     assert_eq!(error, PlanError::Store(StoreError::Busy));
     assert_eq!(
         (error.class(), error.to_string()),
-        (
-            ErrorClass::Transient,
-            "the change could not be stored: the store is busy".to_owned()
-        )
+        (ErrorClass::Transient, "the change could not be stored: the store is busy".to_owned())
     );
 }

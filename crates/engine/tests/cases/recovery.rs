@@ -13,18 +13,8 @@ use store::{JobStore, StoreError};
 use crate::support::{BOOT, LEASE, Machine};
 
 fn error(n: u128, category: ErrorCategory) -> NewError {
-    let step = StepId {
-        attempt: 1,
-        node: "code".to_owned(),
-        visit: 1,
-    };
-    NewError::new(
-        ErrorId::from_u128(n),
-        Phase::Execute,
-        step,
-        category,
-        format!("error {n}"),
-    )
+    let step = StepId { attempt: 1, node: "code".to_owned(), visit: 1 };
+    NewError::new(ErrorId::from_u128(n), Phase::Execute, step, category, format!("error {n}"))
 }
 
 async fn service() -> (ErrorRecoveryService, Claim, Machine) {
@@ -39,11 +29,7 @@ async fn service() -> (ErrorRecoveryService, Claim, Machine) {
     };
     let claim = machine.store.claim(&request).await.unwrap().unwrap().claim();
     let store = Arc::clone(&machine.store) as Arc<dyn store::ErrorStore>;
-    (
-        ErrorRecoveryService::new(store, Policy::default()),
-        claim,
-        machine,
-    )
+    (ErrorRecoveryService::new(store, Policy::default()), claim, machine)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -78,30 +64,15 @@ async fn no_error_is_lost_and_the_retry_limit_is_exact_under_concurrent_records(
     let folded: u64 = history.folded().values().map(|folded| folded.count).sum();
     assert_eq!(history.records().len() as u64 + folded, 80_000);
     let kept: Vec<u64> = history.records().map(|record| record.recovery.seq).collect();
-    assert!(
-        kept.windows(2).all(|pair| pair[1] == pair[0] + 1),
-        "the newest, without gaps"
-    );
+    assert!(kept.windows(2).all(|pair| pair[1] == pair[0] + 1), "the newest, without gaps");
 }
 
 #[tokio::test]
 async fn the_same_report_again_is_counted_once_and_answered_alike() {
     let (service, claim, _machine) = service().await;
-    let first = service
-        .record_error(&claim, error(7, ErrorCategory::RateLimit))
-        .await
-        .unwrap();
-    assert_eq!(
-        service
-            .record_error(&claim, error(7, ErrorCategory::RateLimit))
-            .await
-            .unwrap(),
-        first
-    );
-    let next = service
-        .record_error(&claim, error(8, ErrorCategory::RateLimit))
-        .await
-        .unwrap();
+    let first = service.record_error(&claim, error(7, ErrorCategory::RateLimit)).await.unwrap();
+    assert_eq!(service.record_error(&claim, error(7, ErrorCategory::RateLimit)).await.unwrap(), first);
+    let next = service.record_error(&claim, error(8, ErrorCategory::RateLimit)).await.unwrap();
     assert_eq!((first.seq, next.seq), (1, 2));
     assert_eq!(service.history(claim.plan).await.unwrap().recorded(), 2);
 }
@@ -113,24 +84,10 @@ async fn the_backoff_is_spread_by_the_errors_id() {
         Action::Retry { after, .. } => after,
         action => panic!("{action:?}"),
     };
-    let shortest = wait(
-        service
-            .record_error(&claim, error(1 << 16, ErrorCategory::Timeout))
-            .await
-            .unwrap(),
-    );
-    assert_eq!(
-        shortest,
-        Duration::from_millis(500),
-        "no jitter bits: half of the base"
-    );
+    let shortest = wait(service.record_error(&claim, error(1 << 16, ErrorCategory::Timeout)).await.unwrap());
+    assert_eq!(shortest, Duration::from_millis(500), "no jitter bits: half of the base");
     let (service, claim, _machine) = self::service().await;
-    let longest = wait(
-        service
-            .record_error(&claim, error(0xFFFF, ErrorCategory::Timeout))
-            .await
-            .unwrap(),
-    );
+    let longest = wait(service.record_error(&claim, error(0xFFFF, ErrorCategory::Timeout)).await.unwrap());
     assert!(longest >= Duration::from_millis(999) && longest < Duration::from_secs(1));
 }
 
@@ -146,10 +103,7 @@ async fn a_stale_claim_records_no_error() {
         only: None,
     };
     machine.store.claim(&request).await.unwrap().unwrap();
-    let refused = service
-        .record_error(&claim, error(1, ErrorCategory::Tool))
-        .await
-        .unwrap_err();
+    let refused = service.record_error(&claim, error(1, ErrorCategory::Tool)).await.unwrap_err();
     assert!(matches!(refused, StoreError::LeaseLost(_)));
     assert_eq!(service.history(claim.plan).await.unwrap().recorded(), 0);
 }
@@ -160,16 +114,8 @@ async fn the_limit_comes_from_the_policy() {
     let policy = Policy::new(1, 30, Gate::Ask, 0).unwrap();
     let service = ErrorRecoveryService::new(Arc::clone(&machine.store) as _, policy);
     let actions = [
-        service
-            .record_error(&claim, error(1, ErrorCategory::Connection))
-            .await
-            .unwrap()
-            .action,
-        service
-            .record_error(&claim, error(2, ErrorCategory::Connection))
-            .await
-            .unwrap()
-            .action,
+        service.record_error(&claim, error(1, ErrorCategory::Connection)).await.unwrap().action,
+        service.record_error(&claim, error(2, ErrorCategory::Connection)).await.unwrap().action,
     ];
     assert!(matches!(actions, [Action::Retry { attempt: 1, .. }, Action::Ask]));
     assert!(format!("{service:?}").contains("ErrorRecoveryService"));

@@ -51,10 +51,7 @@ struct Bench {
 fn bench(panics: bool) -> Bench {
     let clock = ManualClock::new();
     let breakers = CircuitBreaker::new(BreakerConfig::default(), Arc::new(clock.clone())).unwrap();
-    let sink = Arc::new(Diary {
-        panics,
-        ..Diary::default()
-    });
+    let sink = Arc::new(Diary { panics, ..Diary::default() });
     let strategies = ContextStrategies::new(
         ExecutorConfig::default(),
         breakers,
@@ -62,42 +59,19 @@ fn bench(panics: bool) -> Bench {
         Arc::clone(&sink) as Arc<dyn EventSink>,
     );
     let strategy = Arc::new(Fallible("simple-keyword".parse().unwrap()));
-    Bench {
-        strategies: strategies.unwrap(),
-        strategy,
-        sink,
-        clock,
-    }
+    Bench { strategies: strategies.unwrap(), strategy, sink, clock }
 }
 
 impl Bench {
     fn run(&self, fails: bool) -> Outcome {
-        let stop = Stop::new(
-            CancellationToken::new().observe(),
-            None,
-            Arc::new(self.clock.clone()),
-        );
-        let tasks = vec![Task {
-            strategy: Arc::clone(&self.strategy),
-            limit: 10,
-        }];
-        self.strategies
-            .execute(Batch {
-                prepared: Arc::new(fails),
-                tasks,
-                stop,
-            })
-            .unwrap()[0]
-            .outcome
-            .clone()
+        let stop = Stop::new(CancellationToken::new().observe(), None, Arc::new(self.clock.clone()));
+        let tasks = vec![Task { strategy: Arc::clone(&self.strategy), limit: 10 }];
+        self.strategies.execute(Batch { prepared: Arc::new(fails), tasks, stop }).unwrap()[0].outcome.clone()
     }
 }
 
 fn changed(to: BreakerMove) -> Event {
-    Event::BreakerChanged {
-        name: "simple-keyword".to_owned(),
-        to,
-    }
+    Event::BreakerChanged { name: "simple-keyword".to_owned(), to }
 }
 
 #[test]
@@ -107,26 +81,14 @@ fn a_breaker_that_opens_reopens_and_closes_is_told_of_once_each() {
         assert_eq!(bench.run(true), Outcome::Failed("as told".to_owned()));
     }
     let second = Duration::from_secs(1);
-    assert_eq!(
-        bench.run(true),
-        Outcome::Open {
-            retry_after: 30 * second
-        }
-    );
+    assert_eq!(bench.run(true), Outcome::Open { retry_after: 30 * second });
     bench.clock.advance(30 * second);
     assert_eq!(bench.run(true), Outcome::Failed("as told".to_owned()));
     bench.clock.advance(60 * second);
     assert_eq!(bench.run(false), Outcome::Ok);
     let opened = |cool_down| changed(BreakerMove::Opened { cool_down });
     let told = bench.sink.events.lock().unwrap().clone();
-    assert_eq!(
-        told,
-        [
-            opened(30 * second),
-            opened(60 * second),
-            changed(BreakerMove::Closed)
-        ]
-    );
+    assert_eq!(told, [opened(30 * second), opened(60 * second), changed(BreakerMove::Closed)]);
 }
 
 #[test]

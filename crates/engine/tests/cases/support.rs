@@ -77,22 +77,11 @@ impl ScriptedRunner {
     }
 
     pub(crate) fn notes(&self, job: JobId) -> Vec<Note> {
-        self.diary
-            .lock()
-            .unwrap()
-            .iter()
-            .filter(|(id, _)| *id == job)
-            .map(|(_, note)| *note)
-            .collect()
+        self.diary.lock().unwrap().iter().filter(|(id, _)| *id == job).map(|(_, note)| *note).collect()
     }
 
     pub(crate) fn began(&self) -> usize {
-        self.diary
-            .lock()
-            .unwrap()
-            .iter()
-            .filter(|(_, note)| *note == Note::Began)
-            .count()
+        self.diary.lock().unwrap().iter().filter(|(_, note)| *note == Note::Began).count()
     }
 }
 
@@ -108,9 +97,7 @@ impl JobRunner for ScriptedRunner {
     async fn wind_down(&self, run: &JobRun, finisher: &Finisher, interrupted: Option<CancelReason>) {
         self.note(run, Note::WoundDown(interrupted));
         if let Some(store) = &self.capture {
-            let _ = store
-                .record_latest(finisher.effect(), &run.claim(), change(9_999))
-                .await;
+            let _ = store.record_latest(finisher.effect(), &run.claim(), change(9_999)).await;
         }
     }
 }
@@ -132,9 +119,7 @@ pub(crate) fn until_cancelled() -> Script {
     script(|run| {
         Box::pin(async move {
             let reason = run.scope().cancelled().await;
-            Err(RunFailure {
-                why: reason.to_string(),
-            })
+            Err(RunFailure { why: reason.to_string() })
         })
     })
 }
@@ -167,35 +152,16 @@ impl Machine {
     pub(crate) fn new() -> Self {
         let clock = ManualClock::new();
         let store = FaultyStore::new(MemoryStore::new(Arc::new(clock.clone())));
-        Self {
-            clock,
-            store: Arc::new(store),
-            ids: Arc::default(),
-            token: CancellationToken::new(),
-        }
+        Self { clock, store: Arc::new(store), ids: Arc::default(), token: CancellationToken::new() }
     }
 
     pub(crate) fn worker(&self, script: Script) -> (AsyncWorker, Arc<ScriptedRunner>) {
-        self.worker_with(
-            WorkerConfig {
-                lease: LEASE,
-                ..WorkerConfig::new(BOOT)
-            },
-            script,
-            None,
-        )
+        self.worker_with(WorkerConfig { lease: LEASE, ..WorkerConfig::new(BOOT) }, script, None)
     }
 
     pub(crate) fn capturing_worker(&self, script: Script) -> (AsyncWorker, Arc<ScriptedRunner>) {
         let store = Some(Arc::clone(&self.store));
-        self.worker_with(
-            WorkerConfig {
-                lease: LEASE,
-                ..WorkerConfig::new(BOOT)
-            },
-            script,
-            store,
-        )
+        self.worker_with(WorkerConfig { lease: LEASE, ..WorkerConfig::new(BOOT) }, script, store)
     }
 
     pub(crate) fn worker_with(
@@ -204,17 +170,11 @@ impl Machine {
         script: Script,
         capture: Option<Arc<FaultyStore>>,
     ) -> (AsyncWorker, Arc<ScriptedRunner>) {
-        let runner = Arc::new(ScriptedRunner {
-            script,
-            diary: Mutex::default(),
-            capture,
-        });
+        let runner = Arc::new(ScriptedRunner { script, diary: Mutex::default(), capture });
         let ports = Ports {
             store: Arc::clone(&self.store) as Arc<dyn store::Store>,
             runner: Arc::clone(&runner) as Arc<dyn JobRunner>,
-            runtime: Arc::new(VirtualRuntime {
-                clock: self.clock.clone(),
-            }),
+            runtime: Arc::new(VirtualRuntime { clock: self.clock.clone() }),
             clock: Arc::new(self.clock.clone()),
             ids: Arc::clone(&self.ids) as Arc<dyn Ids>,
             token: self.token.clone(),
@@ -231,15 +191,7 @@ impl Machine {
 
     pub(crate) async fn enqueue_phase(&self, n: u128, phase: Phase) -> JobId {
         let (id, plan) = (JobId::from_u128(n), PlanId::from_u128(n));
-        self.store
-            .enqueue(NewJob {
-                id,
-                plan,
-                phase,
-                not_before: Ms(0),
-            })
-            .await
-            .unwrap();
+        self.store.enqueue(NewJob { id, plan, phase, not_before: Ms(0) }).await.unwrap();
         id
     }
 
@@ -297,13 +249,7 @@ pub(crate) async fn run_ready_tasks() {
 pub(crate) fn change(n: u128) -> NewChange {
     let path = RelPath::new(format!("src/{n}.rs")).unwrap();
     let draft = Draft::between(path, None, Some(FileState::file(b"fn main() {}\n", 0o644))).unwrap();
-    NewChange {
-        id: ChangeId::from_u128(n),
-        call: CallNo(1),
-        root: RootNo(0),
-        base: Base::Known,
-        draft,
-    }
+    NewChange { id: ChangeId::from_u128(n), call: CallNo(1), root: RootNo(0), base: Base::Known, draft }
 }
 
 /// The calls that faults can be put before.
@@ -347,12 +293,7 @@ pub(crate) struct FaultyStore {
 
 impl FaultyStore {
     fn new(inner: MemoryStore) -> Self {
-        Self {
-            inner,
-            faults: Mutex::default(),
-            always: Mutex::default(),
-            heartbeats: AtomicU64::new(0),
-        }
+        Self { inner, faults: Mutex::default(), always: Mutex::default(), heartbeats: AtomicU64::new(0) }
     }
 
     /// Puts a fault before the next call of this kind.
@@ -382,9 +323,7 @@ impl FaultyStore {
         match self.fault(call) {
             None => Ok(Afterwards::Answer),
             Some(Fault::Busy) => Err(StoreError::Busy),
-            Some(Fault::Broken) => Err(StoreError::Broken {
-                why: "by the test".to_owned(),
-            }),
+            Some(Fault::Broken) => Err(StoreError::Broken { why: "by the test".to_owned() }),
             Some(Fault::Panic) => panic!("the store panicked in {call:?}"),
             Some(Fault::Hang) => std::future::pending().await,
             Some(Fault::BusyAfterwards) => Ok(Afterwards::SayBusy),

@@ -20,19 +20,11 @@ async fn a_cancel_is_heard_by_hint_and_acknowledged_when_the_run_has_stopped() {
     worker.hint();
     until("it runs", || runner.began() == 1).await;
     machine.store.cancel(id, "changed my mind").await.unwrap();
-    assert_eq!(
-        machine.state(id).await,
-        JobState::Running,
-        "requested is not acknowledged"
-    );
+    assert_eq!(machine.state(id).await, JobState::Running, "requested is not acknowledged");
     worker.hint();
     let job = machine.wait_for(id, JobState::Cancelled).await;
     assert_eq!(job.cancel.unwrap().reason, "changed my mind");
-    let notes = [
-        Note::Began,
-        Note::Returned,
-        Note::WoundDown(Some(CancelReason::User)),
-    ];
+    let notes = [Note::Began, Note::Returned, Note::WoundDown(Some(CancelReason::User))];
     assert_eq!(runner.notes(id), notes);
     assert_eq!(worker.report().cancelled, 1);
 }
@@ -59,17 +51,10 @@ async fn a_runner_that_ignores_the_cancel_is_abandoned_and_the_cancel_acknowledg
     machine.store.cancel(id, "").await.unwrap();
     worker.hint();
     run_ready_tasks().await;
-    assert_eq!(
-        machine.state(id).await,
-        JobState::Running,
-        "it has its time to stop"
-    );
+    assert_eq!(machine.state(id).await, JobState::Running, "it has its time to stop");
     machine.pass(Duration::from_secs(5)).await;
     machine.wait_for(id, JobState::Cancelled).await;
-    assert_eq!(
-        runner.notes(id),
-        [Note::Began, Note::WoundDown(Some(CancelReason::User))]
-    );
+    assert_eq!(runner.notes(id), [Note::Began, Note::WoundDown(Some(CancelReason::User))]);
 }
 
 #[tokio::test]
@@ -100,21 +85,12 @@ async fn nothing_is_recorded_after_the_acknowledgement_and_what_was_before_is_ke
     let before = machine.store.changesets(PlanId::from_u128(1)).await.unwrap();
     assert_eq!(before.len(), 1);
     assert_eq!(before[0].state, ChangesetState::Interrupted);
-    assert_eq!(
-        before[0].entries.len(),
-        2,
-        "the recorded one, and the one captured while winding down"
-    );
+    assert_eq!(before[0].entries.len(), 2, "the recorded one, and the one captured while winding down");
     let handle = kept.lock().unwrap().pop().unwrap();
-    let cancelled = PlanError::Cancelled {
-        reason: CancelReason::User,
-    };
+    let cancelled = PlanError::Cancelled { reason: CancelReason::User };
     assert_eq!(handle.record(change(2)).await.unwrap_err(), cancelled);
     assert_eq!(handle.close().await.unwrap_err(), cancelled);
-    assert_eq!(
-        machine.store.changesets(PlanId::from_u128(1)).await.unwrap(),
-        before
-    );
+    assert_eq!(machine.store.changesets(PlanId::from_u128(1)).await.unwrap(), before);
 }
 
 #[tokio::test]
@@ -139,16 +115,9 @@ async fn the_acknowledgement_waits_for_an_effect_that_is_inside() {
     until("it is inside", || effects.lock().unwrap().len() == 1).await;
     machine.store.cancel(id, "").await.unwrap();
     worker.hint();
-    until("the runner returned", || {
-        runner.notes(id).contains(&Note::Returned)
-    })
-    .await;
+    until("the runner returned", || runner.notes(id).contains(&Note::Returned)).await;
     run_ready_tasks().await;
-    assert_eq!(
-        machine.state(id).await,
-        JobState::Running,
-        "an effect is still inside"
-    );
+    assert_eq!(machine.state(id).await, JobState::Running, "an effect is still inside");
     effects.lock().unwrap().clear();
     machine.wait_for(id, JobState::Cancelled).await;
 }

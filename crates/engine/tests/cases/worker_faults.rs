@@ -51,16 +51,11 @@ impl JobRunner for PanicsWindingDown {
 }
 
 fn ports(machine: &Machine, no_thread_for: TaskKind) -> Ports {
-    let inner = VirtualRuntime {
-        clock: machine.clock.clone(),
-    };
+    let inner = VirtualRuntime { clock: machine.clock.clone() };
     Ports {
         store: Arc::clone(&machine.store) as _,
         runner: Arc::new(PanicsWindingDown),
-        runtime: Arc::new(NoThreadFor {
-            kind: no_thread_for,
-            inner,
-        }),
+        runtime: Arc::new(NoThreadFor { kind: no_thread_for, inner }),
         clock: Arc::new(machine.clock.clone()),
         ids: Arc::clone(&machine.ids) as _,
         token: machine.token.clone(),
@@ -75,10 +70,7 @@ async fn a_store_that_fails_or_panics_in_a_claim_is_asked_again() {
         let id = machine.enqueue(1).await;
         let (worker, _runner) = machine.worker(succeed());
         run_ready_tasks().await;
-        assert_eq!(
-            (machine.state(id).await, worker.report().store_errors),
-            (JobState::Queued, 1)
-        );
+        assert_eq!((machine.state(id).await, worker.report().store_errors), (JobState::Queued, 1));
         machine.pass(Duration::from_secs(1)).await;
         machine.wait_for(id, JobState::Succeeded).await;
     }
@@ -118,11 +110,7 @@ async fn a_broken_store_leaves_the_job_to_the_next_owner() {
     let id = machine.enqueue(1).await;
     let (worker, _runner) = machine.worker(succeed());
     until("it gave up", || worker.report().unsettled == 1).await;
-    assert_eq!(
-        machine.state(id).await,
-        JobState::Running,
-        "until its lease is over"
-    );
+    assert_eq!(machine.state(id).await, JobState::Running, "until its lease is over");
     machine.pass(Duration::from_secs(31)).await;
     machine.wait_for(id, JobState::Succeeded).await;
 }
@@ -134,9 +122,7 @@ async fn a_runner_that_panics_while_winding_down_changes_nothing_about_the_end()
     let worker = AsyncWorker::new(
         WorkerConfig::new(BOOT),
         Ports {
-            runtime: Arc::new(VirtualRuntime {
-                clock: machine.clock.clone(),
-            }),
+            runtime: Arc::new(VirtualRuntime { clock: machine.clock.clone() }),
             ..ports(&machine, TaskKind::Run)
         },
     );

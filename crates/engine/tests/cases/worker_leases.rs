@@ -46,18 +46,10 @@ async fn without_an_answered_heartbeat_the_job_is_given_up_at_two_thirds_of_the_
         assert_eq!(runner.notes(id), [Note::Began], "not before");
         machine.pass(Duration::from_millis(400)).await;
         until("it gave up", || worker.report().leases_lost == 1).await;
-        let lost = [
-            Note::Began,
-            Note::Returned,
-            Note::WoundDown(Some(CancelReason::LeaseLost)),
-        ];
+        let lost = [Note::Began, Note::Returned, Note::WoundDown(Some(CancelReason::LeaseLost))];
         assert_eq!(runner.notes(id), lost);
         let job = machine.job(id).await;
-        assert_eq!(
-            (job.state, job.fence.0),
-            (JobState::Running, 1),
-            "nothing was written"
-        );
+        assert_eq!((job.state, job.fence.0), (JobState::Running, 1), "nothing was written");
     }
 }
 
@@ -72,15 +64,8 @@ async fn an_expired_lease_is_taken_over_and_the_old_owner_can_write_nothing() {
                 // The worker dies here as far as the store can see: no heartbeat is heard any more.
                 run.scope().cancelled().await;
                 let refused = run.context().record_change(change(50)).await.unwrap_err();
-                assert_eq!(
-                    refused,
-                    PlanError::Cancelled {
-                        reason: CancelReason::LeaseLost
-                    }
-                );
-                return Err(RunFailure {
-                    why: "never stored".to_owned(),
-                });
+                assert_eq!(refused, PlanError::Cancelled { reason: CancelReason::LeaseLost });
+                return Err(RunFailure { why: "never stored".to_owned() });
             }
             handle.close().await.unwrap();
             Ok(())
@@ -100,10 +85,7 @@ async fn an_expired_lease_is_taken_over_and_the_old_owner_can_write_nothing() {
     assert_eq!((job.fence.0, job.lost_leases), (2, 1));
     let sets = machine.store.changesets(PlanId::from_u128(1)).await.unwrap();
     let states: Vec<_> = sets.iter().map(|set| (set.state, set.entries.len())).collect();
-    assert_eq!(
-        states,
-        [(ChangesetState::Interrupted, 1), (ChangesetState::Closed, 1)]
-    );
+    assert_eq!(states, [(ChangesetState::Interrupted, 1), (ChangesetState::Closed, 1)]);
 }
 
 #[tokio::test]
@@ -118,9 +100,7 @@ async fn a_worker_that_was_paused_through_a_takeover_finds_its_lease_lost() {
                 go.notified().await;
                 let error = run.context().start_changeset().await.unwrap_err();
                 assert!(matches!(error, PlanError::LeaseLost(_)), "{error}");
-                Err(RunFailure {
-                    why: error.to_string(),
-                })
+                Err(RunFailure { why: error.to_string() })
             })
         })
     };
@@ -153,11 +133,7 @@ async fn a_lease_lost_while_the_end_is_being_stored_ends_the_asking() {
     worker.hint();
     until("it returned", || runner.notes(id).contains(&Note::Returned)).await;
     machine.pass(Duration::from_secs(2)).await;
-    assert_eq!(
-        worker.report().running.len(),
-        1,
-        "it keeps asking, and beats meanwhile"
-    );
+    assert_eq!(worker.report().running.len(), 1, "it keeps asking, and beats meanwhile");
     assert!(machine.store.heartbeats.load(Ordering::Relaxed) == 0);
     machine.pass(2 * LEASE).await;
     assert_eq!(worker.report().running.len(), 1);
@@ -187,9 +163,7 @@ impl JobRunner for Blocking {
         let beaten = self.beaten.lock().unwrap();
         beaten
             .recv_timeout(Duration::from_secs(60))
-            .map_err(|_| RunFailure {
-                why: "no heartbeat".to_owned(),
-            })
+            .map_err(|_| RunFailure { why: "no heartbeat".to_owned() })
     }
 }
 
@@ -200,9 +174,7 @@ async fn a_blocked_executor_still_beats_since_heartbeats_have_a_thread_of_their_
     let store = Arc::clone(&machine.store);
     let ports = Ports {
         store: Arc::clone(&machine.store) as _,
-        runner: Arc::new(Blocking {
-            beaten: std::sync::Mutex::new(beaten),
-        }),
+        runner: Arc::new(Blocking { beaten: std::sync::Mutex::new(beaten) }),
         runtime: Arc::new(TokioRuntime::new(tokio::runtime::Handle::current())),
         clock: Arc::new(SystemClock::new()),
         ids: Arc::new(RandomIds::new()),
@@ -215,10 +187,7 @@ async fn a_blocked_executor_still_beats_since_heartbeats_have_a_thread_of_their_
         }
         heard.send(()).unwrap();
     });
-    let config = WorkerConfig {
-        lease: Duration::from_secs(5),
-        ..WorkerConfig::new(BOOT)
-    };
+    let config = WorkerConfig { lease: Duration::from_secs(5), ..WorkerConfig::new(BOOT) };
     let worker = AsyncWorker::new(config, ports).unwrap();
     let id = machine.enqueue(1).await;
     worker.start().unwrap();

@@ -18,21 +18,10 @@ async fn a_queued_job_is_run_once_and_succeeds() {
     worker.hint();
     let job = machine.wait_for(id, JobState::Succeeded).await;
     assert_eq!(job.fence.0, 1);
-    assert_eq!(
-        runner.notes(id),
-        [Note::Began, Note::Returned, Note::WoundDown(None)]
-    );
+    assert_eq!(runner.notes(id), [Note::Began, Note::Returned, Note::WoundDown(None)]);
     until("the run is off the list", || worker.report().running.is_empty()).await;
     let report = worker.report();
-    assert_eq!(
-        (
-            report.succeeded,
-            report.failed,
-            report.leases_lost,
-            report.store_errors
-        ),
-        (1, 0, 0, 0)
-    );
+    assert_eq!((report.succeeded, report.failed, report.leases_lost, report.store_errors), (1, 0, 0, 0));
 }
 
 #[tokio::test]
@@ -42,11 +31,7 @@ async fn a_hint_wakes_an_idle_worker_without_time_passing_and_a_poll_finds_what_
     run_ready_tasks().await;
     let hinted = machine.enqueue(1).await;
     run_ready_tasks().await;
-    assert_eq!(
-        machine.state(hinted).await,
-        JobState::Queued,
-        "an idle worker sleeps"
-    );
+    assert_eq!(machine.state(hinted).await, JobState::Queued, "an idle worker sleeps");
     worker.hint();
     machine.wait_for(hinted, JobState::Succeeded).await;
     let untold = machine.enqueue(2).await;
@@ -62,9 +47,7 @@ async fn a_failing_runner_fails_the_job_with_its_words_and_a_panicking_one_with_
         let is_first = run.job().plan == PlanId::from_u128(1);
         Box::pin(async move {
             assert!(is_first, "no idea what to do");
-            Err(RunFailure {
-                why: "the model refused".to_owned(),
-            })
+            Err(RunFailure { why: "the model refused".to_owned() })
         })
     }));
     let (first, second) = (machine.enqueue(1).await, machine.enqueue(2).await);
@@ -72,10 +55,7 @@ async fn a_failing_runner_fails_the_job_with_its_words_and_a_panicking_one_with_
     let job = machine.wait_for(first, JobState::Failed).await;
     assert_eq!(job.why.as_deref(), Some("the model refused"));
     let job = machine.wait_for(second, JobState::Failed).await;
-    assert_eq!(
-        job.why.as_deref(),
-        Some("the runner panicked: no idea what to do")
-    );
+    assert_eq!(job.why.as_deref(), Some("the runner panicked: no idea what to do"));
     assert_eq!(worker.report().failed, 2);
 }
 
@@ -96,11 +76,7 @@ async fn no_more_than_max_workers_run_at_once_and_all_get_their_turn() {
             })
         })
     };
-    let config = WorkerConfig {
-        max_workers: 2,
-        plan_concurrency: 64,
-        ..WorkerConfig::new(BOOT)
-    };
+    let config = WorkerConfig { max_workers: 2, plan_concurrency: 64, ..WorkerConfig::new(BOOT) };
     let (worker, runner) = machine.worker_with(config, body, None);
     for n in 1..=5 {
         machine.enqueue(n).await;
@@ -119,10 +95,7 @@ async fn no_more_than_max_workers_run_at_once_and_all_get_their_turn() {
 async fn plan_concurrency_holds_over_several_workers() {
     let machine = Machine::new();
     let go = Arc::new(Notify::new());
-    let config = WorkerConfig {
-        plan_concurrency: 1,
-        ..WorkerConfig::new(BOOT)
-    };
+    let config = WorkerConfig { plan_concurrency: 1, ..WorkerConfig::new(BOOT) };
     let workers = [
         machine.worker_with(config.clone(), gated(Arc::clone(&go)), None),
         machine.worker_with(config.clone(), gated(Arc::clone(&go)), None),
@@ -133,25 +106,13 @@ async fn plan_concurrency_holds_over_several_workers() {
     }
     for done in 0..10_usize {
         machine.pass(Duration::from_secs(1)).await;
-        let running: usize = workers
-            .iter()
-            .map(|(worker, _)| worker.report().running.len())
-            .sum();
+        let running: usize = workers.iter().map(|(worker, _)| worker.report().running.len()).sum();
         assert_eq!(running, 1, "one at a time");
         go.notify_one();
-        let ended = || {
-            workers
-                .iter()
-                .map(|(worker, _)| worker.report().succeeded)
-                .sum::<u64>()
-        };
+        let ended = || workers.iter().map(|(worker, _)| worker.report().succeeded).sum::<u64>();
         until("it ended", || ended() == done as u64 + 1).await;
     }
-    assert_eq!(
-        workers.iter().map(|(_, runner)| runner.began()).sum::<usize>(),
-        10,
-        "each once, all finish"
-    );
+    assert_eq!(workers.iter().map(|(_, runner)| runner.began()).sum::<usize>(), 10, "each once, all finish");
 }
 
 #[tokio::test]
@@ -164,10 +125,7 @@ async fn jobs_of_two_workers_are_each_run_once_in_order_of_id() {
     }
     first.hint();
     second.hint();
-    until("all done", || {
-        first.report().succeeded + second.report().succeeded == 100
-    })
-    .await;
+    until("all done", || first.report().succeeded + second.report().succeeded == 100).await;
     assert_eq!(first_runner.began() + second_runner.began(), 100);
     for runner in [first_runner, second_runner] {
         let order: Vec<_> = runner
@@ -186,10 +144,7 @@ async fn jobs_of_two_workers_are_each_run_once_in_order_of_id() {
 async fn a_worker_for_one_plan_leaves_the_others_alone() {
     let machine = Machine::new();
     let (other, mine) = (machine.enqueue(1).await, machine.enqueue(2).await);
-    let config = WorkerConfig {
-        only: Some(PlanId::from_u128(2)),
-        ..WorkerConfig::new(BOOT)
-    };
+    let config = WorkerConfig { only: Some(PlanId::from_u128(2)), ..WorkerConfig::new(BOOT) };
     let (_worker, _runner) = machine.worker_with(config, succeed(), None);
     machine.wait_for(mine, JobState::Succeeded).await;
     run_ready_tasks().await;
@@ -210,102 +165,20 @@ async fn a_configuration_out_of_bounds_is_refused_with_what_is_allowed() {
         token: machine.token.clone(),
     };
     let refused = [
-        (
-            WorkerConfig {
-                max_workers: 0,
-                ..good.clone()
-            },
-            "max_workers",
-            "0",
-            "1..=256",
-        ),
-        (
-            WorkerConfig {
-                max_workers: 257,
-                ..good.clone()
-            },
-            "max_workers",
-            "257",
-            "1..=256",
-        ),
-        (
-            WorkerConfig {
-                lease: Duration::ZERO,
-                ..good.clone()
-            },
-            "lease",
-            "0ns",
-            "5s..=1h",
-        ),
-        (
-            WorkerConfig {
-                lease: 3601 * second,
-                ..good.clone()
-            },
-            "lease",
-            "3601s",
-            "5s..=1h",
-        ),
-        (
-            WorkerConfig {
-                plan_concurrency: 0,
-                ..good.clone()
-            },
-            "plan_concurrency",
-            "0",
-            "1..=64",
-        ),
-        (
-            WorkerConfig {
-                plan_concurrency: 65,
-                ..good.clone()
-            },
-            "plan_concurrency",
-            "65",
-            "1..=64",
-        ),
-        (
-            WorkerConfig {
-                idle_poll: Duration::ZERO,
-                ..good.clone()
-            },
-            "idle_poll",
-            "0ns",
-            "10ms..=1min",
-        ),
-        (
-            WorkerConfig {
-                idle_poll: 61 * second,
-                ..good.clone()
-            },
-            "idle_poll",
-            "61s",
-            "10ms..=1min",
-        ),
-        (
-            WorkerConfig {
-                cancel_wait: 61 * second,
-                ..good.clone()
-            },
-            "cancel_wait",
-            "61s",
-            "0..=1min",
-        ),
+        (WorkerConfig { max_workers: 0, ..good.clone() }, "max_workers", "0", "1..=256"),
+        (WorkerConfig { max_workers: 257, ..good.clone() }, "max_workers", "257", "1..=256"),
+        (WorkerConfig { lease: Duration::ZERO, ..good.clone() }, "lease", "0ns", "5s..=1h"),
+        (WorkerConfig { lease: 3601 * second, ..good.clone() }, "lease", "3601s", "5s..=1h"),
+        (WorkerConfig { plan_concurrency: 0, ..good.clone() }, "plan_concurrency", "0", "1..=64"),
+        (WorkerConfig { plan_concurrency: 65, ..good.clone() }, "plan_concurrency", "65", "1..=64"),
+        (WorkerConfig { idle_poll: Duration::ZERO, ..good.clone() }, "idle_poll", "0ns", "10ms..=1min"),
+        (WorkerConfig { idle_poll: 61 * second, ..good.clone() }, "idle_poll", "61s", "10ms..=1min"),
+        (WorkerConfig { cancel_wait: 61 * second, ..good.clone() }, "cancel_wait", "61s", "0..=1min"),
     ];
     for (config, key, value, allowed) in refused {
         let error = AsyncWorker::new(config, ports(&machine)).unwrap_err();
-        assert_eq!(
-            error,
-            WorkerConfigError {
-                key,
-                value: value.to_owned(),
-                allowed
-            }
-        );
-        assert_eq!(
-            error.to_string(),
-            format!("worker {key} is {value}, allowed is {allowed}")
-        );
+        assert_eq!(error, WorkerConfigError { key, value: value.to_owned(), allowed });
+        assert_eq!(error.to_string(), format!("worker {key} is {value}, allowed is {allowed}"));
     }
     assert!(AsyncWorker::new(good, ports(&machine)).is_ok());
 }

@@ -20,10 +20,7 @@ pub(crate) enum Asked {
     /// Tell the tests to a program that would run them one by one: there are none of that kind, nor ignored ones.
     List,
     /// Run the scenarios that have all `words`; `options` are cucumber's.
-    Run {
-        words: Vec<String>,
-        options: Vec<String>,
-    },
+    Run { words: Vec<String>, options: Vec<String> },
 }
 
 pub(crate) fn asked(arguments: impl Iterator<Item = String>) -> Asked {
@@ -37,15 +34,9 @@ pub(crate) fn asked(arguments: impl Iterator<Item = String>) -> Asked {
     }
     let is_all_words = !arguments.iter().any(|argument| argument.starts_with('-'));
     if is_all_words {
-        Asked::Run {
-            words: arguments,
-            options: Vec::new(),
-        }
+        Asked::Run { words: arguments, options: Vec::new() }
     } else {
-        Asked::Run {
-            words: Vec::new(),
-            options: arguments,
-        }
+        Asked::Run { words: Vec::new(), options: arguments }
     }
 }
 

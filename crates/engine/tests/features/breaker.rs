@@ -3,6 +3,7 @@
 //! A failure of ours is stopped between its reading and its writing by its clock: the failure that reaches the
 //! threshold reads the time after it read the count and before it swaps the word.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -30,8 +31,10 @@ pub(crate) struct Scene {
     clock: PausingClock,
     ours: Option<CircuitBreaker>,
     naive: Option<Arc<naive::CircuitBreaker>>,
-    /// What every recording thread was told.
+    /// What all recording threads were told.
     told: Vec<Recorded>,
+    /// The same, by strategy.
+    told_of: BTreeMap<String, Vec<Recorded>>,
     meetings: Vec<Meeting>,
     pipelines: Option<Pipelines>,
     /// What every pipeline was told.
@@ -152,11 +155,7 @@ impl Clock for PausingClock {
 }
 
 fn config(threshold: u32) -> BreakerConfig {
-    BreakerConfig {
-        threshold,
-        cool_down: COOL_DOWN,
-        ..BreakerConfig::default()
-    }
+    BreakerConfig { threshold, cool_down: COOL_DOWN, ..BreakerConfig::default() }
 }
 
 #[given(expr = "circuit breakers that open after {int} failure(s) in a row")]
@@ -181,10 +180,7 @@ fn breakers_on_a_curious_clock(world: &mut Features, threshold: u32) {
     let breakers = CircuitBreaker::new(config(threshold), Arc::clone(&curious) as Arc<dyn Clock>).unwrap();
     assert!(curious.calls_back.set(breakers.clone()).is_ok());
     world.breaker.ours = Some(breakers.clone());
-    world.breaker.breakers = Some(Arc::new(Ours {
-        breakers,
-        clock: world.breaker.clock.clone(),
-    }));
+    world.breaker.breakers = Some(Arc::new(Ours { breakers, clock: world.breaker.clock.clone() }));
 }
 
 /// Tells the time only after it called the breakers that ask for it.
@@ -234,41 +230,29 @@ fn has_failed(world: &mut Features, strategy: String, times: u32) {
 #[when(expr = "thread {word} records a failure of {string}")]
 fn records_a_failure(world: &mut Features, thread: String, strategy: String) {
     let breakers = world.breaker.breakers();
-    world
-        .threads
-        .run(&thread, move || breakers.record_failure(&strategy));
+    world.threads.run(&thread, move || breakers.record_failure(&strategy));
 }
 
 #[when(expr = "thread {word} records a failure of {string}: it has read the count and not yet written it")]
 fn failure_is_half_way(world: &mut Features, thread: String, strategy: String) {
     let breakers = world.breaker.breakers();
     let held = breakers.hold_next_failure();
-    world
-        .threads
-        .start_until(&thread, held, move || breakers.record_failure(&strategy));
+    world.threads.start_until(&thread, held, move || breakers.record_failure(&strategy));
 }
 
 #[when(
     expr = "thread {word} records a success of {string}: it has set the count to 0 and not yet touched the disabled set"
 )]
 fn success_is_half_way(world: &mut Features, thread: String, strategy: String) {
-    let naive = world
-        .breaker
-        .naive
-        .clone()
-        .expect("only the naive one has a middle");
+    let naive = world.breaker.naive.clone().expect("only the naive one has a middle");
     let held = naive.pauses.hold(naive::BreakerPoint::CountCleared);
-    world
-        .threads
-        .start_until(&thread, held, move || naive.record_success(&strategy));
+    world.threads.start_until(&thread, held, move || naive.record_success(&strategy));
 }
 
 #[when(expr = "thread {word} records a success of {string} from beginning to end")]
 fn whole_success(world: &mut Features, thread: String, strategy: String) {
     let breakers = world.breaker.breakers();
-    world
-        .threads
-        .run(&thread, move || breakers.record_success(&strategy));
+    world.threads.run(&thread, move || breakers.record_success(&strategy));
 }
 
 #[when(expr = "thread {word} resets {string} from beginning to end")]
@@ -290,18 +274,12 @@ fn told_opened(world: &mut Features, thread: String) {
 
 #[then(expr = "thread {word} is told that the breaker was open already")]
 fn told_stale(world: &mut Features, thread: String) {
-    assert_eq!(
-        world.threads.answer::<Option<Recorded>>(&thread),
-        Some(Recorded::Stale)
-    );
+    assert_eq!(world.threads.answer::<Option<Recorded>>(&thread), Some(Recorded::Stale));
 }
 
 #[then(expr = "thread {word} is told that its failure was counted")]
 fn told_counted(world: &mut Features, thread: String) {
-    assert_eq!(
-        world.threads.answer::<Option<Recorded>>(&thread),
-        Some(Recorded::Counted)
-    );
+    assert_eq!(world.threads.answer::<Option<Recorded>>(&thread), Some(Recorded::Counted));
 }
 
 #[when(expr = "{string} is seen to be disabled")]
@@ -319,21 +297,13 @@ fn is_enabled(world: &mut Features, strategy: String) {
 
 #[then(expr = "{string} is enabled with {int} failure(s) counted")]
 fn is_enabled_with(world: &mut Features, strategy: String, failures: u32) {
-    let expected = BreakerView {
-        name: strategy.clone(),
-        state: BreakerState::Closed { failures },
-        trips: 0,
-    };
+    let expected = BreakerView { name: strategy.clone(), state: BreakerState::Closed { failures }, trips: 0 };
     assert_eq!(world.breaker.view(&strategy), expected);
 }
 
 #[then(expr = "the naive count of {string} is {int} after {int} failure(s)")]
 fn naive_count(world: &mut Features, strategy: String, count: u32, recorded: u32) {
-    let naive = world
-        .breaker
-        .naive
-        .as_ref()
-        .expect("the scenario has naive breakers");
+    let naive = world.breaker.naive.as_ref().expect("the scenario has naive breakers");
     assert_eq!(naive.failures(&strategy), count, "of {recorded} recorded");
 }
 
@@ -365,14 +335,60 @@ fn many_failures_of_three(
     });
 }
 
-#[then(expr = "{int} of these failures opened the breaker, and {int} were counted")]
+#[then(expr = "{int} of these failures opened the breaker, and {int} was/were counted")]
 fn told_in_all(world: &mut Features, opened: usize, counted: usize) {
-    let told = &world.breaker.told;
+    assert_told(&world.breaker.told, opened, counted);
+}
+
+fn assert_told(told: &[Recorded], opened: usize, counted: usize) {
     let how_many = |what| told.iter().filter(|answer| **answer == what).count();
     assert_eq!(
         (how_many(TRIPPED), how_many(Recorded::Counted), told.len()),
         (opened, counted, opened + counted),
     );
+}
+
+#[when(
+    expr = "{int} threads record {int} failures each, all starting at once, of one after the other of {int} strategies"
+)]
+fn many_failures_of_many(world: &mut Features, threads: usize, each: usize, strategies: usize) {
+    let breakers = world.breaker.ours();
+    let names: Vec<String> = (1..=strategies).map(|number| format!("strategy-{number}")).collect();
+    let (shared, start) = (names.clone(), Arc::new(Barrier::new(threads)));
+    let told = all_at_once(threads, move |_| -> Vec<Vec<Recorded>> {
+        let record = |name: &String| {
+            start.wait();
+            (0..each).map(|_| breakers.record_failure(name)).collect()
+        };
+        shared.iter().map(record).collect()
+    });
+    for by_strategy in told {
+        for (name, answers) in names.iter().zip(by_strategy) {
+            world.breaker.told_of.entry(name.clone()).or_default().extend(answers);
+        }
+    }
+}
+
+#[then(expr = "of each strategy {int} failure(s) opened the breaker, and {int} were counted")]
+fn told_of_each(world: &mut Features, opened: usize, counted: usize) {
+    assert!(!world.breaker.told_of.is_empty());
+    for told in world.breaker.told_of.values() {
+        assert_told(told, opened, counted);
+    }
+}
+
+#[then(expr = "each strategy is enabled with {int} failures counted")]
+fn each_is_enabled_with(world: &mut Features, failures: u32) {
+    for strategy in world.breaker.told_of.keys().cloned().collect::<Vec<String>>() {
+        is_enabled_with(world, strategy, failures);
+    }
+}
+
+#[then("each strategy is disabled")]
+fn each_is_disabled(world: &mut Features) {
+    for strategy in world.breaker.told_of.keys().cloned().collect::<Vec<String>>() {
+        is_disabled(world, strategy);
+    }
 }
 
 /// A success and the third failure in a row at the same time.
@@ -427,17 +443,11 @@ fn meetings_are_ordered(world: &mut Features) {
         failure: Recorded::Counted,
         after: BreakerState::Closed { failures: 1 },
     };
-    let failure_was_first = Meeting {
-        success: Recorded::Closed,
-        failure: TRIPPED,
-        after: BreakerState::Closed { failures: 0 },
-    };
+    let failure_was_first =
+        Meeting { success: Recorded::Closed, failure: TRIPPED, after: BreakerState::Closed { failures: 0 } };
     assert!(!world.breaker.meetings.is_empty());
     for meeting in &world.breaker.meetings {
-        assert!(
-            [&success_was_first, &failure_was_first].contains(&meeting),
-            "{meeting:?}"
-        );
+        assert!([&success_was_first, &failure_was_first].contains(&meeting), "{meeting:?}");
     }
 }
 
@@ -519,17 +529,11 @@ struct Pipelines {
 
 impl Pipelines {
     fn run(&self, strategies: Vec<Arc<AnyStrategy>>) -> Lines {
-        let tasks = strategies
-            .into_iter()
-            .map(|strategy| Task { strategy, limit: 10 });
+        let tasks = strategies.into_iter().map(|strategy| Task { strategy, limit: 10 });
         self.strategies.execute(Batch {
             prepared: Arc::new(()),
             tasks: tasks.collect(),
-            stop: Stop::new(
-                CancellationToken::new().observe(),
-                None,
-                Arc::new(self.clock.clone()),
-            ),
+            stop: Stop::new(CancellationToken::new().observe(), None, Arc::new(self.clock.clone())),
         })
     }
 }
@@ -567,10 +571,7 @@ fn strategy(
     name: &str,
     find: impl Fn() -> Result<Vec<u32>, StrategyError> + Send + Sync + 'static,
 ) -> Arc<AnyStrategy> {
-    Arc::new(Scripted {
-        name: name.parse().unwrap(),
-        find,
-    })
+    Arc::new(Scripted { name: name.parse().unwrap(), find })
 }
 
 fn finds(name: &str) -> Arc<AnyStrategy> {
@@ -578,14 +579,7 @@ fn finds(name: &str) -> Arc<AnyStrategy> {
 }
 
 fn line(name: &str, outcome: Outcome, candidates: Vec<u32>, breaker: Option<Recorded>) -> Run<u32> {
-    Run {
-        name: name.parse().unwrap(),
-        outcome,
-        candidates,
-        cut: 0,
-        elapsed: Duration::ZERO,
-        breaker,
-    }
+    Run { name: name.parse().unwrap(), outcome, candidates, cut: 0, elapsed: Duration::ZERO, breaker }
 }
 
 fn found_line(name: &str) -> Run<u32> {
@@ -600,21 +594,15 @@ fn skipped_line(name: &str, retry_after: Duration) -> Run<u32> {
 fn pipelines(world: &mut Features, max_workers: usize) {
     let scene = &mut world.breaker;
     let events = Arc::new(Events::default());
-    let config = ExecutorConfig {
-        max_workers,
-        ..ExecutorConfig::default()
-    };
+    let config = ExecutorConfig { max_workers, ..ExecutorConfig::default() };
     let strategies = ContextStrategies::new(
         config,
         scene.ours(),
         Arc::new(scene.clock.clone()),
         Arc::clone(&events) as Arc<dyn EventSink>,
     );
-    scene.pipelines = Some(Pipelines {
-        strategies: Arc::new(strategies.unwrap()),
-        events,
-        clock: scene.clock.clone(),
-    });
+    scene.pipelines =
+        Some(Pipelines { strategies: Arc::new(strategies.unwrap()), events, clock: scene.clock.clone() });
 }
 
 #[when(
@@ -637,9 +625,8 @@ fn pipelines_misbehave(
             other => unreachable!("a strategy does not {other}"),
         }
     });
-    world.breaker.lines = all_at_once(pipelines, move |_| {
-        shared.run(vec![Arc::clone(&misbehaving), finds(&good)])
-    });
+    world.breaker.lines =
+        all_at_once(pipelines, move |_| shared.run(vec![Arc::clone(&misbehaving), finds(&good)]));
 }
 
 #[then(expr = "every pipeline is told that {string} {word} and that {string} found something")]
@@ -673,22 +660,14 @@ fn pipelines_counted(world: &mut Features, counted: usize, opened: usize) {
 }
 
 fn assert_events(world: &Features, count: usize, strategy: &str, to: BreakerMove) {
-    let expected = Event::BreakerChanged {
-        name: strategy.to_owned(),
-        to,
-    };
+    let expected = Event::BreakerChanged { name: strategy.to_owned(), to };
     let events = world.breaker.pipelines().events.0.lock().unwrap().clone();
     assert_eq!(events, vec![expected; count]);
 }
 
 #[then(expr = "the events say {int} time(s) that {string} was disabled")]
 fn events_say_disabled(world: &mut Features, count: usize, strategy: String) {
-    assert_events(
-        world,
-        count,
-        &strategy,
-        BreakerMove::Opened { cool_down: COOL_DOWN },
-    );
+    assert_events(world, count, &strategy, BreakerMove::Opened { cool_down: COOL_DOWN });
 }
 
 #[then(expr = "the events say {int} time(s) that {string} was enabled")]
@@ -699,9 +678,7 @@ fn events_say_enabled(world: &mut Features, count: usize, strategy: String) {
 #[when(expr = "a pipeline runs {string} and {string}")]
 fn one_pipeline(world: &mut Features, one: String, two: String) {
     let shared = world.breaker.pipelines();
-    world.breaker.lines = vec![apart("a pipeline", move || {
-        shared.run(vec![finds(&one), finds(&two)])
-    })];
+    world.breaker.lines = vec![apart("a pipeline", move || shared.run(vec![finds(&one), finds(&two)]))];
 }
 
 #[then(
@@ -760,13 +737,9 @@ fn probe_succeeds(world: &mut Features, name: String) {
 
 #[when(expr = "pipeline {word} runs {string}, which fails: it has read the count and not yet written it")]
 fn naive_pipeline(world: &mut Features, pipeline: String, strategy: String) {
-    let naive = world
-        .breaker
-        .naive
-        .clone()
-        .expect("the scenario has naive breakers");
+    let naive = world.breaker.naive.clone().expect("the scenario has naive breakers");
     let held = naive.pauses.hold(naive::BreakerPoint::CountRead);
-    world.threads.start_until(&pipeline, held, move || {
-        naive::execute_parallel(&naive, &strategy, || Err("no index"))
-    });
+    world
+        .threads
+        .start_until(&pipeline, held, move || naive::execute_parallel(&naive, &strategy, || Err("no index")));
 }

@@ -150,10 +150,7 @@ impl Listener {
         let mut registered = Box::pin(token.cancelled());
         let polled = registered.as_mut().poll(&mut Context::from_waker(&waker));
         assert_eq!(polled, Poll::Pending, "the token is live");
-        Self {
-            pauses,
-            _registered: registered,
-        }
+        Self { pauses, _registered: registered }
     }
 
     /// Stops the next canceller after the cancel, before it wakes anybody else.
@@ -224,9 +221,7 @@ fn is_blocked(world: &mut Features, thread: String) {
     let (token, waits) = (world.cancellation.token(), Arc::clone(&world.cancellation.waits));
     let blocked = waits.hold(WaitPoint::Blocked);
     world.cancellation.wakes = Some(waits.hold(WaitPoint::Woken));
-    world
-        .threads
-        .start_until(&thread, blocked, move || token.wait(&waits));
+    world.threads.start_until(&thread, blocked, move || token.wait(&waits));
     world.threads.go(&thread);
 }
 
@@ -328,11 +323,7 @@ fn is_in_teardown(world: &mut Features, job: String) {
 #[then(expr = "job {word} was told {string} at first and {string} in its teardown")]
 fn told_in_teardown(world: &mut Features, job: String, at_first: String, in_teardown: String) {
     let shown = |is_cancelled| {
-        if is_cancelled {
-            "cancelled"
-        } else {
-            "not cancelled"
-        }
+        if is_cancelled { "cancelled" } else { "not cancelled" }
     };
     let told: [bool; 2] = world.threads.answer(&job);
     assert_eq!(told.map(shown), [at_first.as_str(), in_teardown.as_str()]);
@@ -407,14 +398,8 @@ fn cancel_meets_reset(world: &mut Features, rounds: usize) {
     let cancels = told.iter().flatten().filter_map(|answer| answer.ok());
     let resets = told.iter().flatten().filter_map(|answer| answer.err());
     let met = tokens.into_iter().zip(jobs).zip(cancels.zip(resets));
-    world.cancellation.meetings = met
-        .map(|((token, job), (cancel, reset))| Meeting {
-            token,
-            job,
-            cancel,
-            reset,
-        })
-        .collect();
+    world.cancellation.meetings =
+        met.map(|((token, job), (cancel, reset))| Meeting { token, job, cancel, reset }).collect();
 }
 
 #[then("in each round the job is cancelled, and the token is cancelled exactly if the reset came first")]
@@ -449,9 +434,8 @@ const REASONS: [CancelReason; 6] = [
 #[when(expr = "{int} threads cancel the token at once, each with a reason of its own")]
 fn many_cancel(world: &mut Features, threads: usize) {
     let token = world.cancellation.ours();
-    world.cancellation.cancels = all_at_once(threads, move |thread| {
-        (REASONS[thread], token.cancel(REASONS[thread]))
-    });
+    world.cancellation.cancels =
+        all_at_once(threads, move |thread| (REASONS[thread], token.cancel(REASONS[thread])));
 }
 
 #[then("one of them is told that it cancelled, and the others that it was cancelled already")]
@@ -460,10 +444,7 @@ fn one_cancelled(world: &mut Features) {
     let cancels = &world.cancellation.cancels;
     let how_many = |what| cancels.iter().filter(|(_, told)| *told == what).count();
     assert_eq!(
-        (
-            how_many(Cancel::Now(generation)),
-            how_many(Cancel::Already(generation))
-        ),
+        (how_many(Cancel::Now(generation)), how_many(Cancel::Already(generation))),
         (1, cancels.len() - 1),
     );
 }
@@ -522,10 +503,7 @@ fn crowd(world: &mut Features, threads: usize, each: usize) {
             if let Reset::Opened(generation) = token.reset() {
                 crowd.opened.push(generation);
             }
-            assert!(
-                job.is_cancelled(),
-                "its generation was cancelled, by this thread or by another"
-            );
+            assert!(job.is_cancelled(), "its generation was cancelled, by this thread or by another");
             crowd.told_cancelled.push(job);
         }
         crowd

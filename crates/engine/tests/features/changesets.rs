@@ -70,11 +70,7 @@ impl Ours {
             Arc::clone(store) as Arc<dyn ChangesetStore>,
             Arc::new(RandomIds::new()),
         );
-        Self {
-            store: Arc::clone(store),
-            context,
-            handles: Arc::default(),
-        }
+        Self { store: Arc::clone(store), context, handles: Arc::default() }
     }
 
     fn start(&self, name: &str) {
@@ -116,10 +112,7 @@ impl Ours {
 
 fn paths(changeset: &Changeset) -> impl Iterator<Item = String> {
     let path = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    changeset
-        .entries
-        .iter()
-        .map(move |entry| path(entry.path.as_bytes()))
+    changeset.entries.iter().map(move |entry| path(entry.path.as_bytes()))
 }
 
 /// The change that creates `file`. The same file is the same change.
@@ -159,9 +152,9 @@ impl Plan {
 
     fn record(&self, file: &str) -> Answer {
         match self {
-            Self::Ours(ours) => block_on(ours.context.record_change(change(file)))
-                .map(drop)
-                .map_err(Refusal::Ours),
+            Self::Ours(ours) => {
+                block_on(ours.context.record_change(change(file))).map(drop).map_err(Refusal::Ours)
+            }
             Self::Naive(naive) => naive.record_change(file).map_err(Refusal::Naive),
         }
     }
@@ -228,11 +221,7 @@ fn starts_until(world: &mut Features, thread: &str, name: String, held: Held) {
     expr = "thread {word} starts the changeset {string}: it is inside the store, and the changeset is not yet visible"
 )]
 fn starts_invisibly(world: &mut Features, thread: String, name: String) {
-    let held = world
-        .changesets
-        .ours()
-        .store
-        .hold(Point::Before(Op::StartChangeset));
+    let held = world.changesets.ours().store.hold(Point::Before(Op::StartChangeset));
     starts_until(world, &thread, name, held);
 }
 
@@ -249,9 +238,7 @@ fn starts_visibly(world: &mut Features, thread: String, name: String) {
     expr = "thread {word} starts the changeset {string}: the list has grown, and its last place is still empty"
 )]
 fn starts_mid_append(world: &mut Features, thread: String, name: String) {
-    let Plan::Naive(naive) = world.changesets.plan() else {
-        panic!("ours has no list")
-    };
+    let Plan::Naive(naive) = world.changesets.plan() else { panic!("ours has no list") };
     let held = naive.pauses.hold(naive::ContextPoint::MidAppend);
     starts_until(world, &thread, name, held);
 }
@@ -269,20 +256,14 @@ fn records(world: &mut Features, thread: String, file: String) {
 
 fn records_until(world: &mut Features, thread: &str, file: String, held: Held) {
     let plan = world.changesets.plan();
-    world
-        .threads
-        .start_until(thread, held, move || plan.record(&file));
+    world.threads.start_until(thread, held, move || plan.record(&file));
 }
 
 #[when(
     expr = "thread {word} records the change {string}: it is inside the store, and nothing is recorded yet"
 )]
 fn records_half_way(world: &mut Features, thread: String, file: String) {
-    let held = world
-        .changesets
-        .ours()
-        .store
-        .hold(Point::Before(Op::RecordLatest));
+    let held = world.changesets.ours().store.hold(Point::Before(Op::RecordLatest));
     records_until(world, &thread, file, held);
 }
 
@@ -290,9 +271,7 @@ fn records_half_way(world: &mut Features, thread: String, file: String) {
     expr = "thread {word} records the change {string}: it has looked up the changeset, and nothing is recorded yet"
 )]
 fn records_looked_up(world: &mut Features, thread: String, file: String) {
-    let Plan::Naive(naive) = world.changesets.plan() else {
-        panic!("ours looks up and records in one step")
-    };
+    let Plan::Naive(naive) = world.changesets.plan() else { panic!("ours looks up and records in one step") };
     let held = naive.pauses.hold(naive::ContextPoint::LookedUp);
     records_until(world, &thread, file, held);
 }
@@ -300,11 +279,8 @@ fn records_looked_up(world: &mut Features, thread: String, file: String) {
 fn records_into_until(world: &mut Features, thread: &str, file: String, name: &str, point: Point) {
     let ours = world.changesets.ours();
     let (held, handle) = (ours.store.hold(point), ours.handle(name));
-    let record = move || -> Answer {
-        block_on(handle.record(change(&file)))
-            .map(drop)
-            .map_err(Refusal::Ours)
-    };
+    let record =
+        move || -> Answer { block_on(handle.record(change(&file))).map(drop).map_err(Refusal::Ours) };
     world.threads.start_until(thread, held, record);
 }
 
@@ -329,10 +305,8 @@ fn closes(world: &mut Features, thread: String, name: String, entries: usize) {
     world.threads.run(&thread, move || block_on(handle.close()));
     let closed: Result<Closed, PlanError> = world.threads.answer(&thread);
     let changesets = ours.changesets();
-    let changeset = changesets
-        .iter()
-        .find(|changeset| ours.name_of(changeset) == name)
-        .expect("it is in the store");
+    let changeset =
+        changesets.iter().find(|changeset| ours.name_of(changeset) == name).expect("it is in the store");
     assert_eq!(changeset.entries.len(), entries);
     let expected = Closed {
         id: changeset.id,
@@ -359,10 +333,7 @@ fn answered_closed(world: &mut Features, thread: String, name: String, file: Str
         id: world.changesets.ours().handle(&name).id(),
         entry: Box::new(change(&file)),
     };
-    assert_eq!(
-        world.threads.answer::<Answer>(&thread),
-        Err(Refusal::Ours(expected))
-    );
+    assert_eq!(world.threads.answer::<Answer>(&thread), Err(Refusal::Ours(expected)));
 }
 
 #[then("the changesets are")]
@@ -384,10 +355,7 @@ fn records_while_starting(
         block_on(async {
             if thread < recorders {
                 for turn in 0..each {
-                    let recorded = ours
-                        .context
-                        .record_change(change(&format!("{thread}/{turn}")))
-                        .await;
+                    let recorded = ours.context.record_change(change(&format!("{thread}/{turn}"))).await;
                     recorded.expect("a changeset is open");
                 }
             } else {
@@ -411,10 +379,7 @@ fn all_are_numbered(world: &mut Features, total: u64, from: u64, to: u64) {
 fn in_order(plan: &Ours) -> Vec<(u64, u32)> {
     let entries = |changeset: Changeset| {
         let ordinal = changeset.ordinal;
-        changeset
-            .entries
-            .into_iter()
-            .map(move |entry| (entry.no, ordinal))
+        changeset.entries.into_iter().map(move |entry| (entry.no, ordinal))
     };
     let mut all: Vec<(u64, u32)> = plan.changesets().into_iter().flat_map(entries).collect();
     all.sort_unstable();
@@ -423,10 +388,8 @@ fn in_order(plan: &Ours) -> Vec<(u64, u32)> {
 
 #[then("no change is in a changeset that is older than that of the change before it")]
 fn none_goes_back(world: &mut Features) {
-    let ordinals: Vec<u32> = in_order(&world.changesets.ours())
-        .into_iter()
-        .map(|(_, ordinal)| ordinal)
-        .collect();
+    let ordinals: Vec<u32> =
+        in_order(&world.changesets.ours()).into_iter().map(|(_, ordinal)| ordinal).collect();
     assert!(ordinals.is_sorted(), "{ordinals:?}");
 }
 
@@ -435,11 +398,7 @@ fn none_goes_back(world: &mut Features) {
 )]
 fn many_threads_many_changesets(world: &mut Features, threads: usize, changesets: usize, each: usize) {
     let ours = world.changesets.ours();
-    assert_eq!(
-        changesets % threads.min(changesets),
-        0,
-        "every thread starts as many"
-    );
+    assert_eq!(changesets % threads.min(changesets), 0, "every thread starts as many");
     // Each thread starts its share; then all record into all, each from another one on.
     let shared = ours.clone();
     let starters = threads.min(changesets);
@@ -473,9 +432,8 @@ fn nothing_is_mixed_up(world: &mut Features) {
             .iter()
             .position(|handle| handle.id() == changeset.id)
             .expect("it was started by a thread");
-        let foreign: Vec<String> = paths(changeset)
-            .filter(|path| !path.starts_with(&format!("{number}/")))
-            .collect();
+        let foreign: Vec<String> =
+            paths(changeset).filter(|path| !path.starts_with(&format!("{number}/"))).collect();
         assert_eq!(foreign, Vec::<String>::new(), "in changeset {number}");
         assert_numbered(changeset);
     }
@@ -505,10 +463,8 @@ fn open_fill_close(world: &mut Features, threads: usize, each: usize) {
 #[then(expr = "all {int} changesets are closed with {int} change each")]
 fn all_are_closed(world: &mut Features, total: usize, entries: usize) {
     let changesets = world.changesets.ours().changesets();
-    let as_told: Vec<(ChangesetState, usize)> = changesets
-        .iter()
-        .map(|changeset| (changeset.state, changeset.entries.len()))
-        .collect();
+    let as_told: Vec<(ChangesetState, usize)> =
+        changesets.iter().map(|changeset| (changeset.state, changeset.entries.len())).collect();
     assert_eq!(as_told, vec![(ChangesetState::Closed, entries); total]);
 }
 

@@ -81,20 +81,10 @@ impl Ours {
 
 /// The time-out of the one step, named by its message.
 fn timeout(message: &str) -> NewError {
-    let step = StepId {
-        attempt: 1,
-        node: "code".to_owned(),
-        visit: 1,
-    };
+    let step = StepId { attempt: 1, node: "code".to_owned(), visit: 1 };
     let [id @ .., _] = *Hash::of(message.as_bytes()).as_bytes();
     let id = u128::from_be_bytes(*id.first_chunk().expect("31 bytes are more than 16"));
-    NewError::new(
-        ErrorId::from_u128(id),
-        Phase::Execute,
-        step,
-        ErrorCategory::Timeout,
-        message,
-    )
+    NewError::new(ErrorId::from_u128(id), Phase::Execute, step, ErrorCategory::Timeout, message)
 }
 
 fn shown(action: Action) -> String {
@@ -134,11 +124,7 @@ impl Plan {
                 .records()
                 .map(|record| {
                     let recovery = &record.recovery;
-                    [
-                        recovery.seq.to_string(),
-                        record.error.message().to_owned(),
-                        shown(recovery.action),
-                    ]
+                    [recovery.seq.to_string(), record.error.message().to_owned(), shown(recovery.action)]
                 })
                 .collect(),
             Self::Naive(naive) => (1_usize..)
@@ -176,9 +162,7 @@ fn records_until(world: &mut Features, thread: &str, message: String, held: Held
     let recorder = (thread.to_owned(), message.clone());
     world.errors.recorders.push(recorder);
     match world.errors.plan() {
-        Plan::Ours(ours) => world
-            .threads
-            .start_until(thread, held, move || ours.record(timeout(&message))),
+        Plan::Ours(ours) => world.threads.start_until(thread, held, move || ours.record(timeout(&message))),
         Plan::Naive(naive) => {
             let record = move || naive.record_error("plan", &message);
             world.threads.start_until(thread, held, record);
@@ -204,11 +188,7 @@ fn records_unanswered(world: &mut Features, thread: String, message: String) {
     expr = "thread {word} records the error {string}: it found no history, and has made one that is not yet assigned"
 )]
 fn made_a_history(world: &mut Features, thread: String, message: String) {
-    let held = world
-        .errors
-        .naive()
-        .pauses
-        .hold(naive::RecoveryPoint::HistoryMade);
+    let held = world.errors.naive().pauses.hold(naive::RecoveryPoint::HistoryMade);
     records_until(world, &thread, message, held);
 }
 
@@ -216,11 +196,7 @@ fn made_a_history(world: &mut Features, thread: String, message: String) {
     expr = "thread {word} records the error {string}: it has counted the retries, and nothing is recorded yet"
 )]
 fn counted_the_retries(world: &mut Features, thread: String, message: String) {
-    let held = world
-        .errors
-        .naive()
-        .pauses
-        .hold(naive::RecoveryPoint::RetriesCounted);
+    let held = world.errors.naive().pauses.hold(naive::RecoveryPoint::RetriesCounted);
     records_until(world, &thread, message, held);
 }
 
@@ -256,10 +232,7 @@ fn history_is_empty(world: &mut Features) {
 
 #[then("the history of the plan is")]
 fn history_is(world: &mut Features, step: &Step) {
-    assert_eq!(
-        world.errors.plan().shown(),
-        rows(step, ["seq", "message", "answer"])
-    );
+    assert_eq!(world.errors.plan().shown(), rows(step, ["seq", "message", "answer"]));
 }
 
 #[then("each thread was answered what the history says")]
@@ -269,11 +242,7 @@ fn answers_are_kept(world: &mut Features) {
     for (thread, message) in &world.errors.recorders {
         let kept = history.records().find(|record| record.error.message() == message);
         let kept = kept.map(|record| record.recovery.clone());
-        assert_eq!(
-            world.threads.answer::<Answer>(thread).ok(),
-            kept,
-            "thread {thread}"
-        );
+        assert_eq!(world.threads.answer::<Answer>(thread).ok(), kept, "thread {thread}");
     }
 }
 
@@ -298,10 +267,7 @@ fn details_are(world: &mut Features, step: &Step) {
 fn many_record(world: &mut Features, threads: usize, each: usize) {
     let ours = world.errors.ours();
     let told = all_at_once(threads, move |thread| -> Vec<Recovery> {
-        let record = |turn| {
-            ours.record(timeout(&format!("{thread}/{turn}")))
-                .expect("recorded")
-        };
+        let record = |turn| ours.record(timeout(&format!("{thread}/{turn}"))).expect("recorded");
         (0..each).map(record).collect()
     });
     world.errors.told = told.into_iter().flatten().collect();
@@ -331,12 +297,8 @@ fn all_are_in_the_history(world: &mut Features, total: u64, kept: usize) {
     let newest: Vec<u64> = (total - kept as u64 + 1..=total).collect();
     let folded: u64 = history.folded().values().map(|folded| folded.count).sum();
     assert_eq!((kept_numbers, folded), (newest, total - kept as u64));
-    let told: BTreeMap<u64, &Recovery> = world
-        .errors
-        .told
-        .iter()
-        .map(|recovery| (recovery.seq, recovery))
-        .collect();
+    let told: BTreeMap<u64, &Recovery> =
+        world.errors.told.iter().map(|recovery| (recovery.seq, recovery)).collect();
     for record in history.records() {
         assert_eq!(told[&record.recovery.seq], &record.recovery);
     }
@@ -346,9 +308,8 @@ fn all_are_in_the_history(world: &mut Features, total: u64, kept: usize) {
 fn many_plans(world: &mut Features, plans: u128) {
     let clock = ManualClock::new();
     let store = PausingStore::new(Arc::new(clock.clone()));
-    world.errors.plans = (1..=plans)
-        .map(|number| Ours::in_store(&store, &clock, Policy::default(), number))
-        .collect();
+    world.errors.plans =
+        (1..=plans).map(|number| Ours::in_store(&store, &clock, Policy::default(), number)).collect();
 }
 
 #[when(expr = "{int} threads of each plan record {int} errors, all starting at once")]
@@ -387,8 +348,7 @@ fn many_record_one_reads(world: &mut Features, threads: usize, each: usize) {
         let read = || block_on(ours.service.history(ours.claim.plan)).expect("the store answers");
         if thread < threads {
             for turn in 0..each {
-                ours.record(timeout(&format!("{thread}/{turn}")))
-                    .expect("recorded");
+                ours.record(timeout(&format!("{thread}/{turn}"))).expect("recorded");
             }
             return Vec::new();
         }

@@ -49,10 +49,8 @@ fn main() -> ExitCode {
         Asked::List => ExitCode::SUCCESS,
         Asked::Run { words, options } => {
             // Steps block this thread; the tasks of the workers have threads of their own.
-            let runtime = tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(2)
-                .build()
-                .expect("a runtime");
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
             runtime.block_on(run(words, options))
         }
     }
@@ -72,15 +70,9 @@ async fn run(words: Vec<String>, options: Vec<String>) -> ExitCode {
             }
             Box::pin(std::future::ready(()))
         })
-        .with_writer(
-            writer::Basic::stdout()
-                .summarized()
-                .fail_on_skipped_with(|_, _, _| true),
-        )
+        .with_writer(writer::Basic::stdout().summarized().fail_on_skipped_with(|_, _, _| true))
         .with_cli(arguments::cucumber_options(options))
-        .filter_run(FEATURES, move |feature, _, scenario| {
-            has_all(&words, feature, scenario)
-        })
+        .filter_run(FEATURES, move |feature, _, scenario| has_all(&words, feature, scenario))
         .await;
     let scenarios = writer.scenarios_stats().total();
     if scenarios == 0 && no_choice_was_made {
@@ -95,11 +87,8 @@ async fn run(words: Vec<String>, options: Vec<String>) -> ExitCode {
 
 fn has_all(words: &[String], feature: &gherkin::Feature, scenario: &gherkin::Scenario) -> bool {
     let tags = feature.tags.iter().chain(&scenario.tags);
-    let text: Vec<&str> = [&feature.name, &scenario.name]
-        .into_iter()
-        .chain(tags)
-        .map(String::as_str)
-        .collect();
+    let text: Vec<&str> =
+        [&feature.name, &scenario.name].into_iter().chain(tags).map(String::as_str).collect();
     let text = text.join(" ");
     words.iter().all(|word| text.contains(word))
 }

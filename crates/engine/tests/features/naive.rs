@@ -156,14 +156,10 @@ impl PlanExecutionContext {
     }
 
     pub(crate) fn start_changeset(&self, changeset_id: &str) {
-        self.store
-            .lock()
-            .unwrap()
-            .push((changeset_id.to_owned(), Vec::new()));
+        self.store.lock().unwrap().push((changeset_id.to_owned(), Vec::new()));
         self.pauses.at(ContextPoint::StoreStarted);
         let append = || {
-            self.active_changeset_ids
-                .append(changeset_id.to_owned(), &self.pauses);
+            self.active_changeset_ids.append(changeset_id.to_owned(), &self.pauses);
         };
         self.guarded(append);
     }
@@ -237,11 +233,7 @@ pub(crate) struct ErrorRecoveryService {
 
 impl ErrorRecoveryService {
     pub(crate) fn new(creation: Creation) -> Self {
-        Self {
-            creation,
-            histories: Mutex::default(),
-            pauses: Pauses::default(),
-        }
+        Self { creation, histories: Mutex::default(), pauses: Pauses::default() }
     }
 
     /// Answers which retry of the step this is.
@@ -249,10 +241,7 @@ impl ErrorRecoveryService {
         let history = self.get_or_create_history(plan_id);
         let retry = history.lock().unwrap().len() + 1;
         self.pauses.at(RecoveryPoint::RetriesCounted);
-        history.lock().unwrap().push(ErrorRecord {
-            message: message.to_owned(),
-            retry,
-        });
+        history.lock().unwrap().push(ErrorRecord { message: message.to_owned(), retry });
         retry
     }
 
@@ -351,12 +340,7 @@ impl JobQueue {
 
     /// What a worker does: finds a queued job, marks it, runs it.
     pub(crate) fn poll(&self) {
-        let queued = self
-            .is_running
-            .lock()
-            .unwrap()
-            .iter()
-            .position(|is_running| !is_running);
+        let queued = self.is_running.lock().unwrap().iter().position(|is_running| !is_running);
         self.pauses.at(QueuePoint::Found);
         if let Some(job) = queued {
             self.is_running.lock().unwrap()[job] = true;

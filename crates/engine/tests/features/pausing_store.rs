@@ -43,10 +43,7 @@ pub(crate) struct PausingStore {
 
 impl PausingStore {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self {
-            inner: MemoryStore::new(clock),
-            pauses: Pauses::default(),
-        })
+        Arc::new(Self { inner: MemoryStore::new(clock), pauses: Pauses::default() })
     }
 
     /// The next one who comes to `point` stops there.
@@ -70,8 +67,7 @@ impl ChangesetStore for PausingStore {
         claim: &Claim,
         id: ChangesetId,
     ) -> Result<Started, ChangesetStoreError> {
-        self.paused(Op::StartChangeset, self.inner.start(effect, claim, id))
-            .await
+        self.paused(Op::StartChangeset, self.inner.start(effect, claim, id)).await
     }
 
     async fn record(
@@ -81,8 +77,7 @@ impl ChangesetStore for PausingStore {
         id: ChangesetId,
         change: NewChange,
     ) -> Result<Recorded, ChangesetStoreError> {
-        self.paused(Op::Record, self.inner.record(effect, claim, id, change))
-            .await
+        self.paused(Op::Record, self.inner.record(effect, claim, id, change)).await
     }
 
     async fn record_latest(
@@ -91,8 +86,7 @@ impl ChangesetStore for PausingStore {
         claim: &Claim,
         change: NewChange,
     ) -> Result<Recorded, ChangesetStoreError> {
-        self.paused(Op::RecordLatest, self.inner.record_latest(effect, claim, change))
-            .await
+        self.paused(Op::RecordLatest, self.inner.record_latest(effect, claim, change)).await
     }
 
     async fn close(
@@ -127,11 +121,7 @@ impl ErrorStore for PausingStore {
         error: NewError,
         jitter: u16,
     ) -> Result<Recovery, StoreError> {
-        self.paused(
-            Op::RecordError,
-            self.inner.record_error(claim, policy, error, jitter),
-        )
-        .await
+        self.paused(Op::RecordError, self.inner.record_error(claim, policy, error, jitter)).await
     }
 
     async fn history(&self, plan: PlanId) -> Result<ErrorHistory, StoreError> {
@@ -146,8 +136,7 @@ impl JobStore for PausingStore {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Option<Job>, JobStoreError> {
-        self.paused(Op::Claim(request.worker), self.inner.claim(request))
-            .await
+        self.paused(Op::Claim(request.worker), self.inner.claim(request)).await
     }
 
     async fn heartbeat(&self, claim: &Claim, lease: Duration) -> Result<Job, JobStoreError> {

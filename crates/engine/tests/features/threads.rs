@@ -56,10 +56,7 @@ impl<T: Send + 'static> Thread<T> {
         };
         let builder = thread::Builder::new().name(name.to_owned());
         builder.spawn(contained).expect("the system has a thread");
-        Self {
-            name: name.to_owned(),
-            end,
-        }
+        Self { name: name.to_owned(), end }
     }
 
     fn end(self) -> Result<T, String> {
@@ -99,9 +96,7 @@ pub(crate) fn all_at_once<T: Send + 'static>(
     let threads: Vec<Thread<T>> = (0..count).map(spawn).collect();
     let end = |thread: Thread<T>| {
         let name = thread.name.clone();
-        thread
-            .end()
-            .unwrap_or_else(|message| panic!("thread {name} panicked: {message}"))
+        thread.end().unwrap_or_else(|message| panic!("thread {name} panicked: {message}"))
     };
     threads.into_iter().map(end).collect()
 }
@@ -113,9 +108,7 @@ pub(crate) struct Pauses<P> {
 
 impl<P> Default for Pauses<P> {
     fn default() -> Self {
-        Self {
-            held: Mutex::default(),
-        }
+        Self { held: Mutex::default() }
     }
 }
 
@@ -125,15 +118,8 @@ impl<P: PartialEq + std::fmt::Debug> Pauses<P> {
         let (reached, was_reached) = mpsc::channel();
         let (go, gone) = oneshot::channel();
         let what = format!("{point:?}");
-        self.held
-            .lock()
-            .unwrap()
-            .push((point, Pause { reached, go: gone }));
-        Held {
-            what,
-            reached: was_reached,
-            go,
-        }
+        self.held.lock().unwrap().push((point, Pause { reached, go: gone }));
+        Held { what, reached: was_reached, go }
     }
 
     /// A thread comes to `point`.
@@ -224,8 +210,7 @@ impl Threads {
         let is_busy = self.running.contains_key(name);
         assert!(!is_busy, "thread {name} is in the middle of something else");
         let thread = Thread::start(name, move || Box::new(body()) as Answer);
-        self.running
-            .insert(name.to_owned(), Running { thread, held: None });
+        self.running.insert(name.to_owned(), Running { thread, held: None });
     }
 
     /// The thread stands at `held`.
@@ -258,10 +243,9 @@ impl Threads {
     /// What the thread answered.
     pub(crate) fn answer<T: Clone + 'static>(&self, name: &str) -> T {
         match self.ended.get(name) {
-            Some(Ok(answer)) => answer
-                .downcast_ref::<T>()
-                .expect("the answer is of the kind that the step asks for")
-                .clone(),
+            Some(Ok(answer)) => {
+                answer.downcast_ref::<T>().expect("the answer is of the kind that the step asks for").clone()
+            }
             Some(Err(message)) => panic!("thread {name} panicked: {message}"),
             None => panic!("thread {name} has not ended"),
         }
@@ -279,10 +263,7 @@ impl Threads {
     /// What holds after every scenario: nobody is left in the middle, and no crash went unnoticed.
     pub(crate) fn assert_all_ended_well(&self) {
         let running: Vec<&String> = self.running.keys().collect();
-        assert!(
-            running.is_empty(),
-            "threads never ended by the scenario: {running:?}"
-        );
+        assert!(running.is_empty(), "threads never ended by the scenario: {running:?}");
         let crashes: Vec<(&String, &String)> = self
             .ended
             .iter()

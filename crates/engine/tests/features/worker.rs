@@ -43,6 +43,8 @@ pub(crate) struct Scene {
     asking: BTreeMap<String, Held>,
     /// Where the worker of the job stands that stores its end.
     ending: Option<Held>,
+    /// Where the second job stands.
+    second: Option<Held>,
     cancelled: Option<Result<Job, JobStoreError>>,
     late: Option<Result<Recorded, PlanError>>,
 }
@@ -68,11 +70,7 @@ impl House {
             store: PausingStore::new(Arc::new(clock.clone())),
             clock: clock.clone(),
             sleeps,
-            runtime: Arc::new(ManualRuntime {
-                handle: Handle::current(),
-                clock,
-                sleeps: sleeps_sender,
-            }),
+            runtime: Arc::new(ManualRuntime { handle: Handle::current(), clock, sleeps: sleeps_sender }),
             runner: Arc::new(Runner {
                 script: Mutex::new(script),
                 pauses: Pauses::default(),
@@ -116,9 +114,7 @@ impl House {
 
     fn job(&self, number: u128) -> Job {
         let store = Arc::clone(&self.store);
-        let job = apart("a look at a job", move || {
-            block_on(store.job(JobId::from_u128(number)))
-        });
+        let job = apart("a look at a job", move || block_on(store.job(JobId::from_u128(number))));
         job.expect("the job is known")
     }
 
@@ -158,11 +154,15 @@ enum Told {
     Begun { job: JobId, is_cancelled: bool },
     /// It was told to stop.
     Stopped(CancelReason),
+    /// It comes to its end, and its scope is live or not.
+    Ending { job: JobId, is_cancelled: bool },
 }
 
 /// What a job does.
 #[derive(Clone, Debug)]
 enum Script {
+    /// Waits until the scenario lets it go on, and ends well.
+    WaitAndEnd,
     /// Nothing, and ends well.
     End,
     /// Records a change, and ends well.
@@ -201,13 +201,15 @@ impl Runner {
 #[async_trait]
 impl JobRunner for Runner {
     async fn run(&self, run: &JobRun) -> Result<(), RunFailure> {
-        self.tell(Told::Begun {
-            job: run.job().id,
-            is_cancelled: run.scope().is_cancelled(),
-        });
+        self.tell(Told::Begun { job: run.job().id, is_cancelled: run.scope().is_cancelled() });
         let script = self.script.lock().unwrap().clone();
         match script {
             Script::End => Ok(()),
+            Script::WaitAndEnd => {
+                self.pauses.at_async(Waits).await;
+                self.tell(Told::Ending { job: run.job().id, is_cancelled: run.scope().is_cancelled() });
+                Ok(())
+            }
             Script::RecordAndEnd(file) => {
                 self.record(run, &file).await;
                 Ok(())
@@ -217,9 +219,7 @@ impl JobRunner for Runner {
                 self.pauses.at_async(Waits).await;
                 let reason = run.scope().cancelled().await;
                 self.tell(Told::Stopped(reason));
-                Err(RunFailure {
-                    why: "told to stop".to_owned(),
-                })
+                Err(RunFailure { why: "told to stop".to_owned() })
             }
             Script::RecordAndHang(file) => {
                 self.record(run, &file).await;
@@ -246,9 +246,7 @@ impl Scene {
     fn drain(&mut self) {
         for worker in std::mem::take(&mut self.workers).into_values() {
             let deadline = Duration::from_secs(600);
-            apart("the end of a worker", move || {
-                block_on(worker.stop(Stop::Drain { deadline }))
-            });
+            apart("the end of a worker", move || block_on(worker.stop(Stop::Drain { deadline })));
         }
     }
 
@@ -318,21 +316,11 @@ fn was_run(world: &mut Features, times: usize) {
         assert_eq!(queue.runs(), vec![0; times]);
         return;
     }
-    let house = world.worker.house();
-    let begun = receive(&house.told, "the run of the job");
-    let expected = Told::Begun {
-        job: JobId::from_u128(JOB),
-        is_cancelled: false,
-    };
-    assert_eq!(begun, expected);
+    expect_begun(&world.worker, JOB);
     world.worker.drain();
     assert_eq!(world.worker.runs().values().sum::<usize>() + 1, times);
     // A worker that stops gives back unrun what it got; the fence tells of that too.
-    assert_eq!(
-        world.worker.house().job(JOB).fence.0,
-        times as u64,
-        "as often claimed"
-    );
+    assert_eq!(world.worker.house().job(JOB).fence.0, times as u64, "as often claimed");
 }
 
 #[when(expr = "{int} workers start at once and run until all jobs have ended")]
@@ -352,7 +340,7 @@ fn each_was_run_once(world: &mut Features, jobs: usize, state: String) {
     for _ in 0..jobs {
         match receive(&house.told, "the run of every job") {
             Told::Begun { job, .. } => *runs.entry(job).or_default() += 1,
-            Told::Stopped(reason) => panic!("a job was told to stop: {reason}"),
+            other => panic!("the run of a job was expected: {other:?}"),
         }
     }
     world.worker.drain();
@@ -379,11 +367,13 @@ fn running_job(world: &mut Features, script: Script, stops_at: Option<Point>) {
             world.worker.ending = Some(ending);
         }
     }
-    let begun = receive(&world.worker.house().told, "the beginning of the job");
-    let expected = Told::Begun {
-        job: JobId::from_u128(JOB),
-        is_cancelled: false,
-    };
+    expect_begun(&world.worker, JOB);
+}
+
+/// The next word of the jobs is that this one begins, with a live scope.
+fn expect_begun(scene: &Scene, number: u128) {
+    let begun = receive(&scene.house().told, "the beginning of a job");
+    let expected = Told::Begun { job: JobId::from_u128(number), is_cancelled: false };
     assert_eq!(begun, expected);
 }
 
@@ -409,6 +399,32 @@ fn ending_job(world: &mut Features, file: String) {
 )]
 fn ended_job(world: &mut Features, file: String) {
     running_job(world, Script::RecordAndEnd(file), Some(Point::After(Op::End)));
+}
+
+#[given("a second job that runs beside it in the same worker")]
+fn second_job(world: &mut Features) {
+    let house = world.worker.house();
+    *house.runner.script.lock().unwrap() = Script::WaitAndEnd;
+    let waits = house.runner.pauses.hold(Waits);
+    house.queue(OTHER_JOB);
+    world.worker.workers.values().for_each(AsyncWorker::hint);
+    waits.wait_until_reached();
+    expect_begun(&world.worker, OTHER_JOB);
+    world.worker.second = Some(waits);
+}
+
+#[when("the second job goes on")]
+fn second_job_goes_on(world: &mut Features) {
+    world.worker.second.take().expect("the second job runs").go();
+}
+
+#[then(expr = "the second job was not told to stop, and is {string}")]
+fn second_job_ends(world: &mut Features, state: String) {
+    let ending = receive(&world.worker.house().told, "the end of the second job");
+    let expected = Told::Ending { job: JobId::from_u128(OTHER_JOB), is_cancelled: false };
+    assert_eq!(ending, expected);
+    world.worker.drain();
+    assert_eq!(world.worker.house().job(OTHER_JOB).state.as_str(), state);
 }
 
 #[when("the user cancels the job")]
@@ -443,7 +459,7 @@ fn ending_goes_on(world: &mut Features) {
 fn told_to_stop_because(world: &mut Features, reason: String) {
     match receive(&world.worker.house().told, "a word to stop") {
         Told::Stopped(told) => assert_eq!(told.to_string(), reason),
-        Told::Begun { .. } => panic!("the job began again"),
+        other => panic!("a word to stop was expected: {other:?}"),
     }
 }
 
@@ -463,10 +479,7 @@ fn job_is(world: &mut Features, state: String) {
 fn job_has_not_succeeded(world: &mut Features) {
     world.worker.drain();
     let job = world.worker.house().job(JOB);
-    assert!(
-        job.state.is_final() && job.state.as_str() != "succeeded",
-        "{job:?}"
-    );
+    assert!(job.state.is_final() && job.state.as_str() != "succeeded", "{job:?}");
 }
 
 #[then(expr = "the changeset of the job is {string} and holds {string}")]
@@ -482,10 +495,7 @@ fn changeset_is(world: &mut Features, state: String, file: String) {
         .changesets(JOB)
         .iter()
         .map(|changeset| {
-            let paths = changeset
-                .entries
-                .iter()
-                .map(|entry| entry.path.as_bytes().to_vec());
+            let paths = changeset.entries.iter().map(|entry| entry.path.as_bytes().to_vec());
             (changeset.state, paths.collect())
         })
         .collect();
@@ -514,9 +524,7 @@ fn process_token_is_reset(world: &mut Features, canceller: String, resetter: Str
     let listener = Listener::first_of(&token);
     let held = listener.hold_next_canceller();
     let cancelled = token.clone();
-    world
-        .threads
-        .start_until(&canceller, held, move || cancelled.cancel(CancelReason::User));
+    world.threads.start_until(&canceller, held, move || cancelled.cancel(CancelReason::User));
     world.threads.run(&resetter, move || token.reset());
     world.threads.finish(&canceller);
 }
@@ -531,12 +539,7 @@ fn another_job(world: &mut Features) {
 
 #[then(expr = "the other job runs with a scope that is not cancelled, and is {string}")]
 fn other_job_runs(world: &mut Features, state: String) {
-    let begun = receive(&world.worker.house().told, "the run of the other job");
-    let expected = Told::Begun {
-        job: JobId::from_u128(OTHER_JOB),
-        is_cancelled: false,
-    };
-    assert_eq!(begun, expected);
+    expect_begun(&world.worker, OTHER_JOB);
     world.worker.drain();
     assert_eq!(world.worker.house().job(OTHER_JOB).state.as_str(), state);
 }

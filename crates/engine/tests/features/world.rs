@@ -60,12 +60,7 @@ pub(crate) fn owned_plan(store: &Arc<impl JobStore + 'static>, number: u128) -> 
     crate::threads::apart("claiming a job", move || {
         block_on(async {
             let plan = PlanId::from_u128(number);
-            let new = NewJob {
-                id: JobId::from_u128(number),
-                plan,
-                phase: Phase::Execute,
-                not_before: Ms(0),
-            };
+            let new = NewJob { id: JobId::from_u128(number), plan, phase: Phase::Execute, not_before: Ms(0) };
             store.enqueue(new).await.expect("the job is queued");
             let request = ClaimRequest {
                 worker: WorkerId::from_u128(1),

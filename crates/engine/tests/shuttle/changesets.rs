@@ -81,10 +81,7 @@ fn no_entry_goes_into_a_stale_changeset<R: Recording>() {
     let newest = recording.newest_in_store();
     let landed = recording.record_change(1).unwrap();
     starter.join().unwrap();
-    assert!(
-        landed >= newest,
-        "wrong changeset: {newest} was visible, the entry is in {landed}"
-    );
+    assert!(landed >= newest, "wrong changeset: {newest} was visible, the entry is in {landed}");
 }
 
 fn a_passed_guard_is_never_outrun<R: Recording>() {
@@ -111,15 +108,10 @@ fn nothing_is_recorded_after_the_close<R: Recording>() {
         })
         .collect();
     let at_close = recording.close(only);
-    let recorded = recorders
-        .into_iter()
-        .filter_map(|recorder| recorder.join().unwrap().then_some(()))
-        .count();
+    let recorded =
+        recorders.into_iter().filter_map(|recorder| recorder.join().unwrap().then_some(())).count();
     let now = recording.entries(only);
-    assert_eq!(
-        now, at_close,
-        "recorded after the close: {at_close} entries then, {now} now"
-    );
+    assert_eq!(now, at_close, "recorded after the close: {at_close} entries then, {now} now");
     assert_eq!(recorded, at_close, "what was answered Ok is what was closed");
 }
 
@@ -147,9 +139,7 @@ fn every_entry_is_in_its_own_changeset() {
         let thread = owners[&set.id];
         assert_eq!(set.state, ChangesetState::Closed);
         let entries: Vec<_> = set.entries.iter().map(|entry| (entry.seq, entry.id)).collect();
-        let own: Vec<_> = (0..3_u64)
-            .map(|n| (n as u32 + 1, change(thread * 10 + n).id))
-            .collect();
+        let own: Vec<_> = (0..3_u64).map(|n| (n as u32 + 1, change(thread * 10 + n).id)).collect();
         assert_eq!(entries, own);
     }
 }
@@ -171,11 +161,7 @@ impl Recording for Ours {
     fn new() -> Self {
         let (store, claim) = claimed();
         let context = context(&store, claim);
-        Self {
-            store,
-            context,
-            handles: Mutex::new(Vec::new()),
-        }
+        Self { store, context, handles: Mutex::new(Vec::new()) }
     }
 
     fn start(&self) -> u32 {
@@ -186,10 +172,7 @@ impl Recording for Ours {
     }
 
     fn newest_in_store(&self) -> u32 {
-        block_on(self.store.changesets(PLAN))
-            .unwrap()
-            .last()
-            .map_or(0, |set| set.ordinal)
+        block_on(self.store.changesets(PLAN)).unwrap().last().map_or(0, |set| set.ordinal)
     }
 
     fn record_change(&self, n: u64) -> Result<u32, String> {
@@ -206,9 +189,7 @@ impl Recording for Ours {
     }
 
     fn entries(&self, number: u32) -> usize {
-        block_on(self.store.changesets(PLAN)).unwrap()[number as usize - 1]
-            .entries
-            .len()
+        block_on(self.store.changesets(PLAN)).unwrap()[number as usize - 1].entries.len()
     }
 }
 
@@ -268,12 +249,7 @@ mod naive {
             if self.active.lock().unwrap().is_empty() {
                 return Err(NO_ACTIVE.to_owned());
             }
-            let number = *self
-                .active
-                .lock()
-                .unwrap()
-                .last()
-                .expect("IndexError: list index out of range");
+            let number = *self.active.lock().unwrap().last().expect("IndexError: list index out of range");
             self.store.record(number, n);
             Ok(number)
         }

@@ -48,10 +48,7 @@ fn every_error_is_kept_and_counted_once<R: Recovering>() {
         })
         .collect();
     let seen = service.kept();
-    let mut answers: Vec<_> = recorders
-        .into_iter()
-        .map(|recorder| recorder.join().unwrap())
-        .collect();
+    let mut answers: Vec<_> = recorders.into_iter().map(|recorder| recorder.join().unwrap()).collect();
     let kept = service.kept();
     assert!(seen <= kept, "a reader saw a record that is gone");
     assert_eq!(kept, 3, "error record lost: 3 recorded, {kept} kept");
@@ -68,24 +65,14 @@ impl Recovering for Ours {
     fn new() -> Self {
         let (store, claim) = claimed();
         let policy = Policy::new(2, 30, Gate::Ask, 0).unwrap();
-        Self {
-            service: ErrorRecoveryService::new(store, policy),
-            claim,
-        }
+        Self { service: ErrorRecoveryService::new(store, policy), claim }
     }
 
     fn record_error(&self, n: u32) -> Option<u32> {
-        let step = StepId {
-            attempt: 1,
-            node: "code".to_owned(),
-            visit: 1,
-        };
+        let step = StepId { attempt: 1, node: "code".to_owned(), visit: 1 };
         let id = ErrorId::from_u128(n.into());
         let error = NewError::new(id, Phase::Execute, step, ErrorCategory::Timeout, "timed out");
-        match block_on(self.service.record_error(&self.claim, error))
-            .unwrap()
-            .action
-        {
+        match block_on(self.service.record_error(&self.claim, error)).unwrap().action {
             Action::Retry { attempt, .. } => Some(attempt),
             Action::Ask => None,
             other => panic!("{other:?}"),
@@ -126,9 +113,7 @@ mod naive {
 
     impl Recovering for CheckThenInsert {
         fn new() -> Self {
-            Self {
-                plans: Mutex::new(HashMap::new()),
-            }
+            Self { plans: Mutex::new(HashMap::new()) }
         }
 
         fn record_error(&self, n: u32) -> Option<u32> {
@@ -154,9 +139,7 @@ mod naive {
 
     impl Recovering for CountedOutside {
         fn new() -> Self {
-            Self {
-                plans: Mutex::new(HashMap::new()),
-            }
+            Self { plans: Mutex::new(HashMap::new()) }
         }
 
         fn record_error(&self, n: u32) -> Option<u32> {

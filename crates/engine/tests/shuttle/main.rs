@@ -25,16 +25,10 @@ fn main() {}
 
 #[cfg(shuttle)]
 fn main() -> std::process::ExitCode {
-    let cases: Vec<proof::Case> = [changesets::cases(), errors::cases(), worker::cases()]
-        .into_iter()
-        .flatten()
-        .collect();
+    let cases: Vec<proof::Case> =
+        [changesets::cases(), errors::cases(), worker::cases()].into_iter().flatten().collect();
     let each = schedules();
-    proof::main(
-        "shuttle",
-        &format!("{each} random and {each} PCT schedules a case"),
-        &cases,
-    )
+    proof::main("shuttle", &format!("{each} random and {each} PCT schedules a case"), &cases)
 }
 
 #[cfg(shuttle)]

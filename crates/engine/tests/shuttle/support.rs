@@ -50,13 +50,7 @@ impl Runtime for ShuttleRuntime {
 
 pub(crate) fn enqueue(store: &MemoryStore) -> JobId {
     let id = JobId::from_u128(1);
-    block_on(store.enqueue(NewJob {
-        id,
-        plan: PLAN,
-        phase: Phase::Execute,
-        not_before: Ms(0),
-    }))
-    .unwrap();
+    block_on(store.enqueue(NewJob { id, plan: PLAN, phase: Phase::Execute, not_before: Ms(0) })).unwrap();
     id
 }
 

@@ -51,9 +51,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-const DRAIN: Stop = Stop::Drain {
-    deadline: Duration::from_secs(3600),
-};
+const DRAIN: Stop = Stop::Drain { deadline: Duration::from_secs(3600) };
 
 /// Records one change in a changeset of its own.
 struct Recorder {
@@ -63,10 +61,7 @@ struct Recorder {
 
 impl Recorder {
     fn new() -> Arc<Self> {
-        Arc::new(Self {
-            begun: AtomicUsize::new(0),
-            ended: Notify::new(),
-        })
+        Arc::new(Self { begun: AtomicUsize::new(0), ended: Notify::new() })
     }
 }
 
@@ -74,14 +69,9 @@ impl Recorder {
 impl JobRunner for Recorder {
     async fn run(&self, run: &JobRun) -> Result<(), RunFailure> {
         self.begun.fetch_add(1, Ordering::SeqCst);
-        let refused = |error: engine::PlanError| RunFailure {
-            why: error.to_string(),
-        };
+        let refused = |error: engine::PlanError| RunFailure { why: error.to_string() };
         let handle = run.context().start_changeset().await.map_err(refused)?;
-        handle
-            .record(change(run.claim().fence.0))
-            .await
-            .map_err(refused)?;
+        handle.record(change(run.claim().fence.0)).await.map_err(refused)?;
         handle.close().await.map_err(refused)?;
         Ok(())
     }
@@ -102,12 +92,7 @@ impl Bench {
     fn new() -> Self {
         let clock = ManualClock::new();
         let store = Arc::new(MemoryStore::new(Arc::new(clock.clone())));
-        Self {
-            clock,
-            store,
-            runner: Recorder::new(),
-            ids: Arc::new(CountingIds::new()),
-        }
+        Self { clock, store, runner: Recorder::new(), ids: Arc::new(CountingIds::new()) }
     }
 
     fn worker(&self) -> AsyncWorker {
@@ -119,14 +104,7 @@ impl Bench {
             ids: Arc::clone(&self.ids) as _,
             token: CancellationToken::new(),
         };
-        AsyncWorker::new(
-            WorkerConfig {
-                lease: LEASE,
-                ..WorkerConfig::new(BOOT)
-            },
-            ports,
-        )
-        .unwrap()
+        AsyncWorker::new(WorkerConfig { lease: LEASE, ..WorkerConfig::new(BOOT) }, ports).unwrap()
     }
 
     fn job(&self) -> Job {
@@ -189,11 +167,7 @@ fn a_cancel_and_a_success_have_one_winner() {
             assert_eq!(sets, at_answer, "nothing is recorded after the acknowledgement");
             assert_eq!(bench.runner.begun.load(Ordering::SeqCst), 0);
         }
-        Ok(_) => assert_eq!(
-            job.state,
-            JobState::Cancelled,
-            "a requested cancel wins over a later success"
-        ),
+        Ok(_) => assert_eq!(job.state, JobState::Cancelled, "a requested cancel wins over a later success"),
         Err(_) => assert_eq!(job.state, JobState::Succeeded, "refused, since it had ended"),
     }
     assert!(sets.iter().all(|set| set.state != ChangesetState::Open));
@@ -224,16 +198,9 @@ fn a_takeover_leaves_one_owner() {
         other => panic!("{other:?}"),
     }
     let sets = block_on(bench.store.changesets(PLAN)).unwrap();
-    assert!(
-        sets.iter()
-            .all(|set| set.state != ChangesetState::Open || job.state == JobState::Running)
-    );
+    assert!(sets.iter().all(|set| set.state != ChangesetState::Open || job.state == JobState::Running));
     // An entry's id is the fence it was recorded under: a later owner's never comes before an earlier one's.
-    let fences: Vec<_> = sets
-        .iter()
-        .flat_map(|set| &set.entries)
-        .map(|entry| entry.id)
-        .collect();
+    let fences: Vec<_> = sets.iter().flat_map(|set| &set.entries).map(|entry| entry.id).collect();
     assert!(fences.is_sorted());
 }
 
@@ -249,10 +216,7 @@ fn a_stop_gives_back_or_finishes() {
     let report = block_on(worker.stop(DRAIN));
     assert_eq!(stopper.join().unwrap(), report, "both are told the same");
     let job = bench.job();
-    assert!(
-        matches!(job.state, JobState::Queued | JobState::Succeeded),
-        "{job:?}"
-    );
+    assert!(matches!(job.state, JobState::Queued | JobState::Succeeded), "{job:?}");
     assert_eq!(worker.report().running, []);
     let sets = block_on(bench.store.changesets(PLAN)).unwrap();
     assert!(sets.iter().all(|set| set.state != ChangesetState::Open));

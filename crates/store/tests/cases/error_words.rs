@@ -5,17 +5,12 @@ use domain::{
 };
 use store::{ChangesetStoreError, JobStoreError, StoreError};
 
-const LOST: LeaseLost = LeaseLost {
-    job: JobId::from_u128(33),
-    fence: Fence(7),
-};
+const LOST: LeaseLost = LeaseLost { job: JobId::from_u128(33), fence: Fence(7) };
 const LOST_SAYS: &str =
     "the lease of job 00000000000000000000000011 is lost: fence 7 is not the one it runs under";
 
 fn broken() -> StoreError {
-    StoreError::Broken {
-        why: "the disk is gone".to_owned(),
-    }
+    StoreError::Broken { why: "the disk is gone".to_owned() }
 }
 
 /// Every error of a store, how it is to be taken, and what it says.
@@ -23,16 +18,8 @@ fn store_errors() -> [(StoreError, ErrorClass, &'static str); 4] {
     [
         (StoreError::LeaseLost(LOST), ErrorClass::Cancelled, LOST_SAYS),
         (StoreError::Busy, ErrorClass::Transient, "the store is busy"),
-        (
-            StoreError::Full,
-            ErrorClass::Permanent,
-            "the store has no space left",
-        ),
-        (
-            broken(),
-            ErrorClass::Permanent,
-            "the store is broken: the disk is gone",
-        ),
+        (StoreError::Full, ErrorClass::Permanent, "the store has no space left"),
+        (broken(), ErrorClass::Permanent, "the store is broken: the disk is gone"),
     ]
 }
 
@@ -47,10 +34,7 @@ fn an_error_of_the_store_says_what_is_wrong_and_how_to_take_it() {
 fn an_error_of_the_store_is_the_same_to_whoever_meets_it() {
     for (error, class, says) in store_errors() {
         let of_changeset = ChangesetStoreError::from(error.clone());
-        assert_eq!(
-            (of_changeset.class(), of_changeset.to_string().as_str()),
-            (class, says)
-        );
+        assert_eq!((of_changeset.class(), of_changeset.to_string().as_str()), (class, says));
         let of_job = JobStoreError::from(error);
         assert_eq!((of_job.class(), of_job.to_string().as_str()), (class, says));
     }
@@ -64,10 +48,7 @@ fn a_lost_lease_is_one_error_whichever_rule_found_it() {
         ChangesetStoreError::from(RecordError::LeaseLost(LOST)),
         ChangesetStoreError::Store(lost.clone())
     );
-    assert_eq!(
-        JobStoreError::from(JobRefused::LeaseLost(LOST)),
-        JobStoreError::Store(lost)
-    );
+    assert_eq!(JobStoreError::from(JobRefused::LeaseLost(LOST)), JobStoreError::Store(lost));
 }
 
 #[test]
@@ -78,18 +59,12 @@ fn a_changeset_that_says_no_is_heard_as_it_said_it() {
     assert_eq!(error, ChangesetStoreError::from(refused));
     assert_eq!(
         (error.class(), error.to_string().as_str()),
-        (
-            ErrorClass::Bug,
-            "No active changeset. Call start_changeset() first."
-        )
+        (ErrorClass::Bug, "No active changeset. Call start_changeset() first.")
     );
     let full = ChangesetStoreError::Changeset(ChangesetError::Full { what: "entries" });
     assert_eq!(
         (full.class(), full.to_string().as_str()),
-        (
-            ErrorClass::Permanent,
-            "the plan has no numbers left for its entries"
-        )
+        (ErrorClass::Permanent, "the plan has no numbers left for its entries")
     );
 }
 
@@ -104,16 +79,8 @@ fn a_job_that_says_no_is_heard_as_it_said_it() {
             ErrorClass::Transient,
             "the plan is busy with job 00000000000000000000000011",
         ),
-        (
-            JobRefused::Final { state },
-            ErrorClass::Permanent,
-            "the job is failed already",
-        ),
-        (
-            JobRefused::CancelRequested,
-            ErrorClass::Cancelled,
-            "a cancel of the job was requested",
-        ),
+        (JobRefused::Final { state }, ErrorClass::Permanent, "the job is failed already"),
+        (JobRefused::CancelRequested, ErrorClass::Cancelled, "a cancel of the job was requested"),
         (
             JobRefused::OtherPlan { plan },
             ErrorClass::Bug,

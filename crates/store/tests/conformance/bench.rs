@@ -39,11 +39,7 @@ impl Bench {
     pub(crate) fn new(make: MakeStore) -> Self {
         let clock = ManualClock::new();
         clock.advance(BEGIN);
-        Self {
-            store: make(clock.clone()),
-            clock,
-            make,
-        }
+        Self { store: make(clock.clone()), clock, make }
     }
 
     /// An empty store of the same kind.
@@ -87,10 +83,7 @@ impl Bench {
 
     /// Somebody who shows this claim, rightly or not.
     pub(crate) fn as_owner(&self, claim: Claim) -> Owner {
-        Owner {
-            store: Arc::clone(&self.store),
-            claim,
-        }
+        Owner { store: Arc::clone(&self.store), claim }
     }
 
     pub(crate) async fn job(&self, new: NewJob) -> Job {
@@ -170,15 +163,11 @@ impl Owner {
         id: ChangesetId,
         change: &NewChange,
     ) -> Result<Recorded, ChangesetStoreError> {
-        self.store
-            .record(&effect(), &self.claim, id, change.clone())
-            .await
+        self.store.record(&effect(), &self.claim, id, change.clone()).await
     }
 
     pub(crate) async fn record_latest(&self, change: &NewChange) -> Result<Recorded, ChangesetStoreError> {
-        self.store
-            .record_latest(&effect(), &self.claim, change.clone())
-            .await
+        self.store.record_latest(&effect(), &self.claim, change.clone()).await
     }
 
     pub(crate) async fn close(&self, id: ChangesetId) -> Result<Closed, ChangesetStoreError> {
@@ -194,9 +183,7 @@ impl Owner {
         policy: &Policy,
         error: &NewError,
     ) -> Result<Recovery, StoreError> {
-        self.store
-            .record_error(&self.claim, policy, error.clone(), 0)
-            .await
+        self.store.record_error(&self.claim, policy, error.clone(), 0).await
     }
 
     pub(crate) async fn heartbeat(&self) -> Result<Job, JobStoreError> {
@@ -222,7 +209,5 @@ impl Owner {
 
 /// A job that could not be done.
 pub(crate) fn failed() -> JobEnd {
-    JobEnd::Failed {
-        why: "it's \"broken\"; é".to_owned(),
-    }
+    JobEnd::Failed { why: "it's \"broken\"; é".to_owned() }
 }

@@ -40,10 +40,7 @@ pub(crate) async fn a_running_job_is_cancelled_by_its_owner(bench: Bench) {
     let owner = bench.owner(1).await;
     let running = bench.job(new_job(1)).await;
     bench.pass(ONE_MS);
-    let asked = Job {
-        cancel: asked_at(bench.now()),
-        ..running
-    };
+    let asked = Job { cancel: asked_at(bench.now()), ..running };
     assert_eq!(cancel(&bench, 1).await, Ok(asked.clone()));
     bench.pass(ONE_MS);
     let again = bench.store.cancel(job_id(1), "another reason").await;
@@ -51,12 +48,8 @@ pub(crate) async fn a_running_job_is_cancelled_by_its_owner(bench: Bench) {
     let heard = owner.heartbeat().await.unwrap();
     assert_eq!(heard.cancel, asked.cancel, "the owner hears of it");
 
-    let acknowledged = Job {
-        state: JobState::Cancelled,
-        lease_until: Ms(0),
-        finished_at: Some(bench.now()),
-        ..asked
-    };
+    let acknowledged =
+        Job { state: JobState::Cancelled, lease_until: Ms(0), finished_at: Some(bench.now()), ..asked };
     assert_eq!(owner.end(JobEnd::Cancelled).await, Ok(acknowledged.clone()));
     assert_eq!(bench.job(new_job(1)).await, acknowledged);
 }
@@ -79,11 +72,7 @@ pub(crate) async fn a_final_or_unknown_job_is_not_cancelled(bench: Bench) {
     bench.enqueue(new_job(3)).await;
     cancel(&bench, 3).await.unwrap();
     let before = bench.snapshot().await;
-    for (n, state) in [
-        (1, JobState::Succeeded),
-        (2, JobState::Failed),
-        (3, JobState::Cancelled),
-    ] {
+    for (n, state) in [(1, JobState::Succeeded), (2, JobState::Failed), (3, JobState::Cancelled)] {
         assert_eq!(cancel(&bench, n).await, refused(JobRefused::Final { state }));
     }
     let missing = JobRefused::NotFound { job: job_id(4) };
@@ -114,10 +103,7 @@ pub(crate) async fn a_cancel_before_every_other_end_wins(bench: Bench) {
 }
 
 pub(crate) async fn an_end_before_the_cancel_wins(bench: Bench) {
-    let ends = [
-        (JobEnd::Succeeded, JobState::Succeeded),
-        (failed(), JobState::Failed),
-    ];
+    let ends = [(JobEnd::Succeeded, JobState::Succeeded), (failed(), JobState::Failed)];
     for (n, (end, state)) in (1..).zip(ends) {
         let ended = bench.owner(n).await.end(end).await.unwrap();
         assert_eq!(cancel(&bench, n).await, refused(JobRefused::Final { state }));
@@ -130,10 +116,7 @@ pub(crate) async fn a_release_before_the_cancel_lets_it_end_the_job(bench: Bench
     let owner = bench.owner(1).await;
     owner.release().await.unwrap();
     let cancelled = cancel(&bench, 1).await.unwrap();
-    assert_eq!(
-        (cancelled.state, cancelled.fence),
-        (JobState::Cancelled, Fence(1))
-    );
+    assert_eq!((cancelled.state, cancelled.fence), (JobState::Cancelled, Fence(1)));
 }
 
 pub(crate) async fn a_seal_before_the_cancel_wins_until_the_job_ends(bench: Bench) {
@@ -142,10 +125,7 @@ pub(crate) async fn a_seal_before_the_cancel_wins_until_the_job_ends(bench: Benc
         let running = bench.job(new_apply(n)).await;
         bench.pass(ONE_MS);
         assert_eq!(owner.seal().await, Ok(()));
-        let sealed = Job {
-            sealed_at: Some(bench.now()),
-            ..running
-        };
+        let sealed = Job { sealed_at: Some(bench.now()), ..running };
         bench.pass(ONE_MS);
         assert_eq!(owner.seal().await, Ok(()), "sealed again, it was sealed once");
         assert_eq!(bench.job(new_apply(n)).await, sealed);

@@ -12,13 +12,7 @@ use super::bench::{Bench, Owner};
 use super::sample::{STRANGER, change, change_between, changeset_id, entry, path, plan_id};
 
 fn open(n: u64, ordinal: u32, entries: Vec<ChangeEntry>) -> Changeset {
-    Changeset {
-        id: changeset_id(n),
-        ordinal,
-        state: ChangesetState::Open,
-        entries,
-        digest: None,
-    }
+    Changeset { id: changeset_id(n), ordinal, state: ChangesetState::Open, entries, digest: None }
 }
 
 /// The same, after it was closed or interrupted.
@@ -56,10 +50,7 @@ pub(crate) async fn a_started_changeset_is_visible_open_and_empty(bench: Bench) 
         let id = changeset_id(n);
         assert_eq!(owner.start(id).await, Ok(Started { id, ordinal }));
     }
-    assert_eq!(
-        bench.changesets(plan_id(1)).await,
-        [open(7, 1, vec![]), open(3, 2, vec![])]
-    );
+    assert_eq!(bench.changesets(plan_id(1)).await, [open(7, 1, vec![]), open(3, 2, vec![])]);
 }
 
 pub(crate) async fn a_plan_that_nobody_knows_has_no_changesets(bench: Bench) {
@@ -88,11 +79,7 @@ pub(crate) async fn entries_are_numbered_without_gaps_in_their_changeset_and_in_
     for (no, place) in [(1, 0), (2, 1), (3, 1), (4, 0), (5, 1)] {
         let set = &mut sets[place];
         let seq = u32::try_from(set.entries.len()).unwrap() + 1;
-        let recorded = Recorded {
-            changeset: set.id,
-            seq,
-            no,
-        };
+        let recorded = Recorded { changeset: set.id, seq, no };
         assert_eq!(owner.record(set.id, &change(no)).await, Ok(recorded));
         set.entries.push(entry(recorded, &change(no)));
     }
@@ -105,18 +92,11 @@ pub(crate) async fn a_refused_entry_takes_no_number(bench: Bench) {
     owner.start(changeset_id(2)).await.unwrap();
     owner.close(changeset_id(2)).await.unwrap();
     owner.record(id, &change(1)).await.unwrap();
-    let other = NewChange {
-        call: CallNo(9),
-        ..change(1)
-    };
+    let other = NewChange { call: CallNo(9), ..change(1) };
     owner.record(id, &other).await.unwrap_err();
     owner.record(changeset_id(2), &change(2)).await.unwrap_err();
     owner.record(changeset_id(9), &change(2)).await.unwrap_err();
-    let next = Recorded {
-        changeset: id,
-        seq: 2,
-        no: 2,
-    };
+    let next = Recorded { changeset: id, seq: 2, no: 2 };
     assert_eq!(owner.record(id, &change(2)).await, Ok(next));
 }
 
@@ -125,11 +105,7 @@ pub(crate) async fn each_plan_counts_for_itself(bench: Bench) {
         let owner = bench.owner(n).await;
         let id = changeset_id(n);
         assert_eq!(owner.start(id).await, Ok(Started { id, ordinal: 1 }));
-        let first = Recorded {
-            changeset: id,
-            seq: 1,
-            no: 1,
-        };
+        let first = Recorded { changeset: id, seq: 1, no: 1 };
         assert_eq!(owner.record(id, &change(n)).await, Ok(first));
         let expected = open(n, 1, vec![entry(first, &change(n))]);
         assert_eq!(bench.changesets(plan_id(n)).await, [expected]);
@@ -139,10 +115,7 @@ pub(crate) async fn each_plan_counts_for_itself(bench: Bench) {
 /// One change of each operation, kind and odd path.
 fn changes_of_all_kinds() -> Vec<NewChange> {
     let text = FileState::file(b"text\n", 0o644);
-    let binary = FileState {
-        size: 1 << 40,
-        ..FileState::file(b"\0", 0o4755)
-    };
+    let binary = FileState { size: 1 << 40, ..FileState::file(b"\0", 0o4755) };
     let link = FileState::symlink(b"../target");
     let dir = FileState::dir(0o2755);
     let moved = pair_renames(vec![
@@ -159,10 +132,7 @@ fn changes_of_all_kinds() -> Vec<NewChange> {
         change_between(5, "mode", Some(text), Some(executable)),
         change_between(6, b"caf\xe9 \n'%\\", None, Some(dir)),
         change_between(7, "d/".repeat(2047) + "xy", Some(link), Some(binary)),
-        NewChange {
-            draft: rename,
-            ..change(8)
-        },
+        NewChange { draft: rename, ..change(8) },
     ];
     changes.push(NewChange {
         id: ChangeId::from_u128(u128::MAX),
@@ -183,10 +153,7 @@ pub(crate) async fn an_entry_comes_back_as_it_was_recorded(bench: Bench) {
     }
     let ops: Vec<&Op> = entries.iter().map(|entry| &entry.op).collect();
     let from = path("old");
-    assert_eq!(
-        ops[..5],
-        [&Op::Create, &Op::Modify, &Op::Modify, &Op::Delete, &Op::Mode]
-    );
+    assert_eq!(ops[..5], [&Op::Create, &Op::Modify, &Op::Modify, &Op::Delete, &Op::Mode]);
     assert_eq!(ops[7], &Op::Rename { from });
     assert_eq!(entries[6].path.as_bytes().len(), 4096);
     assert_eq!(bench.changesets(plan_id(1)).await, [open(1, 1, entries)]);
@@ -219,40 +186,17 @@ fn others_of_change_1() -> Vec<NewChange> {
     let differently = |at: &str, before, after| change_between(1, at, before, after);
     let base = FileState::file(b"content", 0o644);
     vec![
-        NewChange {
-            call: CallNo(2),
-            ..change(1)
-        },
-        NewChange {
-            root: RootNo(1),
-            ..change(1)
-        },
-        NewChange {
-            base: Base::Moved,
-            ..change(1)
-        },
+        NewChange { call: CallNo(2), ..change(1) },
+        NewChange { root: RootNo(1), ..change(1) },
+        NewChange { base: Base::Moved, ..change(1) },
         differently("file2", None, Some(base)),
         differently("file", Some(base), None),
         differently("file", Some(FileState::dir(0o755)), Some(base)),
         differently("file", None, Some(FileState { mode: 0o600, ..base })),
         differently("file", None, Some(FileState { size: 8, ..base })),
-        differently(
-            "file",
-            None,
-            Some(FileState {
-                hash: Hash::of(b"other"),
-                ..base
-            }),
-        ),
+        differently("file", None, Some(FileState { hash: Hash::of(b"other"), ..base })),
         differently("file", None, Some(FileState { text: false, ..base })),
-        differently(
-            "file",
-            None,
-            Some(FileState {
-                kind: Kind::Symlink,
-                ..base
-            }),
-        ),
+        differently("file", None, Some(FileState { kind: Kind::Symlink, ..base })),
     ]
 }
 
@@ -309,18 +253,10 @@ pub(crate) async fn recording_without_a_name_goes_into_the_latest_that_is_open(b
     owner.close(changeset_id(9)).await.unwrap();
     assert_eq!(owner.record_latest(&change(3)).await, place(5, 3));
     owner.close(changeset_id(5)).await.unwrap();
-    let first = Recorded {
-        changeset: changeset_id(1),
-        seq: 1,
-        no: 4,
-    };
+    let first = Recorded { changeset: changeset_id(1), seq: 1, no: 4 };
     assert_eq!(owner.record_latest(&change(4)).await, Ok(first));
     owner.start(changeset_id(2)).await.unwrap();
-    let second = Recorded {
-        changeset: changeset_id(2),
-        seq: 1,
-        no: 5,
-    };
+    let second = Recorded { changeset: changeset_id(2), seq: 1, no: 5 };
     assert_eq!(owner.record_latest(&change(5)).await, Ok(second));
 }
 
@@ -329,14 +265,8 @@ pub(crate) async fn with_nothing_open_recording_without_a_name_says_so(bench: Be
     for n in [1, 2] {
         let before = bench.snapshot().await;
         let refused = owner.record_latest(&change(1)).await.unwrap_err();
-        assert_eq!(
-            refused,
-            ChangesetStoreError::Changeset(ChangesetError::NoActiveChangeset)
-        );
-        assert_eq!(
-            refused.to_string(),
-            "No active changeset. Call start_changeset() first."
-        );
+        assert_eq!(refused, ChangesetStoreError::Changeset(ChangesetError::NoActiveChangeset));
+        assert_eq!(refused.to_string(), "No active changeset. Call start_changeset() first.");
         assert_eq!(bench.snapshot().await, before);
 
         // And again after the only one was closed.
@@ -374,10 +304,7 @@ pub(crate) async fn closing_again_gives_the_same_answer(bench: Bench) {
     let interrupted = closed_answer(&sets[1]);
     assert_eq!(owner.finish(Ending::Interrupted).await, Ok(vec![interrupted]));
     let [first, second] = sets;
-    let expected = [
-        ended(ChangesetState::Closed, first),
-        ended(ChangesetState::Interrupted, second),
-    ];
+    let expected = [ended(ChangesetState::Closed, first), ended(ChangesetState::Interrupted, second)];
     for _ in 0..2 {
         assert_eq!(bench.changesets(plan_id(1)).await, expected);
         assert_eq!(owner.close(changeset_id(1)).await, Ok(closed));
@@ -407,23 +334,14 @@ pub(crate) async fn the_digest_tells_any_difference(bench: Bench) {
     let mut digests = BTreeSet::new();
     for variant in &variants {
         let digest = digest_of(&bench, variant).await;
-        assert_eq!(
-            digest,
-            digest_of(&bench, variant).await,
-            "same entries: {variant:?}"
-        );
-        assert!(
-            digests.insert(digest),
-            "it has the digest of another: {variant:?}"
-        );
+        assert_eq!(digest, digest_of(&bench, variant).await, "same entries: {variant:?}");
+        assert!(digests.insert(digest), "it has the digest of another: {variant:?}");
     }
 }
 
 pub(crate) async fn finishing_ends_what_is_open_and_nothing_else(bench: Bench) {
-    let endings = [
-        (Ending::Closed, ChangesetState::Closed),
-        (Ending::Interrupted, ChangesetState::Interrupted),
-    ];
+    let endings =
+        [(Ending::Closed, ChangesetState::Closed), (Ending::Interrupted, ChangesetState::Interrupted)];
     let bystander = bench.owner(9).await;
     bystander.start(changeset_id(90)).await.unwrap();
     for (n, (how, state)) in (1..).zip(endings) {
@@ -445,11 +363,7 @@ pub(crate) async fn finishing_ends_what_is_open_and_nothing_else(bench: Bench) {
             sets[place] = ended(state, sets[place].clone());
         }
         assert_eq!(bench.changesets(plan_id(n)).await, sets);
-        assert_eq!(
-            owner.finish(Ending::Closed).await,
-            Ok(vec![]),
-            "nothing is open any more"
-        );
+        assert_eq!(owner.finish(Ending::Closed).await, Ok(vec![]), "nothing is open any more");
         assert_eq!(bench.changesets(plan_id(n)).await, sets);
     }
     assert_eq!(bench.changesets(plan_id(9)).await, [open(90, 1, vec![])]);
@@ -468,8 +382,5 @@ pub(crate) async fn ten_thousand_opened_and_closed_leave_none_open(bench: Bench)
     }
     assert_eq!(bench.open_changesets(plan_id(1)).await, 0);
     assert_eq!(owner.finish(Ending::Closed).await, Ok(vec![]));
-    assert!(
-        bench.changesets(plan_id(1)).await == expected,
-        "each has its own entry and is closed"
-    );
+    assert!(bench.changesets(plan_id(1)).await == expected, "each has its own entry and is closed");
 }

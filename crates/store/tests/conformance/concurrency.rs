@@ -146,10 +146,7 @@ pub(crate) async fn an_entry_without_a_name_is_in_the_latest_while_others_start(
     assert_numbered_without_gaps(&sets);
     let mut found: Vec<&ChangeEntry> = sets.iter().flat_map(|set| &set.entries).collect();
     found.sort_by_key(|entry| entry.no);
-    assert!(
-        found.into_iter().eq(&recorded[1]),
-        "each entry is where it was said to be"
-    );
+    assert!(found.into_iter().eq(&recorded[1]), "each entry is where it was said to be");
 }
 
 /// Whether it was recorded; handed back as it was given, if not.
@@ -196,14 +193,9 @@ pub(crate) async fn one_change_recorded_by_eight_is_one_entry(bench: Bench) {
     let owner = bench.owner(1).await;
     owner.start(changeset_id(1)).await.unwrap();
     for n in 1..=200 {
-        let answers = bench.on_threads(THREADS, |_| async {
-            owner.record(changeset_id(1), &change(n)).await
-        });
-        let only = Recorded {
-            changeset: changeset_id(1),
-            seq: u32::try_from(n).unwrap(),
-            no: n,
-        };
+        let answers =
+            bench.on_threads(THREADS, |_| async { owner.record(changeset_id(1), &change(n)).await });
+        let only = Recorded { changeset: changeset_id(1), seq: u32::try_from(n).unwrap(), no: n };
         assert_eq!(answers, vec![Ok(only); THREADS]);
     }
     let sets = bench.changesets(plan_id(1)).await;
@@ -257,10 +249,7 @@ pub(crate) async fn a_takeover_beside_a_writing_owner_keeps_what_it_was_told_and
             None
         });
         let (told, refused) = written.into_iter().flatten().next().unwrap();
-        let lost = LeaseLost {
-            job: owner.claim.job,
-            fence: owner.claim.fence,
-        };
+        let lost = LeaseLost { job: owner.claim.job, fence: owner.claim.fence };
         assert_eq!(refused, ChangesetStoreError::Store(lost.into()));
         let sets = bench.changesets(plan_id(round)).await;
         assert_eq!(sets[0].state, ChangesetState::Interrupted);
@@ -302,10 +291,7 @@ pub(crate) async fn a_reader_beside_writers_sees_whole_steps_only(bench: Bench) 
                 assert_eq!(set.digest, digest);
             }
             let history = bench.history(plan_id(1)).await;
-            let newest = history
-                .records()
-                .next_back()
-                .map_or(0, |record| record.recovery.seq);
+            let newest = history.records().next_back().map_or(0, |record| record.recovery.seq);
             assert_eq!(history.recorded(), newest);
             let now = (sets.len(), newest);
             assert!(now.0 >= seen.0 && now.1 >= seen.1, "{now:?} after {seen:?}");
@@ -342,10 +328,7 @@ pub(crate) async fn two_first_errors_of_a_plan_are_both_there(bench: Bench) {
         assert_eq!((seqs, granted(&answers)), (vec![1, 2], vec![1, 2]));
         let history = bench.history(plan_id(round)).await;
         assert_eq!((history.recorded(), history.retries_total()), (2, 2));
-        let both = Detail::from([
-            ("thread-0".to_owned(), 0.into()),
-            ("thread-1".to_owned(), 1.into()),
-        ]);
+        let both = Detail::from([("thread-0".to_owned(), 0.into()), ("thread-1".to_owned(), 1.into())]);
         assert_eq!(history.details(), both);
     }
 }
@@ -402,10 +385,7 @@ pub(crate) async fn one_error_recorded_by_eight_is_counted_once(bench: Bench) {
     let owner = bench.owner(1).await;
     for n in 1..=200 {
         let answers = bench.on_threads(THREADS, |_| async {
-            owner
-                .record_error(&Policy::default(), &error(n, ErrorCategory::Timeout))
-                .await
-                .unwrap()
+            owner.record_error(&Policy::default(), &error(n, ErrorCategory::Timeout)).await.unwrap()
         });
         assert_eq!(answers, vec![answers[0].clone(); THREADS]);
         assert_eq!(answers[0].seq, n);

@@ -18,18 +18,13 @@ fn worker(thread: usize) -> WorkerId {
 }
 
 fn of_plan(worker: WorkerId, n: u64) -> ClaimRequest {
-    ClaimRequest {
-        only: Some(plan_id(n)),
-        ..request(worker)
-    }
+    ClaimRequest { only: Some(plan_id(n)), ..request(worker) }
 }
 
 /// Claims and runs until nothing is left; which jobs it ran.
 async fn work(bench: &Bench, thread: usize) -> Vec<JobId> {
-    let request = ClaimRequest {
-        concurrency_max: u32::try_from(THREADS).unwrap(),
-        ..request(worker(thread))
-    };
+    let request =
+        ClaimRequest { concurrency_max: u32::try_from(THREADS).unwrap(), ..request(worker(thread)) };
     let mut run = Vec::new();
     while let Some(job) = bench.claim(request).await {
         let n = u64::try_from(job.id.as_u128()).unwrap();
@@ -66,10 +61,7 @@ pub(crate) async fn the_limit_holds_while_eight_claim_at_once(bench: Bench) {
             bench.enqueue(new_job(round * 8 + n)).await;
         }
         let claimed = bench.on_threads(THREADS, |thread| {
-            bench.claim(ClaimRequest {
-                concurrency_max: 3,
-                ..request(worker(thread))
-            })
+            bench.claim(ClaimRequest { concurrency_max: 3, ..request(worker(thread)) })
         });
         let claimed: Vec<Job> = claimed.into_iter().flatten().collect();
         let ids: BTreeSet<JobId> = claimed.iter().map(|job| job.id).collect();
@@ -91,11 +83,8 @@ pub(crate) async fn one_of_eight_takes_an_expired_lease_over(bench: Bench) {
         bench.owner(round).await;
         bench.pass(LEASE);
         let claims = bench.on_threads(THREADS, |thread| bench.claim(of_plan(worker(thread), round)));
-        let (winner, job) = claims
-            .iter()
-            .enumerate()
-            .find_map(|(thread, claim)| Some((thread, claim.clone()?)))
-            .unwrap();
+        let (winner, job) =
+            claims.iter().enumerate().find_map(|(thread, claim)| Some((thread, claim.clone()?))).unwrap();
         assert_eq!(claims.iter().flatten().count(), 1);
         assert_eq!((job.fence, job.lost_leases), (Fence(2), 1));
         assert_eq!(job.worker, Some(worker(winner)));
@@ -115,10 +104,7 @@ pub(crate) async fn a_heartbeat_and_a_takeover_do_not_both_win(bench: Bench) {
             }
         });
         let now = bench.job(new_job(round)).await;
-        let lost = LeaseLost {
-            job: owner.claim.job,
-            fence: owner.claim.fence,
-        };
+        let lost = LeaseLost { job: owner.claim.job, fence: owner.claim.fence };
         let lost = JobStoreError::Store(StoreError::LeaseLost(lost));
         match now.worker {
             Some(ANN) => assert_eq!(answers, [Ok(Some(now)), Ok(None)]),
@@ -129,10 +115,7 @@ pub(crate) async fn a_heartbeat_and_a_takeover_do_not_both_win(bench: Bench) {
 
 pub(crate) async fn two_jobs_queued_for_one_plan_are_one_job(bench: Bench) {
     for round in 1..=200 {
-        let new = |thread: usize| NewJob {
-            id: job_id(round * 2 + thread as u64),
-            ..new_job(round)
-        };
+        let new = |thread: usize| NewJob { id: job_id(round * 2 + thread as u64), ..new_job(round) };
         let answers = bench.on_threads(2, |thread| bench.store.enqueue(new(thread)));
         let jobs = bench.store.jobs(Some(plan_id(round))).await.unwrap();
         assert_eq!(jobs.len(), 1);

@@ -22,10 +22,8 @@ pub(crate) async fn a_plan_without_errors_has_an_empty_history(bench: Bench) {
 
 pub(crate) async fn an_error_comes_back_as_it_was_recorded(bench: Bench) {
     let owner = bench.owner(1).await;
-    let detail = Detail::from([
-        ("argv".to_owned(), vec!["git", ODD_TEXT].into()),
-        ("exit".to_owned(), 1.into()),
-    ]);
+    let detail =
+        Detail::from([("argv".to_owned(), vec!["git", ODD_TEXT].into()), ("exit".to_owned(), 1.into())]);
     let plain = error(1, ErrorCategory::Internal);
     let full = NewError::new(
         error(2, ErrorCategory::RateLimit).id(),
@@ -47,10 +45,7 @@ pub(crate) async fn an_error_comes_back_as_it_was_recorded(bench: Bench) {
         retried,
         Recovery {
             seq: 2,
-            action: Action::Retry {
-                after: Duration::from_millis(7_001),
-                attempt: 1
-            },
+            action: Action::Retry { after: Duration::from_millis(7_001), attempt: 1 },
             hint: "retry 1 of this step in 7 s".to_owned(),
             command: format!("agents plan watch {}", plan_id(1)),
         }
@@ -74,11 +69,8 @@ pub(crate) async fn the_jitter_of_the_caller_spreads_the_wait(bench: Bench) {
     let waits = [(1, 0, 500), (2, u16::MAX, 1_999)];
     for (attempt, jitter, after_ms) in waits {
         let error = error(attempt.into(), ErrorCategory::Timeout);
-        let recovery = bench
-            .store
-            .record_error(&owner.claim, &Policy::default(), error, jitter)
-            .await
-            .unwrap();
+        let recovery =
+            bench.store.record_error(&owner.claim, &Policy::default(), error, jitter).await.unwrap();
         let after = Duration::from_millis(after_ms);
         assert_eq!(recovery.action, Action::Retry { after, attempt });
     }
@@ -104,10 +96,7 @@ pub(crate) async fn retries_end_at_the_limits_of_step_and_plan(bench: Bench) {
         assert_eq!((recovery.seq, is_retry(&recovery)), (n, retried), "error {n}");
     }
     let history = bench.history(plan_id(1)).await;
-    assert_eq!(
-        (history.retries(&step(1, "a")), history.retries(&step(1, "b"))),
-        (2, 1)
-    );
+    assert_eq!((history.retries(&step(1, "a")), history.retries(&step(1, "b"))), (2, 1));
     assert_eq!((history.retries_total(), history.recorded()), (3, 5));
 }
 
@@ -123,13 +112,13 @@ pub(crate) async fn a_history_goes_on_with_the_next_job_and_the_next_attempt(ben
         expected.record(&policy, error, bench.now(), 0);
     }
     owner.end(JobEnd::Succeeded).await.unwrap();
-    assert_eq!(bench.history(plan_id(1)).await, expected);
+    let history = bench.history(plan_id(1)).await;
+    let retries = [1, 2].map(|attempt| history.retries(&step(attempt, "code")));
+    assert_eq!(retries, [0, 1], "only the newest attempt is counted by step");
+    assert_eq!(history, expected);
 
     bench.pass(ONE_MS);
-    let next = domain::NewJob {
-        plan: plan_id(1),
-        ..new_job(2)
-    };
+    let next = domain::NewJob { plan: plan_id(1), ..new_job(2) };
     let owner = bench.owner_of(next).await;
     for (n, attempt) in [(5, 1), (6, 2), (7, 3)] {
         let error = error_at(n, step(attempt, "code"), ErrorCategory::Overloaded);
@@ -146,10 +135,7 @@ pub(crate) async fn an_error_recorded_again_is_counted_once_and_adds_its_details
         error(1, ErrorCategory::Timeout).with_detail(detail)
     };
     let mut expected = ErrorHistory::of(plan_id(1));
-    let first = owner
-        .record_error(&Policy::default(), &report("a", 1))
-        .await
-        .unwrap();
+    let first = owner.record_error(&Policy::default(), &report("a", 1)).await.unwrap();
     expected.record(&Policy::default(), report("a", 1), bench.now(), 0);
     bench.pass(ONE_MS);
     for again in [report("a", 2), report("b", 3), report("a", 2)] {
@@ -165,11 +151,8 @@ pub(crate) async fn an_error_recorded_again_is_counted_once_and_adds_its_details
 }
 
 pub(crate) async fn a_history_keeps_the_newest_100_and_counts_the_rest(bench: Bench) {
-    const CATEGORIES: [ErrorCategory; 3] = [
-        ErrorCategory::Timeout,
-        ErrorCategory::Auth,
-        ErrorCategory::Sandbox,
-    ];
+    const CATEGORIES: [ErrorCategory; 3] =
+        [ErrorCategory::Timeout, ErrorCategory::Auth, ErrorCategory::Sandbox];
     let owner = bench.owner(1).await;
     let begin = bench.now();
     let mut expected = ErrorHistory::of(plan_id(1));
@@ -185,17 +168,11 @@ pub(crate) async fn a_history_keeps_the_newest_100_and_counts_the_rest(bench: Be
     assert_eq!(kept, (151..=250).collect::<Vec<u64>>());
     assert_eq!(kept.len(), RECORDS_MAX);
     // Of 1..=150 every third is of each category, the first at 1, 2 and 3.
-    for (category, first) in [
-        (ErrorCategory::Auth, 1),
-        (ErrorCategory::Sandbox, 2),
-        (ErrorCategory::Timeout, 3),
-    ] {
+    for (category, first) in
+        [(ErrorCategory::Auth, 1), (ErrorCategory::Sandbox, 2), (ErrorCategory::Timeout, 3)]
+    {
         let at = |n: u64| begin.saturating_add(Duration::from_millis(n));
-        let folded = Folded {
-            count: 50,
-            first: at(first),
-            last: at(first + 147),
-        };
+        let folded = Folded { count: 50, first: at(first), last: at(first + 147) };
         assert_eq!(history.folded().get(&category), Some(&folded), "{category}");
     }
     assert_eq!((history.recorded(), history.folded().len()), (250, 3));
@@ -229,12 +206,7 @@ pub(crate) async fn errors_of_one_plan_do_not_count_for_another(bench: Bench) {
     assert_eq!(actions, [(1, Action::Retry { after, attempt: 1 }); 2]);
     for n in [1, 2] {
         let mut expected = ErrorHistory::of(plan_id(n));
-        expected.record(
-            &Policy::default(),
-            error(n, ErrorCategory::Timeout),
-            bench.now(),
-            0,
-        );
+        expected.record(&Policy::default(), error(n, ErrorCategory::Timeout), bench.now(), 0);
         assert_eq!(bench.history(plan_id(n)).await, expected);
     }
 }

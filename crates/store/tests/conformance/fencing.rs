@@ -146,11 +146,7 @@ async fn writes_nothing(bench: &Bench, claim: Claim, expected: impl Fn(Write) ->
     let before = bench.snapshot().await;
     let owner = bench.as_owner(claim);
     for write in all_writes() {
-        assert_eq!(
-            write.by(&owner).await,
-            expected(write),
-            "{write:?} under {claim:?}"
-        );
+        assert_eq!(write.by(&owner).await, expected(write), "{write:?} under {claim:?}");
         assert_eq!(bench.snapshot().await, before, "{write:?} under {claim:?}");
     }
 }
@@ -195,11 +191,7 @@ pub(crate) async fn an_owner_that_was_replaced_writes_nothing(bench: Bench) {
     assert_eq!(Write::Start(changeset_id(2)).by(&new).await, Ok(()));
     assert_eq!((old.claim.fence, new.claim.fence), (Fence(1), Fence(2)));
     writes_nothing(&bench, old.claim, |_| lease_lost(old.claim)).await;
-    assert_eq!(
-        Write::RecordLatest(NEW).by(&new).await,
-        Ok(()),
-        "and the new one goes on"
-    );
+    assert_eq!(Write::RecordLatest(NEW).by(&new).await, Ok(()), "and the new one goes on");
 }
 
 pub(crate) async fn a_fence_that_was_never_given_writes_nothing(bench: Bench) {
@@ -246,10 +238,7 @@ pub(crate) async fn nobody_writes_for_a_job_that_has_ended(bench: Bench) {
             }
         })
         .await;
-        let stale = Claim {
-            fence: Fence::NONE,
-            ..owner.claim
-        };
+        let stale = Claim { fence: Fence::NONE, ..owner.claim };
         writes_nothing(&bench, stale, |_| lease_lost(stale)).await;
     }
 }
@@ -257,16 +246,10 @@ pub(crate) async fn nobody_writes_for_a_job_that_has_ended(bench: Bench) {
 pub(crate) async fn the_next_job_of_a_plan_is_not_open_to_the_owner_of_the_last(bench: Bench) {
     let last = busy_owner(&bench).await;
     last.end(JobEnd::Succeeded).await.unwrap();
-    let next = NewJob {
-        plan: plan_id(1),
-        ..new_apply(2)
-    };
+    let next = NewJob { plan: plan_id(1), ..new_apply(2) };
     let next = bench.owner_of(next).await;
     assert_eq!(Write::Start(changeset_id(2)).by(&next).await, Ok(()));
-    assert_eq!(
-        last.claim.fence, next.claim.fence,
-        "only the job tells them apart"
-    );
+    assert_eq!(last.claim.fence, next.claim.fence, "only the job tells them apart");
     let state = JobState::Succeeded;
     writes_nothing(&bench, last.claim, |write| match write {
         Write::Succeed => Ok(()),
@@ -280,21 +263,10 @@ pub(crate) async fn a_claim_of_no_job_of_the_plan_writes_nothing(bench: Bench) {
     let first = busy_owner(&bench).await.claim;
     bench.enqueue(new_apply(2)).await;
     let only = Some(plan_id(2));
-    let second = bench
-        .claim(ClaimRequest { only, ..request(ANN) })
-        .await
-        .unwrap()
-        .claim();
-    let claim = |plan: PlanId, job: JobId| Claim {
-        plan,
-        job,
-        fence: Fence(1),
-    };
-    for claim in [
-        claim(first.plan, job_id(9)),
-        claim(first.plan, second.job),
-        claim(second.plan, first.job),
-    ] {
+    let second = bench.claim(ClaimRequest { only, ..request(ANN) }).await.unwrap().claim();
+    let claim = |plan: PlanId, job: JobId| Claim { plan, job, fence: Fence(1) };
+    for claim in [claim(first.plan, job_id(9)), claim(first.plan, second.job), claim(second.plan, first.job)]
+    {
         writes_nothing(&bench, claim, |write| no_such_job(write, claim)).await;
     }
 }
@@ -302,11 +274,7 @@ pub(crate) async fn a_claim_of_no_job_of_the_plan_writes_nothing(bench: Bench) {
 pub(crate) async fn a_claim_of_no_plan_writes_nothing_and_leaves_no_trace(bench: Bench) {
     let owner = busy_owner(&bench).await;
     for job in [owner.claim.job, job_id(9)] {
-        let claim = Claim {
-            plan: STRANGER,
-            job,
-            ..owner.claim
-        };
+        let claim = Claim { plan: STRANGER, job, ..owner.claim };
         writes_nothing(&bench, claim, |write| no_such_job(write, claim)).await;
     }
 }

@@ -17,11 +17,7 @@ async fn next(bench: &Bench, request: ClaimRequest) -> u128 {
 }
 
 pub(crate) async fn a_queued_job_is_kept_as_it_was_given(bench: Bench) {
-    let new = NewJob {
-        phase: Phase::Strategize,
-        not_before: bench.after(LEASE),
-        ..new_job(1)
-    };
+    let new = NewJob { phase: Phase::Strategize, not_before: bench.after(LEASE), ..new_job(1) };
     let queued = Job {
         id: new.id,
         plan: new.plan,
@@ -54,11 +50,7 @@ pub(crate) async fn a_job_queued_again_is_one_job(bench: Bench) {
     let running = bench.claim(request(ANN)).await.unwrap();
     assert_eq!(bench.store.enqueue(new).await, Ok(running.clone()));
 
-    let ended = bench
-        .as_owner(running.claim())
-        .end(JobEnd::Succeeded)
-        .await
-        .unwrap();
+    let ended = bench.as_owner(running.claim()).end(JobEnd::Succeeded).await.unwrap();
     assert_eq!(bench.store.enqueue(new).await, Ok(ended.clone()));
     assert_eq!(bench.store.jobs(None).await, Ok(vec![ended]));
 }
@@ -66,10 +58,7 @@ pub(crate) async fn a_job_queued_again_is_one_job(bench: Bench) {
 pub(crate) async fn an_id_of_another_plan_or_phase_is_refused(bench: Bench) {
     bench.enqueue(new_job(1)).await;
     let before = bench.snapshot().await;
-    let of_another_plan = NewJob {
-        plan: plan_id(2),
-        ..new_job(1)
-    };
+    let of_another_plan = NewJob { plan: plan_id(2), ..new_job(1) };
     let taken = JobRefused::IdTaken { job: job_id(1) };
     for other in [of_another_plan, new_apply(1)] {
         assert_eq!(bench.store.enqueue(other).await, refused(taken));
@@ -79,10 +68,7 @@ pub(crate) async fn an_id_of_another_plan_or_phase_is_refused(bench: Bench) {
 }
 
 pub(crate) async fn a_plan_has_one_live_job(bench: Bench) {
-    let second = NewJob {
-        plan: plan_id(1),
-        ..new_job(2)
-    };
+    let second = NewJob { plan: plan_id(1), ..new_job(2) };
     let busy = JobRefused::PlanBusy { job: job_id(1) };
     bench.enqueue(new_job(1)).await;
     assert_eq!(bench.store.enqueue(second).await, refused(busy));
@@ -133,11 +119,7 @@ pub(crate) async fn a_claim_makes_its_worker_the_owner(bench: Bench) {
     };
     assert_eq!(bench.store.claim(&request(ANN)).await, Ok(Some(running.clone())));
     assert_eq!(bench.job(new_job(1)).await, running);
-    assert_eq!(
-        bench.store.claim(&request(BOB)).await,
-        Ok(None),
-        "its owner is alive"
-    );
+    assert_eq!(bench.store.claim(&request(BOB)).await, Ok(None), "its owner is alive");
     assert_eq!(bench.job(new_job(1)).await, running);
 }
 
@@ -160,10 +142,7 @@ pub(crate) async fn jobs_are_served_and_listed_in_order_of_id(bench: Bench) {
 
 pub(crate) async fn jobs_are_told_by_id_and_by_plan(bench: Bench) {
     bench.owner(1).await.end(JobEnd::Succeeded).await.unwrap();
-    let again = NewJob {
-        plan: plan_id(1),
-        ..new_job(3)
-    };
+    let again = NewJob { plan: plan_id(1), ..new_job(3) };
     let queued = [bench.enqueue(again).await, bench.enqueue(new_job(2)).await];
     let first = bench.job(new_job(1)).await;
     let of_plan = |plan| bench.store.jobs(Some(plan));
@@ -175,10 +154,7 @@ pub(crate) async fn jobs_are_told_by_id_and_by_plan(bench: Bench) {
 }
 
 pub(crate) async fn no_job_is_claimed_before_it_is_due(bench: Bench) {
-    let later = NewJob {
-        not_before: bench.after(LEASE),
-        ..new_job(1)
-    };
+    let later = NewJob { not_before: bench.after(LEASE), ..new_job(1) };
     bench.enqueue(later).await;
     bench.enqueue(new_job(2)).await;
     assert_eq!(next(&bench, request(ANN)).await, 2);
@@ -194,10 +170,7 @@ pub(crate) async fn no_job_is_claimed_before_it_is_due(bench: Bench) {
 }
 
 pub(crate) async fn a_worker_of_one_plan_serves_only_that(bench: Bench) {
-    let of_plan = |n| ClaimRequest {
-        only: Some(plan_id(n)),
-        ..request(BOB)
-    };
+    let of_plan = |n| ClaimRequest { only: Some(plan_id(n)), ..request(BOB) };
     for n in [1, 2, 3] {
         bench.enqueue(new_job(n)).await;
     }
@@ -205,20 +178,13 @@ pub(crate) async fn a_worker_of_one_plan_serves_only_that(bench: Bench) {
     assert_eq!(next(&bench, of_plan(2)).await, 0);
     assert_eq!(next(&bench, of_plan(9)).await, 0);
     bench.pass(LEASE);
-    assert_eq!(
-        next(&bench, of_plan(3)).await,
-        3,
-        "the dead owner of another plan is not its business"
-    );
+    assert_eq!(next(&bench, of_plan(3)).await, 3, "the dead owner of another plan is not its business");
     assert_eq!(next(&bench, of_plan(3)).await, 0);
     assert_eq!(next(&bench, of_plan(2)).await, 2);
 }
 
 pub(crate) async fn no_more_jobs_run_than_the_limit_allows(bench: Bench) {
-    let within = |concurrency_max| ClaimRequest {
-        concurrency_max,
-        ..request(ANN)
-    };
+    let within = |concurrency_max| ClaimRequest { concurrency_max, ..request(ANN) };
     for n in 1..=5 {
         bench.enqueue(new_job(n)).await;
     }
@@ -247,42 +213,21 @@ pub(crate) async fn a_released_job_waits_again_and_has_no_owner(bench: Bench) {
     owner.settled_node().await.unwrap();
     let running = bench.job(new_job(1)).await;
     bench.pass(ONE_MS);
-    let waiting = Job {
-        state: JobState::Queued,
-        worker: None,
-        boot: None,
-        lease_until: Ms(0),
-        ..running.clone()
-    };
+    let waiting =
+        Job { state: JobState::Queued, worker: None, boot: None, lease_until: Ms(0), ..running.clone() };
     assert_eq!(owner.release().await, Ok(waiting.clone()));
     assert_eq!(bench.job(new_job(1)).await, waiting);
 
     bench.pass(ONE_MS);
-    let next_owner = Job {
-        fence: Fence(2),
-        worker: Some(BOB),
-        lease_until: bench.after(LEASE),
-        ..running
-    };
-    assert_eq!(
-        bench.store.claim(&request(BOB)).await,
-        Ok(Some(next_owner)),
-        "a release is no death"
-    );
+    let next_owner = Job { fence: Fence(2), worker: Some(BOB), lease_until: bench.after(LEASE), ..running };
+    assert_eq!(bench.store.claim(&request(BOB)).await, Ok(Some(next_owner)), "a release is no death");
 }
 
 /// The three ends, each with the job that it makes of a running one.
 fn ends(running: &Job, now: Ms) -> [(JobEnd, Job); 3] {
-    let ended = |state, why| Job {
-        state,
-        why,
-        lease_until: Ms(0),
-        finished_at: Some(now),
-        ..running.clone()
-    };
-    let JobEnd::Failed { why } = failed() else {
-        unreachable!("`failed` makes a failure")
-    };
+    let ended =
+        |state, why| Job { state, why, lease_until: Ms(0), finished_at: Some(now), ..running.clone() };
+    let JobEnd::Failed { why } = failed() else { unreachable!("`failed` makes a failure") };
     [
         (JobEnd::Succeeded, ended(JobState::Succeeded, None)),
         (failed(), ended(JobState::Failed, Some(why))),

@@ -23,10 +23,7 @@ pub(crate) async fn a_heartbeat_renews_the_lease(bench: Bench) {
     let claimed = bench.job(new_job(1)).await;
     for _ in 0..3 {
         bench.pass(LEASE - ONE_MS);
-        let renewed = Job {
-            lease_until: bench.after(LEASE),
-            ..claimed.clone()
-        };
+        let renewed = Job { lease_until: bench.after(LEASE), ..claimed.clone() };
         assert_eq!(owner.heartbeat().await, Ok(renewed.clone()));
         assert_eq!(bench.job(new_job(1)).await, renewed);
         assert_eq!(bench.claim(request(BOB)).await, None);
@@ -57,11 +54,7 @@ pub(crate) async fn a_lease_that_ran_out_is_still_its_owners_until_somebody_take
     let owner = bench.owner(1).await;
     owner.start(changeset_id(1)).await.unwrap();
     bench.pass(LEASE * 2);
-    let first = Recorded {
-        changeset: changeset_id(1),
-        seq: 1,
-        no: 1,
-    };
+    let first = Recorded { changeset: changeset_id(1), seq: 1, no: 1 };
     assert_eq!(owner.record_latest(&change(1)).await, Ok(first));
     let renewed = owner.heartbeat().await.unwrap();
     assert_eq!((renewed.fence, renewed.lost_leases), (Fence(1), 0));
@@ -80,32 +73,19 @@ pub(crate) async fn work_that_lost_its_owner_goes_before_work_that_nobody_began(
 }
 
 pub(crate) async fn a_dead_owner_holds_no_slot_and_its_replacement_does(bench: Bench) {
-    let alone = ClaimRequest {
-        concurrency_max: 1,
-        ..request(BOB)
-    };
+    let alone = ClaimRequest { concurrency_max: 1, ..request(BOB) };
     for n in [1, 2] {
         bench.owner(n).await;
     }
     bench.enqueue(new_job(3)).await;
     assert_eq!(next(&bench, alone).await, None);
     bench.pass(LEASE);
-    let third = ClaimRequest {
-        only: Some(plan_id(3)),
-        ..alone
-    };
-    assert_eq!(
-        next(&bench, third).await,
-        Some(job_id(3)),
-        "two are dead, none lives"
-    );
+    let third = ClaimRequest { only: Some(plan_id(3)), ..alone };
+    assert_eq!(next(&bench, third).await, Some(job_id(3)), "two are dead, none lives");
     let before = bench.snapshot().await;
     assert_eq!(next(&bench, alone).await, None, "one lives");
     assert_eq!(bench.snapshot().await, before);
-    let two = ClaimRequest {
-        concurrency_max: 2,
-        ..alone
-    };
+    let two = ClaimRequest { concurrency_max: 2, ..alone };
     assert_eq!(next(&bench, two).await, Some(job_id(1)));
     assert_eq!(next(&bench, two).await, None);
 }
@@ -133,11 +113,7 @@ pub(crate) async fn a_job_whose_worker_died_four_times_is_given_up(bench: Bench)
         finished_at: Some(bench.now()),
         ..last
     };
-    assert_eq!(
-        next(&bench, request(BOB)).await,
-        Some(job_id(2)),
-        "whoever gives up gets the next one"
-    );
+    assert_eq!(next(&bench, request(BOB)).await, Some(job_id(2)), "whoever gives up gets the next one");
     assert_eq!(bench.job(new_job(1)).await, given_up);
     assert_eq!(bench.claim(request(BOB)).await, None);
 }
@@ -172,10 +148,7 @@ pub(crate) async fn a_settled_node_forgives_the_deaths_before_it(bench: Bench) {
     let owner = bench.as_owner(last.claim());
     for _ in 0..2 {
         assert_eq!(owner.settled_node().await, Ok(()));
-        let forgiven = Job {
-            lost_leases: 0,
-            ..last.clone()
-        };
+        let forgiven = Job { lost_leases: 0, ..last.clone() };
         assert_eq!(bench.job(new_job(1)).await, forgiven);
     }
     bench.pass(LEASE);
@@ -184,42 +157,22 @@ pub(crate) async fn a_settled_node_forgives_the_deaths_before_it(bench: Bench) {
 }
 
 pub(crate) async fn leases_of_another_boot_are_dead_at_once(bench: Bench) {
-    let rebooted = ClaimRequest {
-        boot: OTHER_BOOT,
-        concurrency_max: 1,
-        ..request(BOB)
-    };
+    let rebooted = ClaimRequest { boot: OTHER_BOOT, concurrency_max: 1, ..request(BOB) };
     for n in [1, 2] {
         bench.owner(n).await;
     }
     let before = bench.job(new_job(1)).await;
     assert_eq!(before.boot, Some(BOOT));
-    let taken = Job {
-        fence: Fence(2),
-        worker: Some(BOB),
-        boot: Some(OTHER_BOOT),
-        lost_leases: 1,
-        ..before
-    };
-    assert_eq!(
-        bench.claim(rebooted).await,
-        Some(taken),
-        "they hold no slot either"
-    );
+    let taken = Job { fence: Fence(2), worker: Some(BOB), boot: Some(OTHER_BOOT), lost_leases: 1, ..before };
+    assert_eq!(bench.claim(rebooted).await, Some(taken), "they hold no slot either");
     assert_eq!(next(&bench, rebooted).await, None, "but this one does");
-    let unlimited = ClaimRequest {
-        concurrency_max: u32::MAX,
-        ..rebooted
-    };
+    let unlimited = ClaimRequest { concurrency_max: u32::MAX, ..rebooted };
     assert_eq!(next(&bench, unlimited).await, Some(job_id(2)));
 }
 
 pub(crate) async fn only_the_clock_that_the_store_was_given_counts(bench: Bench) {
     bench.enqueue(new_job(1)).await;
-    let short = ClaimRequest {
-        lease: ONE_MS,
-        ..request(ANN)
-    };
+    let short = ClaimRequest { lease: ONE_MS, ..request(ANN) };
     let job = bench.claim(short).await.unwrap();
     let times = (job.created_at, job.started_at, job.lease_until);
     let (now, end) = (bench.now(), bench.after(ONE_MS));
@@ -241,10 +194,7 @@ pub(crate) async fn the_leases_of_a_dead_worker_are_freed_and_no_others(bench: B
     bench.owner(3).await.end(failed()).await.unwrap();
     bench.owner(4).await.release().await.unwrap();
     bench.enqueue(new_job(5)).await;
-    let fifth = ClaimRequest {
-        only: Some(plan_id(5)),
-        ..request(BOB)
-    };
+    let fifth = ClaimRequest { only: Some(plan_id(5)), ..request(BOB) };
     bench.claim(fifth).await.unwrap();
     let mut expected = bench.store.jobs(None).await.unwrap();
 
@@ -260,17 +210,10 @@ pub(crate) async fn the_leases_of_a_dead_worker_are_freed_and_no_others(bench: B
 
     for (n, deaths) in [(1, 1), (2, 1), (4, 0)] {
         let job = bench.claim(request(BOB)).await.unwrap();
-        assert_eq!(
-            (job.id, job.fence, job.lost_leases),
-            (job_id(n), Fence(2), deaths)
-        );
+        assert_eq!((job.id, job.fence, job.lost_leases), (job_id(n), Fence(2), deaths));
     }
     assert_eq!(bench.claim(request(BOB)).await, None);
-    assert_eq!(
-        bench.store.free_leases(ANN).await,
-        Ok(0),
-        "she owns nothing any more"
-    );
+    assert_eq!(bench.store.free_leases(ANN).await, Ok(0), "she owns nothing any more");
 }
 
 pub(crate) async fn a_takeover_interrupts_what_was_open_and_keeps_the_entries(bench: Bench) {
@@ -299,21 +242,14 @@ pub(crate) async fn a_takeover_interrupts_what_was_open_and_keeps_the_entries(be
     assert_eq!(new.finish(Ending::Closed).await, Ok(vec![]));
     assert_eq!(new.close(changeset_id(2)).await, Ok(closed));
     assert_eq!(new.record(changeset_id(1), &change(1)).await, Ok(first));
-    let handed_back = ChangesetError::ChangesetClosed {
-        id: changeset_id(1),
-        entry: Box::new(change(3)),
-    };
+    let handed_back = ChangesetError::ChangesetClosed { id: changeset_id(1), entry: Box::new(change(3)) };
     assert_eq!(
         new.record(changeset_id(1), &change(3)).await,
         Err(ChangesetStoreError::Changeset(handed_back))
     );
     let id = changeset_id(4);
     assert_eq!(new.start(id).await, Ok(Started { id, ordinal: 4 }));
-    let third = Recorded {
-        changeset: id,
-        seq: 1,
-        no: 3,
-    };
+    let third = Recorded { changeset: id, seq: 1, no: 3 };
     assert_eq!(new.record_latest(&change(3)).await, Ok(third));
 }
 
@@ -363,16 +299,8 @@ pub(crate) async fn a_cancel_and_a_seal_outlive_their_owner(bench: Bench) {
     assert_ne!(first.claim(), cancelled.claim);
     let second = bench.claim(request(BOB)).await.unwrap();
     assert_eq!((second.id, second.sealed_at), (job_id(2), Some(at)));
-    let done = bench
-        .as_owner(first.claim())
-        .end(JobEnd::Cancelled)
-        .await
-        .unwrap();
+    let done = bench.as_owner(first.claim()).end(JobEnd::Cancelled).await.unwrap();
     assert_eq!(done.state, JobState::Cancelled);
-    let done = bench
-        .as_owner(second.claim())
-        .end(JobEnd::Succeeded)
-        .await
-        .unwrap();
+    let done = bench.as_owner(second.claim()).end(JobEnd::Succeeded).await.unwrap();
     assert_eq!((done.state, done.sealed_at), (JobState::Succeeded, Some(at)));
 }

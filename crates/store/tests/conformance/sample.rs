@@ -39,31 +39,17 @@ pub(crate) fn path(bytes: impl AsRef<[u8]>) -> RelPath {
 
 /// Job n, to execute plan n at once.
 pub(crate) fn new_job(n: u64) -> NewJob {
-    NewJob {
-        id: job_id(n),
-        plan: plan_id(n),
-        phase: Phase::Execute,
-        not_before: Ms(0),
-    }
+    NewJob { id: job_id(n), plan: plan_id(n), phase: Phase::Execute, not_before: Ms(0) }
 }
 
 /// Job n, to apply plan n at once.
 pub(crate) fn new_apply(n: u64) -> NewJob {
-    NewJob {
-        phase: Phase::Apply,
-        ..new_job(n)
-    }
+    NewJob { phase: Phase::Apply, ..new_job(n) }
 }
 
 /// Whatever comes first, without a limit.
 pub(crate) fn request(worker: WorkerId) -> ClaimRequest {
-    ClaimRequest {
-        worker,
-        boot: BOOT,
-        lease: LEASE,
-        concurrency_max: u32::MAX,
-        only: None,
-    }
+    ClaimRequest { worker, boot: BOOT, lease: LEASE, concurrency_max: u32::MAX, only: None }
 }
 
 /// The creation of a file, named by `n`.
@@ -105,11 +91,7 @@ pub(crate) fn entry(recorded: Recorded, change: &NewChange) -> ChangeEntry {
 }
 
 pub(crate) fn step(attempt: u32, node: &str) -> StepId {
-    StepId {
-        attempt,
-        node: node.to_owned(),
-        visit: 1,
-    }
+    StepId { attempt, node: node.to_owned(), visit: 1 }
 }
 
 /// A failure of the node `code` in the first attempt, named by `n`.
@@ -118,11 +100,5 @@ pub(crate) fn error(n: u64, category: ErrorCategory) -> NewError {
 }
 
 pub(crate) fn error_at(n: u64, step: StepId, category: ErrorCategory) -> NewError {
-    NewError::new(
-        ErrorId::from_u128(n.into()),
-        Phase::Execute,
-        step,
-        category,
-        "it failed",
-    )
+    NewError::new(ErrorId::from_u128(n.into()), Phase::Execute, step, category, "it failed")
 }

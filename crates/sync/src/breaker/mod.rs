@@ -61,11 +61,7 @@ pub struct BreakerConfigError {
 
 impl std::fmt::Display for BreakerConfigError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "breaker {} is {}, allowed is {}",
-            self.key, self.value, self.allowed
-        )
+        write!(f, "breaker {} is {}, allowed is {}", self.key, self.value, self.allowed)
     }
 }
 
@@ -76,11 +72,7 @@ impl BreakerConfig {
         let shortest = Duration::from_millis(10);
         let longest = Duration::from_secs(24 * 60 * 60);
         let refuse = |key, value: &dyn std::fmt::Debug, allowed| {
-            Err(BreakerConfigError {
-                key,
-                value: format!("{value:?}"),
-                allowed,
-            })
+            Err(BreakerConfigError { key, value: format!("{value:?}"), allowed })
         };
         if !(1..=1000).contains(&self.threshold) {
             return refuse("threshold", &self.threshold, "1..=1000");
@@ -100,9 +92,7 @@ impl BreakerConfig {
     /// `min(cool_down * 2^(trips - 1), cool_down_max)`.
     fn cool_down_of(&self, trips: u64) -> Duration {
         let doublings = trips.saturating_sub(1).min(15) as u32;
-        self.cool_down
-            .saturating_mul(1 << doublings)
-            .min(self.cool_down_max)
+        self.cool_down.saturating_mul(1 << doublings).min(self.cool_down_max)
     }
 }
 
@@ -235,10 +225,7 @@ impl CircuitBreaker {
     }
 
     fn with(config: BreakerConfig, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            shared: Arc::new(Shared { config, clock }),
-            names: Arc::default(),
-        }
+        Self { shared: Arc::new(Shared { config, clock }), names: Arc::default() }
     }
 
     /// The breaker of `name`, made when it is new. Callers that check often keep it.
@@ -247,11 +234,8 @@ impl CircuitBreaker {
         if let Some(known) = names.get(name) {
             return known.clone();
         }
-        let cell = Cell {
-            word: AtomicU64::new(Word::NEW.0),
-            name: name.into(),
-            shared: Arc::clone(&self.shared),
-        };
+        let cell =
+            Cell { word: AtomicU64::new(Word::NEW.0), name: name.into(), shared: Arc::clone(&self.shared) };
         let breaker = Breaker { cell: Arc::new(cell) };
         names.insert(name.into(), breaker.clone());
         breaker
@@ -285,9 +269,7 @@ impl CircuitBreaker {
     /// Records a failure without a permit: counts when closed, reopens when half-open, is stale when open.
     pub fn record_failure(&self, name: &str) -> Recorded {
         let breaker = self.handle(name);
-        breaker
-            .cell
-            .update(|word| word.failed(&self.shared.config, || breaker.cell.now()))
+        breaker.cell.update(|word| word.failed(&self.shared.config, || breaker.cell.now()))
     }
 
     /// Closes the breaker of `name` and forgets its failures. Permits given out before are stale.
@@ -325,9 +307,7 @@ impl Default for CircuitBreaker {
 
 impl std::fmt::Debug for CircuitBreaker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CircuitBreaker")
-            .field("config", &self.shared.config)
-            .finish_non_exhaustive()
+        f.debug_struct("CircuitBreaker").field("config", &self.shared.config).finish_non_exhaustive()
     }
 }
 
@@ -361,10 +341,7 @@ impl Cell {
             if next == word {
                 return answer;
             }
-            match self
-                .word
-                .compare_exchange(word.0, next.0, Ordering::AcqRel, Ordering::Acquire)
-            {
+            match self.word.compare_exchange(word.0, next.0, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return answer,
                 Err(found) => word = Word(found),
             }
@@ -413,11 +390,7 @@ impl Breaker {
 
     fn view(&self) -> BreakerView {
         let (state, trips) = self.cell.word().view(|| self.cell.now());
-        BreakerView {
-            name: self.name().to_owned(),
-            state,
-            trips,
-        }
+        BreakerView { name: self.name().to_owned(), state, trips }
     }
 
     fn settle(&self, generation: u64, step: impl Fn(Word) -> (Word, Recorded)) -> Recorded {
@@ -430,9 +403,7 @@ impl Breaker {
 
 impl std::fmt::Debug for Breaker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Breaker")
-            .field("view", &self.view())
-            .finish_non_exhaustive()
+        f.debug_struct("Breaker").field("view", &self.view()).finish_non_exhaustive()
     }
 }
 
@@ -481,14 +452,11 @@ impl Permit {
 
     fn record_failure(&self) -> Recorded {
         let cell = &self.breaker.cell;
-        self.breaker.settle(self.generation, |word| {
-            word.failed(&cell.shared.config, || cell.now())
-        })
+        self.breaker.settle(self.generation, |word| word.failed(&cell.shared.config, || cell.now()))
     }
 
     fn give_back(&self) -> Recorded {
-        self.breaker
-            .settle(self.generation, |word| word.abandoned(|| self.breaker.cell.now()))
+        self.breaker.settle(self.generation, |word| word.abandoned(|| self.breaker.cell.now()))
     }
 }
 

@@ -93,12 +93,8 @@ impl Word {
         let field = (self.0 >> STATE_BITS) as u32;
         match self.0 & ((1 << STATE_BITS) - 1) {
             CLOSED => State::Closed { failures: field },
-            OPEN => State::Open {
-                probe_due: Tick(field),
-            },
-            _ => State::HalfOpen {
-                lease_end: Tick(field),
-            },
+            OPEN => State::Open { probe_due: Tick(field) },
+            _ => State::HalfOpen { lease_end: Tick(field) },
         }
     }
 
@@ -167,15 +163,7 @@ impl Word {
 
     fn opened(self, trips: u64, config: &BreakerConfig, now: Duration) -> (Self, Duration) {
         let cool_down = config.cool_down_of(trips);
-        (
-            self.moved(
-                trips,
-                State::Open {
-                    probe_due: Tick::after(now, cool_down),
-                },
-            ),
-            cool_down,
-        )
+        (self.moved(trips, State::Open { probe_due: Tick::after(now, cool_down) }), cool_down)
     }
 
     /// A permit given back unused: the next one may probe at once.
@@ -183,10 +171,7 @@ impl Word {
         match self.state() {
             State::HalfOpen { .. } => {
                 let probe_due = Tick::at(now());
-                (
-                    self.moved(self.trips(), State::Open { probe_due }),
-                    Recorded::Returned,
-                )
+                (self.moved(self.trips(), State::Open { probe_due }), Recorded::Returned)
             }
             State::Closed { .. } | State::Open { .. } => (self, Recorded::Returned),
         }
@@ -201,12 +186,10 @@ impl Word {
     pub(super) fn view(self, now: impl Fn() -> Duration) -> (BreakerState, u32) {
         let state = match self.state() {
             State::Closed { failures } => BreakerState::Closed { failures },
-            State::Open { probe_due } => BreakerState::Open {
-                retry_after: probe_due.wait_from(now()),
-            },
-            State::HalfOpen { lease_end } => BreakerState::HalfOpen {
-                lease_left: lease_end.wait_from(now()),
-            },
+            State::Open { probe_due } => BreakerState::Open { retry_after: probe_due.wait_from(now()) },
+            State::HalfOpen { lease_end } => {
+                BreakerState::HalfOpen { lease_left: lease_end.wait_from(now()) }
+            }
         };
         (state, self.trips() as u32)
     }

@@ -15,24 +15,15 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn breakers(config: BreakerConfig) -> (CircuitBreaker, ManualClock) {
     let clock = ManualClock::new();
-    (
-        CircuitBreaker::new(config, Arc::new(clock.clone())).unwrap(),
-        clock,
-    )
+    (CircuitBreaker::new(config, Arc::new(clock.clone())).unwrap(), clock)
 }
 
 fn threshold(threshold: u32) -> BreakerConfig {
-    BreakerConfig {
-        threshold,
-        ..BreakerConfig::default()
-    }
+    BreakerConfig { threshold, ..BreakerConfig::default() }
 }
 
 fn tripped(config: BreakerConfig) -> (CircuitBreaker, ManualClock) {
-    let (breakers, clock) = breakers(BreakerConfig {
-        threshold: 1,
-        ..config
-    });
+    let (breakers, clock) = breakers(BreakerConfig { threshold: 1, ..config });
     breakers.record_failure("s");
     (breakers, clock)
 }
@@ -52,10 +43,7 @@ fn no_failure_is_lost_under_concurrent_records() {
         }
         [counted, trips, stale, other]
     });
-    let total = answers
-        .into_iter()
-        .reduce(|a, b| std::array::from_fn(|i| a[i] + b[i]))
-        .unwrap();
+    let total = answers.into_iter().reduce(|a, b| std::array::from_fn(|i| a[i] + b[i])).unwrap();
     assert_eq!(total, [999, 1, 800_000 - 1000, 0]);
 }
 
@@ -84,10 +72,7 @@ fn one_of_many_threads_probes_and_the_others_are_told_when_to_ask_again() {
     let answers = on_threads(8, |_| breakers.try_acquire("s"));
     let (probes, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
     assert!(probes.len() == 1 && probes[0].as_ref().unwrap().is_probe());
-    let rejected = Rejected {
-        why: Why::Probing,
-        retry_after: 60 * SECOND,
-    };
+    let rejected = Rejected { why: Why::Probing, retry_after: 60 * SECOND };
     assert!(refused.into_iter().all(|answer| answer.unwrap_err() == rejected));
 }
 
@@ -97,22 +82,11 @@ fn a_breaker_opens_at_the_threshold_and_not_before() {
     assert_eq!(breakers.record_failure("s"), Recorded::Counted);
     assert_eq!(breakers.record_failure("s"), Recorded::Counted);
     assert!(!breakers.is_open("s"));
-    assert_eq!(
-        breakers.record_failure("s"),
-        Recorded::Tripped {
-            cool_down: 30 * SECOND
-        }
-    );
+    assert_eq!(breakers.record_failure("s"), Recorded::Tripped { cool_down: 30 * SECOND });
     assert!(breakers.is_open("s"));
     assert_eq!(breakers.record_failure("s"), Recorded::Stale);
     let rejected = breakers.try_acquire("s").unwrap_err();
-    assert_eq!(
-        rejected,
-        Rejected {
-            why: Why::CoolingDown,
-            retry_after: 30 * SECOND
-        }
-    );
+    assert_eq!(rejected, Rejected { why: Why::CoolingDown, retry_after: 30 * SECOND });
     assert_eq!(rejected.to_string(), "breaker is cooling down, retry after 30s");
 }
 
@@ -138,11 +112,7 @@ fn nobody_is_let_in_a_millisecond_before_the_cool_down_is_over() {
 
 #[test]
 fn the_cool_down_doubles_with_every_trip_up_to_its_bound() {
-    let config = BreakerConfig {
-        cool_down: SECOND,
-        cool_down_max: 5 * SECOND,
-        ..BreakerConfig::default()
-    };
+    let config = BreakerConfig { cool_down: SECOND, cool_down_max: 5 * SECOND, ..BreakerConfig::default() };
     let (breakers, clock) = tripped(config);
     let mut seen = Vec::new();
     for _ in 0..20 {
@@ -157,11 +127,7 @@ fn the_cool_down_doubles_with_every_trip_up_to_its_bound() {
     assert_eq!(seen, expected);
     clock.advance(10 * SECOND);
     assert_eq!(breakers.try_acquire("s").unwrap().succeed(), Recorded::Closed);
-    assert_eq!(
-        breakers.record_failure("s"),
-        Recorded::Tripped { cool_down: SECOND },
-        "trips start over"
-    );
+    assert_eq!(breakers.record_failure("s"), Recorded::Tripped { cool_down: SECOND }, "trips start over");
 }
 
 #[test]
@@ -194,10 +160,7 @@ fn an_abandoned_probe_lets_the_next_one_probe_at_once() {
     let probe = breakers.try_acquire("s").unwrap();
     assert!(probe.is_probe());
     drop(probe);
-    assert!(
-        breakers.try_acquire("s").unwrap().is_probe(),
-        "dropping is abandoning"
-    );
+    assert!(breakers.try_acquire("s").unwrap().is_probe(), "dropping is abandoning");
 }
 
 #[test]
@@ -223,12 +186,7 @@ fn without_a_permit_success_closes_from_any_state_and_failure_reopens_a_half_ope
     breakers.record_failure("s");
     clock.advance(30 * SECOND);
     let probe = breakers.try_acquire("s").unwrap();
-    assert_eq!(
-        breakers.record_failure("s"),
-        Recorded::Reopened {
-            cool_down: 60 * SECOND
-        }
-    );
+    assert_eq!(breakers.record_failure("s"), Recorded::Reopened { cool_down: 60 * SECOND });
     assert_eq!(probe.succeed(), Recorded::Stale);
     clock.advance(60 * SECOND);
     let probe = breakers.try_acquire("s").unwrap();
@@ -243,11 +201,7 @@ fn reset_closes_and_makes_earlier_permits_stale() {
     breakers.record_failure("a");
     breakers.reset("a");
     assert_eq!(before.fail(), Recorded::Stale);
-    assert_eq!(
-        breakers.record_failure("a"),
-        Recorded::Counted,
-        "the count began anew"
-    );
+    assert_eq!(breakers.record_failure("a"), Recorded::Counted, "the count began anew");
     breakers.record_failure("a");
     breakers.record_failure("b");
     breakers.record_failure("b");
@@ -258,38 +212,19 @@ fn reset_closes_and_makes_earlier_permits_stale() {
 
 #[test]
 fn a_snapshot_is_sorted_by_name_and_tells_each_state() {
-    let (breakers, clock) = tripped(BreakerConfig {
-        threshold: 1,
-        ..BreakerConfig::default()
-    });
+    let (breakers, clock) = tripped(BreakerConfig { threshold: 1, ..BreakerConfig::default() });
     clock.advance(30 * SECOND);
     let probe = breakers.try_acquire("s").unwrap();
     breakers.record_failure("open");
     breakers.handle("closed");
     clock.advance(SECOND);
-    let view = |name: &str, state, trips| BreakerView {
-        name: name.to_owned(),
-        state,
-        trips,
-    };
+    let view = |name: &str, state, trips| BreakerView { name: name.to_owned(), state, trips };
     assert_eq!(
         breakers.snapshot(),
         [
             view("closed", BreakerState::Closed { failures: 0 }, 0),
-            view(
-                "open",
-                BreakerState::Open {
-                    retry_after: 29 * SECOND
-                },
-                1
-            ),
-            view(
-                "s",
-                BreakerState::HalfOpen {
-                    lease_left: 59 * SECOND
-                },
-                1
-            ),
+            view("open", BreakerState::Open { retry_after: 29 * SECOND }, 1),
+            view("s", BreakerState::HalfOpen { lease_left: 59 * SECOND }, 1),
         ]
     );
     let rejected = breakers.try_acquire("s").unwrap_err();
@@ -332,74 +267,25 @@ fn a_configuration_out_of_bounds_is_refused_with_what_is_allowed() {
     let over = day + Duration::from_nanos(1);
     let under = Duration::from_millis(10) - Duration::from_nanos(1);
     let refused = [
+        (BreakerConfig { threshold: 0, ..good.clone() }, "threshold", "0", "1..=1000"),
+        (BreakerConfig { threshold: 1001, ..good.clone() }, "threshold", "1001", "1..=1000"),
+        (BreakerConfig { cool_down: under, ..good.clone() }, "cool_down", "9.999999ms", "10ms..=24h"),
+        (BreakerConfig { cool_down: over, ..good.clone() }, "cool_down", "86400.000000001s", "10ms..=24h"),
         (
-            BreakerConfig {
-                threshold: 0,
-                ..good.clone()
-            },
-            "threshold",
-            "0",
-            "1..=1000",
-        ),
-        (
-            BreakerConfig {
-                threshold: 1001,
-                ..good.clone()
-            },
-            "threshold",
-            "1001",
-            "1..=1000",
-        ),
-        (
-            BreakerConfig {
-                cool_down: under,
-                ..good.clone()
-            },
-            "cool_down",
-            "9.999999ms",
-            "10ms..=24h",
-        ),
-        (
-            BreakerConfig {
-                cool_down: over,
-                ..good.clone()
-            },
-            "cool_down",
-            "86400.000000001s",
-            "10ms..=24h",
-        ),
-        (
-            BreakerConfig {
-                cool_down_max: 29 * SECOND,
-                ..good.clone()
-            },
+            BreakerConfig { cool_down_max: 29 * SECOND, ..good.clone() },
             "cool_down_max",
             "29s",
             "cool_down..=24h",
         ),
         (
-            BreakerConfig {
-                cool_down_max: over,
-                ..good.clone()
-            },
+            BreakerConfig { cool_down_max: over, ..good.clone() },
             "cool_down_max",
             "86400.000000001s",
             "cool_down..=24h",
         ),
+        (BreakerConfig { probe_lease: under, ..good.clone() }, "probe_lease", "9.999999ms", "10ms..=24h"),
         (
-            BreakerConfig {
-                probe_lease: under,
-                ..good.clone()
-            },
-            "probe_lease",
-            "9.999999ms",
-            "10ms..=24h",
-        ),
-        (
-            BreakerConfig {
-                probe_lease: over,
-                ..good.clone()
-            },
+            BreakerConfig { probe_lease: over, ..good.clone() },
             "probe_lease",
             "86400.000000001s",
             "10ms..=24h",
@@ -407,25 +293,10 @@ fn a_configuration_out_of_bounds_is_refused_with_what_is_allowed() {
     ];
     for (config, key, value, allowed) in refused {
         let error = CircuitBreaker::new(config, Arc::new(ManualClock::new())).unwrap_err();
-        assert_eq!(
-            error,
-            BreakerConfigError {
-                key,
-                value: value.to_owned(),
-                allowed
-            }
-        );
-        assert_eq!(
-            error.to_string(),
-            format!("breaker {key} is {value}, allowed is {allowed}")
-        );
+        assert_eq!(error, BreakerConfigError { key, value: value.to_owned(), allowed });
+        assert_eq!(error.to_string(), format!("breaker {key} is {value}, allowed is {allowed}"));
     }
-    let widest = BreakerConfig {
-        threshold: 1000,
-        cool_down: day,
-        cool_down_max: day,
-        probe_lease: day,
-    };
+    let widest = BreakerConfig { threshold: 1000, cool_down: day, cool_down_max: day, probe_lease: day };
     assert!(CircuitBreaker::new(widest, Arc::new(ManualClock::new())).is_ok());
 }
 
@@ -434,20 +305,13 @@ fn a_clock_past_the_last_tick_still_lets_a_probe_in() {
     let (breakers, clock) = breakers(threshold(1));
     clock.advance(Duration::from_secs(u64::from(u32::MAX)));
     breakers.record_failure("s");
-    assert!(
-        breakers.try_acquire("s").is_ok(),
-        "saturated ticks are due, never stuck"
-    );
+    assert!(breakers.try_acquire("s").is_ok(), "saturated ticks are due, never stuck");
 }
 
 #[test]
 fn only_openings_and_closings_are_changes() {
     let cool_down = SECOND;
-    let changes = [
-        Recorded::Tripped { cool_down },
-        Recorded::Reopened { cool_down },
-        Recorded::Closed,
-    ];
+    let changes = [Recorded::Tripped { cool_down }, Recorded::Reopened { cool_down }, Recorded::Closed];
     assert!(changes.into_iter().all(Recorded::is_change));
     let others = [Recorded::Counted, Recorded::Returned, Recorded::Stale];
     assert!(!others.into_iter().any(Recorded::is_change));
@@ -457,10 +321,7 @@ fn only_openings_and_closings_are_changes() {
 fn debug_output_names_the_breaker_and_its_state() {
     let (breakers, _clock) = breakers(threshold(7));
     let permit = breakers.try_acquire("s").unwrap();
-    assert_eq!(
-        format!("{permit:?}"),
-        r#"Permit { name: "s", is_probe: false, .. }"#
-    );
+    assert_eq!(format!("{permit:?}"), r#"Permit { name: "s", is_probe: false, .. }"#);
     assert!(format!("{:?}", breakers.handle("s")).contains("Closed { failures: 0 }"));
     assert!(format!("{breakers:?}").contains("threshold: 7"));
     assert!(format!("{:?}", CircuitBreaker::default()).contains("threshold: 3"));

@@ -105,36 +105,24 @@ impl Reference {
     fn failure(&mut self) -> Recorded {
         match self.state {
             State::Closed { failures } if failures + 1 < self.config.threshold => {
-                self.state = State::Closed {
-                    failures: failures + 1,
-                };
+                self.state = State::Closed { failures: failures + 1 };
                 Recorded::Counted
             }
-            State::Closed { .. } => Recorded::Tripped {
-                cool_down: self.open(),
-            },
-            State::HalfOpen { .. } => Recorded::Reopened {
-                cool_down: self.open(),
-            },
+            State::Closed { .. } => Recorded::Tripped { cool_down: self.open() },
+            State::HalfOpen { .. } => Recorded::Reopened { cool_down: self.open() },
             State::Open { .. } => Recorded::Stale,
         }
     }
 
     fn abandon(&mut self) -> Recorded {
         if let State::HalfOpen { .. } = self.state {
-            self.enter(State::Open {
-                until_ms: self.now_ms,
-            });
+            self.enter(State::Open { until_ms: self.now_ms });
         }
         Recorded::Returned
     }
 
     fn settle(&mut self, epoch: u64, settle: fn(&mut Self) -> Recorded) -> Recorded {
-        if epoch == self.epoch {
-            settle(self)
-        } else {
-            Recorded::Stale
-        }
+        if epoch == self.epoch { settle(self) } else { Recorded::Stale }
     }
 }
 

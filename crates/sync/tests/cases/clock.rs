@@ -78,10 +78,7 @@ fn a_dropped_sleep_leaves_no_sleeper_behind() {
     let clock = ManualClock::new();
     {
         let mut sleep = pin!(clock.sleep(SECOND));
-        assert_eq!(
-            sleep.as_mut().poll(&mut Context::from_waker(Waker::noop())),
-            Poll::Pending
-        );
+        assert_eq!(sleep.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Pending);
     }
     assert!(!clock.advance_to_next_sleeper());
 }

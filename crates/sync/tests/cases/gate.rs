@@ -38,12 +38,7 @@ fn a_closed_gate_answers_with_the_first_reason() {
     assert_eq!(gate.closed(), None);
     assert!(gate.close(CancelReason::Timeout).is_some());
     assert!(gate.close(CancelReason::User).is_none());
-    assert_eq!(
-        gate.enter().unwrap_err(),
-        Cancelled {
-            reason: CancelReason::Timeout
-        }
-    );
+    assert_eq!(gate.enter().unwrap_err(), Cancelled { reason: CancelReason::Timeout });
     assert_eq!(gate.closed(), Some(CancelReason::Timeout));
 }
 
@@ -90,9 +85,6 @@ fn the_finishers_effect_is_not_counted() {
     assert_eq!(gate.drained_within(Some(Duration::ZERO)), Ok(()));
     drop(finisher);
     assert_eq!(gate.inside(), 0);
-    assert_eq!(
-        format!("{gate:?}"),
-        "EffectGate { closed: Some(User), inside: 0, .. }"
-    );
+    assert_eq!(format!("{gate:?}"), "EffectGate { closed: Some(User), inside: 0, .. }");
     assert_eq!(format!("{:?}", gate.drained()), "Drained { .. }");
 }

@@ -15,9 +15,7 @@ fn no_record_is_lost_on_many_threads_and_many_keys() {
         }
     });
     assert_eq!(histories.len(), 64);
-    let total: usize = (0..64)
-        .map(|key| histories.read(&key, |history| history.unwrap().len()))
-        .sum();
+    let total: usize = (0..64).map(|key| histories.read(&key, |history| history.unwrap().len())).sum();
     assert_eq!(total, 8 * 20_000);
 }
 

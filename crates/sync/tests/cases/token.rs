@@ -60,21 +60,9 @@ fn each_generation_is_cancelled_by_one_of_many_cancellers() {
     let token = CancellationToken::new();
     for _ in 0..500 {
         let answers = on_threads(4, |_| token.cancel(CancelReason::User));
-        assert_eq!(
-            answers
-                .iter()
-                .filter(|answer| matches!(answer, Cancel::Now(_)))
-                .count(),
-            1
-        );
+        assert_eq!(answers.iter().filter(|answer| matches!(answer, Cancel::Now(_))).count(), 1);
         let answers = on_threads(4, |_| token.reset());
-        assert_eq!(
-            answers
-                .iter()
-                .filter(|answer| matches!(answer, Reset::Opened(_)))
-                .count(),
-            1
-        );
+        assert_eq!(answers.iter().filter(|answer| matches!(answer, Reset::Opened(_))).count(), 1);
     }
 }
 
@@ -102,17 +90,11 @@ fn a_timer_of_an_earlier_generation_cancels_nothing() {
     let token = CancellationToken::new();
     let first = token.observe().generation();
     assert_eq!(token.cancel_if(first, CancelReason::User), Cancel::Now(first));
-    assert_eq!(
-        token.cancel_if(first, CancelReason::Timeout),
-        Cancel::Already(first)
-    );
+    assert_eq!(token.cancel_if(first, CancelReason::Timeout), Cancel::Already(first));
     token.reset();
     let current = token.observe().generation();
     assert!(current > first);
-    assert_eq!(
-        token.cancel_if(first, CancelReason::Timeout),
-        Cancel::Stale { current }
-    );
+    assert_eq!(token.cancel_if(first, CancelReason::Timeout), Cancel::Stale { current });
     assert_eq!(token.reset_if(first), Reset::Stale { current });
     assert!(!token.is_cancelled());
 }
@@ -135,11 +117,7 @@ fn a_child_is_cancelled_with_its_parent_and_alone() {
     parent.cancel(CancelReason::User);
     assert!(sibling.is_cancelled());
     assert_eq!(sibling.observe().reason(), Some(CancelReason::User));
-    assert_eq!(
-        child.observe().reason(),
-        Some(CancelReason::Sibling),
-        "its own comes first"
-    );
+    assert_eq!(child.observe().reason(), Some(CancelReason::Sibling), "its own comes first");
 }
 
 #[test]
@@ -189,10 +167,7 @@ fn a_waker_may_cancel_the_token_that_wakes_it() {
     let canceller = Arc::new(Canceller(token.clone(), Mutex::new(None)));
     let mut future = token.cancelled();
     let waker = Waker::from(Arc::clone(&canceller));
-    assert_eq!(
-        pin!(&mut future).poll(&mut Context::from_waker(&waker)),
-        Poll::Pending
-    );
+    assert_eq!(pin!(&mut future).poll(&mut Context::from_waker(&waker)), Poll::Pending);
     let generation = token.observe().generation();
     assert_eq!(token.cancel(CancelReason::User), Cancel::Now(generation));
     assert_eq!(*canceller.1.lock().unwrap(), Some(Cancel::Already(generation)));
@@ -211,18 +186,11 @@ fn a_waker_that_panics_keeps_nobody_else_asleep() {
     let parker = Parker::new();
     let mut future = token.cancelled();
     let waker = Waker::from(Arc::new(Panicker));
-    assert_eq!(
-        pin!(&mut future).poll(&mut Context::from_waker(&waker)),
-        Poll::Pending
-    );
+    assert_eq!(pin!(&mut future).poll(&mut Context::from_waker(&waker)), Poll::Pending);
     let registration = token.observe().unpark_on_cancel(&parker);
     assert!(registration.is_some());
     let canceller = token.clone();
-    assert!(
-        std::thread::spawn(move || canceller.cancel(CancelReason::User))
-            .join()
-            .is_err()
-    );
+    assert!(std::thread::spawn(move || canceller.cancel(CancelReason::User)).join().is_err());
     parker.park();
     assert!(token.is_cancelled());
 }
@@ -268,13 +236,7 @@ fn debug_output_shows_generation_and_reason() {
     let token = CancellationToken::default();
     token.cancel(CancelReason::User);
     token.reset();
-    assert_eq!(
-        format!("{token:?}"),
-        "CancellationToken { generation: 1, reason: None, .. }"
-    );
-    assert_eq!(
-        format!("{:?}", token.observe()),
-        "Observed { generation: 1, reason: None, .. }"
-    );
+    assert_eq!(format!("{token:?}"), "CancellationToken { generation: 1, reason: None, .. }");
+    assert_eq!(format!("{:?}", token.observe()), "Observed { generation: 1, reason: None, .. }");
     assert!(format!("{:?}", token.cancelled()).starts_with("CancelledFuture"));
 }

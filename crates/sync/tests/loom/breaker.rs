@@ -153,14 +153,8 @@ fn no_increment_is_lost<B: Counting>() {
     for other in others {
         trips += u32::from(other.join().unwrap());
     }
-    assert!(
-        breaker.is_open(),
-        "lost increment: 3 failures, threshold 3, still closed"
-    );
-    assert!(
-        trips <= 1,
-        "tripped twice: {trips} threads were told to emit the event"
-    );
+    assert!(breaker.is_open(), "lost increment: 3 failures, threshold 3, still closed");
+    assert!(trips <= 1, "tripped twice: {trips} threads were told to emit the event");
     assert_eq!(trips, 1, "opened, and nobody was told");
 }
 
@@ -208,10 +202,7 @@ fn abandoning_never_blocks<B: Probing>() {
     breaker.abandon(probe);
     let taken = other.join().unwrap();
     let next = breaker.acquire();
-    assert!(
-        taken.is_some() != next.is_some(),
-        "one of the two holds the probe"
-    );
+    assert!(taken.is_some() != next.is_some(), "one of the two holds the probe");
     std::mem::forget((taken, next));
 }
 
@@ -234,11 +225,7 @@ fn a_lost_probe_is_replaced<B: Probing>() {
             assert!(breaker.is_closed());
         }
         None => {
-            assert_eq!(
-                late,
-                Answer::Moved,
-                "stuck half-open: no new probe, and the old one does not count"
-            );
+            assert_eq!(late, Answer::Moved, "stuck half-open: no new probe, and the old one does not count");
             let next = breaker.acquire();
             assert!(next.is_some(), "stuck half-open: no probe after the cool-down");
             std::mem::forget(next);
@@ -277,11 +264,7 @@ fn reset_makes_permits_stale<B: Probing>() {
         if breaker.is_closed() {
             breaker.trip();
             let late = breaker.succeed(probe);
-            assert_eq!(
-                late,
-                Answer::Stale,
-                "a permit from before the reset moved the breaker"
-            );
+            assert_eq!(late, Answer::Stale, "a permit from before the reset moved the breaker");
         } else {
             std::mem::forget(probe);
         }
@@ -329,10 +312,7 @@ struct Ours {
 impl Ours {
     fn new(threshold: u32) -> Self {
         let clock = Arc::new(OutsideClock(AtomicU64::new(0)));
-        let config = BreakerConfig {
-            threshold,
-            ..BreakerConfig::default()
-        };
+        let config = BreakerConfig { threshold, ..BreakerConfig::default() };
         let all = CircuitBreaker::new(config, Arc::clone(&clock) as Arc<dyn Clock>).unwrap();
         let one = all.handle("strategy");
         Self { all, one, clock }
@@ -365,11 +345,7 @@ impl Counting for Ours {
 }
 
 fn answer(recorded: Recorded) -> Answer {
-    if recorded == Recorded::Stale {
-        Answer::Stale
-    } else {
-        Answer::Moved
-    }
+    if recorded == Recorded::Stale { Answer::Stale } else { Answer::Moved }
 }
 
 impl Probing for Ours {
@@ -419,10 +395,7 @@ impl Probing for Ours {
 impl Registry for Ours {
     fn with_threshold_2() -> Self {
         let ours = Self::new(2);
-        Self {
-            all: CircuitBreaker::new(two(), Arc::clone(&ours.clock) as Arc<dyn Clock>).unwrap(),
-            ..ours
-        }
+        Self { all: CircuitBreaker::new(two(), Arc::clone(&ours.clock) as Arc<dyn Clock>).unwrap(), ..ours }
     }
 
     fn fail_by_name(&self) -> bool {
@@ -431,8 +404,5 @@ impl Registry for Ours {
 }
 
 fn two() -> BreakerConfig {
-    BreakerConfig {
-        threshold: 2,
-        ..BreakerConfig::default()
-    }
+    BreakerConfig { threshold: 2, ..BreakerConfig::default() }
 }

@@ -92,10 +92,6 @@ fn one_closer_finishes() {
     };
     let mine = gate.close(CancelReason::User).is_some();
     assert_ne!(mine, other.join().unwrap(), "one finisher");
-    let reason = if mine {
-        CancelReason::User
-    } else {
-        CancelReason::Timeout
-    };
+    let reason = if mine { CancelReason::User } else { CancelReason::Timeout };
     assert_eq!(gate.closed(), Some(reason), "the first reason stays");
 }

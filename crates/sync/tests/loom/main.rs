@@ -27,27 +27,15 @@ fn main() {}
 
 #[cfg(loom)]
 fn main() -> std::process::ExitCode {
-    let cases: Vec<proof::Case> = [
-        breaker::cases(),
-        token::cases(),
-        gate::cases(),
-        histories::cases(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let cases: Vec<proof::Case> =
+        [breaker::cases(), token::cases(), gate::cases(), histories::cases()].into_iter().flatten().collect();
     let bound = format!("exhaustive up to {} preemptions", preemptions_max());
     proof::main("loom", &bound, &cases)
 }
 
 #[cfg(loom)]
 fn preemptions_max() -> usize {
-    match (
-        std::env::var("LOOM_MAX_PREEMPTIONS")
-            .ok()
-            .and_then(|n| n.parse().ok()),
-        proof::effort(),
-    ) {
+    match (std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|n| n.parse().ok()), proof::effort()) {
         (Some(bound), _) => bound,
         (None, proof::Effort::Full) => 3,
         (None, proof::Effort::Quick) => 2,

@@ -197,10 +197,7 @@ fn a_reset_hides_no_cancel_from_a_waiter<T: Token>() {
     let waiter = thread::spawn(move || T::wait(&seen));
     token.cancel();
     token.reset();
-    assert!(
-        waiter.join().unwrap(),
-        "cancel lost to a reset: the waiter woke and saw nothing"
-    );
+    assert!(waiter.join().unwrap(), "cancel lost to a reset: the waiter woke and saw nothing");
     assert!(!T::is_cancelled(&token.observe()), "the next generation is live");
 }
 
@@ -282,10 +279,7 @@ fn no_reset_revives_a_child() {
     };
     parent.cancel(CancelReason::User);
     resetter.join().unwrap();
-    assert!(
-        child.is_cancelled() && seen.is_cancelled(),
-        "revived by a reset of its own"
-    );
+    assert!(child.is_cancelled() && seen.is_cancelled(), "revived by a reset of its own");
     assert_eq!(child.observe().reason(), Some(CancelReason::User));
 }
 

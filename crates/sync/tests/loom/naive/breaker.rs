@@ -17,11 +17,7 @@ pub(crate) struct LoadThenStore {
 
 impl Counting for LoadThenStore {
     fn with_threshold(threshold: u32) -> Self {
-        Self {
-            threshold,
-            failures: AtomicU32::new(0),
-            disabled: AtomicBool::new(false),
-        }
+        Self { threshold, failures: AtomicU32::new(0), disabled: AtomicBool::new(false) }
     }
 
     fn record_failure(&self) -> bool {
@@ -56,11 +52,7 @@ pub(crate) struct TwoWords {
 
 impl Counting for TwoWords {
     fn with_threshold(threshold: u32) -> Self {
-        Self {
-            threshold,
-            failures: AtomicU32::new(0),
-            disabled: AtomicBool::new(false),
-        }
+        Self { threshold, failures: AtomicU32::new(0), disabled: AtomicBool::new(false) }
     }
 
     fn record_failure(&self) -> bool {
@@ -119,9 +111,7 @@ impl<const MISTAKE: u8> Prober<MISTAKE> {
     }
 
     fn swap(&self, from: u64, to: u64) -> bool {
-        self.word
-            .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
-            .is_ok()
+        self.word.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     fn settle(&self, permit: u64, state: u64) -> Answer {
@@ -141,12 +131,7 @@ impl<const MISTAKE: u8> Probing for Prober<MISTAKE> {
     type Permit = u64;
 
     fn due() -> (Self, u64) {
-        (
-            Self {
-                word: AtomicU64::new(1 << 2 | OPEN),
-            },
-            CLOSED,
-        )
+        (Self { word: AtomicU64::new(1 << 2 | OPEN) }, CLOSED)
     }
 
     fn acquire(&self) -> Option<u64> {
@@ -168,11 +153,7 @@ impl<const MISTAKE: u8> Probing for Prober<MISTAKE> {
 
     fn fail(&self, permit: u64) -> Answer {
         // Without a lease the hung probe is simply never heard of again.
-        if MISTAKE == NO_LEASE {
-            Answer::Stale
-        } else {
-            self.settle(permit, OPEN)
-        }
+        if MISTAKE == NO_LEASE { Answer::Stale } else { self.settle(permit, OPEN) }
     }
 
     fn abandon(&self, permit: u64) {
@@ -211,9 +192,7 @@ pub(crate) struct CheckThenInsert {
 
 impl Registry for CheckThenInsert {
     fn with_threshold_2() -> Self {
-        Self {
-            names: Mutex::new(HashMap::new()),
-        }
+        Self { names: Mutex::new(HashMap::new()) }
     }
 
     fn fail_by_name(&self) -> bool {

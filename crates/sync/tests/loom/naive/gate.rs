@@ -26,10 +26,7 @@ impl Gate for TestThenCount {
     type Inside = Inside;
 
     fn new() -> Self {
-        Self {
-            closed: Arc::new(AtomicBool::new(false)),
-            inside: Arc::new(AtomicU32::new(0)),
-        }
+        Self { closed: Arc::new(AtomicBool::new(false)), inside: Arc::new(AtomicU32::new(0)) }
     }
 
     fn enter(&self) -> Option<Inside> {

@@ -26,9 +26,7 @@ impl CheckThenInsert {
 
 impl Histories for CheckThenInsert {
     fn new() -> Self {
-        Self {
-            plans: Mutex::new(HashMap::new()),
-        }
+        Self { plans: Mutex::new(HashMap::new()) }
     }
 
     fn record(&self, error: u32) -> usize {
@@ -39,11 +37,7 @@ impl Histories for CheckThenInsert {
     }
 
     fn kept(&self) -> usize {
-        self.plans
-            .lock()
-            .unwrap()
-            .get(&1)
-            .map_or(0, |history| history.lock().unwrap().len())
+        self.plans.lock().unwrap().get(&1).map_or(0, |history| history.lock().unwrap().len())
     }
 }
 
@@ -54,9 +48,7 @@ pub(crate) struct CountedOutside {
 
 impl Histories for CountedOutside {
     fn new() -> Self {
-        Self {
-            plans: Mutex::new(HashMap::new()),
-        }
+        Self { plans: Mutex::new(HashMap::new()) }
     }
 
     fn record(&self, error: u32) -> usize {
@@ -66,10 +58,6 @@ impl Histories for CountedOutside {
     }
 
     fn kept(&self) -> usize {
-        self.plans
-            .lock()
-            .unwrap()
-            .get(&1)
-            .map_or(0, |history| history.lock().unwrap().len())
+        self.plans.lock().unwrap().get(&1).map_or(0, |history| history.lock().unwrap().len())
     }
 }

@@ -20,10 +20,7 @@ impl Token for Event {
     type Seen = Self;
 
     fn new() -> Self {
-        Self {
-            flag: Arc::new(AtomicBool::new(false)),
-            wake: Arc::new((Mutex::new(()), Condvar::new())),
-        }
+        Self { flag: Arc::new(AtomicBool::new(false)), wake: Arc::new((Mutex::new(()), Condvar::new())) }
     }
 
     fn observe(&self) -> Self {
@@ -68,15 +65,7 @@ impl Token for LockedEvent {
     type Seen = Self;
 
     fn new() -> Self {
-        Self {
-            state: Arc::new((
-                Mutex::new(Locked {
-                    cancelled: false,
-                    wakes: 0,
-                }),
-                Condvar::new(),
-            )),
-        }
+        Self { state: Arc::new((Mutex::new(Locked { cancelled: false, wakes: 0 }), Condvar::new())) }
     }
 
     fn observe(&self) -> Self {
@@ -118,10 +107,7 @@ impl Token for WakeFirst {
     type Seen = (Self, u64);
 
     fn new() -> Self {
-        Self {
-            word: Arc::new(AtomicU64::new(0)),
-            waiters: Arc::default(),
-        }
+        Self { word: Arc::new(AtomicU64::new(0)), waiters: Arc::default() }
     }
 
     fn observe(&self) -> (Self, u64) {
@@ -169,9 +155,7 @@ impl Token for BlindReset {
     type Seen = (Self, u64);
 
     fn new() -> Self {
-        Self {
-            word: Arc::new(AtomicU64::new(0)),
-        }
+        Self { word: Arc::new(AtomicU64::new(0)) }
     }
 
     fn observe(&self) -> (Self, u64) {
@@ -220,9 +204,7 @@ impl Token for AlwaysOpens {
     type Seen = (Self, u64);
 
     fn new() -> Self {
-        Self {
-            state: Arc::default(),
-        }
+        Self { state: Arc::default() }
     }
 
     fn observe(&self) -> (Self, u64) {
@@ -257,10 +239,7 @@ pub(crate) struct ChildList {
 
 impl Parent for ChildList {
     fn new() -> Self {
-        Self {
-            cancelled: Arc::new(AtomicBool::new(false)),
-            children: Arc::default(),
-        }
+        Self { cancelled: Arc::new(AtomicBool::new(false)), children: Arc::default() }
     }
 
     fn child(&self) -> Self {
