@@ -271,12 +271,14 @@ pub(crate) async fn a_claim_of_no_job_of_the_plan_writes_nothing(bench: Bench) {
     }
 }
 
-pub(crate) async fn a_claim_of_no_plan_writes_nothing_and_leaves_no_trace(bench: Bench) {
+pub(crate) async fn a_claim_of_no_plan_writes_nothing(bench: Bench) {
     let owner = busy_owner(&bench).await;
     for job in [owner.claim.job, job_id(9)] {
         let claim = Claim { plan: STRANGER, job, ..owner.claim };
         writes_nothing(&bench, claim, |write| no_such_job(write, claim)).await;
     }
+    assert_eq!(bench.changesets(STRANGER).await, []);
+    assert_eq!(bench.history(STRANGER).await.recorded(), 0);
 }
 
 fn no_such_job(write: Write, claim: Claim) -> Result<(), Refusal> {

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use domain::{
-    CancelRequest, ChangesetError, ChangesetState, ClaimRequest, Ending, Fence, Job, JobId, JobState, Ms,
-    Recorded, Started, WorkerId,
+    CancelRequest, Changeset, ChangesetError, ChangesetState, ClaimRequest, Ending, Fence, Job, JobId,
+    JobState, LeaseLost, Ms, Recorded, Started, WorkerId, changeset_digest,
 };
-use store::{ChangesetStoreError, JobEnd, StoreError};
+use store::{ChangesetStoreError, JobEnd};
 
 use super::bench::{Bench, failed};
 use super::sample::{
@@ -235,7 +235,7 @@ pub(crate) async fn a_takeover_interrupts_what_was_open_and_keeps_the_entries(be
     assert_eq!(sets[1].entries, [entry(second, &change(2))]);
     assert_eq!(sets[2].entries, []);
     for set in &sets {
-        assert_eq!(set.digest, Some(domain::changeset_digest(&set.entries)));
+        assert_eq!(set.digest, Some(changeset_digest(&set.entries)));
     }
 
     // The new owner is told what became of it all, and goes on counting where the old one stopped.
@@ -254,36 +254,42 @@ pub(crate) async fn a_takeover_interrupts_what_was_open_and_keeps_the_entries(be
 }
 
 pub(crate) async fn no_open_changeset_outlives_its_owner(bench: Bench) {
-    for n in 1..=5 {
+    let interrupted = ChangesetState::Interrupted;
+    let ways_out = [
+        ("success", ChangesetState::Closed),
+        ("failure", interrupted),
+        ("cancel", interrupted),
+        ("release", interrupted),
+        ("takeover", interrupted),
+    ];
+    for (n, (way_out, state)) in (1..).zip(ways_out) {
         let owner = bench.owner(n).await;
         let id = changeset_id(n);
         owner.start(id).await.unwrap();
         let recorded = owner.record(id, &change(n)).await.unwrap();
-        match n {
-            1 => owner.release().await.map(drop),
-            2 => owner.end(JobEnd::Succeeded).await.map(drop),
-            3 => owner.end(failed()).await.map(drop),
-            4 => {
+        let left = match way_out {
+            "success" => owner.end(JobEnd::Succeeded).await,
+            "failure" => owner.end(failed()).await,
+            "cancel" => {
                 bench.store.cancel(job_id(n), "enough").await.unwrap();
-                owner.end(JobEnd::Cancelled).await.map(drop)
+                owner.end(JobEnd::Cancelled).await
             }
+            "release" => owner.release().await,
             _ => {
-                bench.store.free_leases(ANN).await.unwrap();
+                bench.pass(LEASE);
                 let only = Some(plan_id(n));
-                let taken = bench.store.claim(&ClaimRequest { only, ..request(BOB) }).await;
-                taken.map(drop)
+                let taken = bench.claim(ClaimRequest { only, ..request(BOB) }).await;
+                Ok(taken.unwrap())
             }
-        }
-        .unwrap();
-        let sets = bench.changesets(plan_id(n)).await;
-        assert_eq!(sets.len(), 1);
-        assert_eq!(sets[0].state, ChangesetState::Interrupted, "owner {n}");
-        assert_eq!(sets[0].entries, [entry(recorded, &change(n))]);
+        };
+        left.unwrap();
+        let entries = vec![entry(recorded, &change(n))];
+        let digest = Some(changeset_digest(&entries));
+        let expected = Changeset { id, ordinal: 1, state, entries, digest };
+        assert_eq!(bench.changesets(plan_id(n)).await, [expected], "{way_out}");
+        let lost = LeaseLost { job: owner.claim.job, fence: owner.claim.fence };
         let late = owner.record(id, &change(n + 10)).await;
-        assert!(
-            matches!(late, Err(ChangesetStoreError::Store(StoreError::LeaseLost(_)))),
-            "owner {n}: {late:?}"
-        );
+        assert_eq!(late, Err(ChangesetStoreError::Store(lost.into())), "{way_out}");
     }
 }
 

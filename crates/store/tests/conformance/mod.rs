@@ -120,7 +120,7 @@ macro_rules! conformance {
                 nobody_writes_for_a_job_that_has_ended,
                 the_next_job_of_a_plan_is_not_open_to_the_owner_of_the_last,
                 a_claim_of_no_job_of_the_plan_writes_nothing,
-                a_claim_of_no_plan_writes_nothing_and_leaves_no_trace,
+                a_claim_of_no_plan_writes_nothing,
             }
             concurrency {
                 eight_threads_fill_each_its_own_changeset,
