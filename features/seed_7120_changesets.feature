@@ -108,17 +108,17 @@ Feature: Every change entry is in the changeset that it belongs to
         | first     | open  | b.txt   |
         | second    | open  |         |
 
-    Scenario Outline: <recorders> threads record while <starters> threads start changesets, and no entry goes back to an older one
+    Scenario Outline: <recorders> threads record while <starters> threads start changesets, and no change goes back to an older one
       Given a plan with the started changeset "first"
-      When <recorders> threads record <each> changes each while <starters> threads start <changesets> changesets each
+      When in <rounds> rounds <recorders> threads record a change each while <starters> threads start a changeset each
       Then all <total> changes are recorded, numbered from 1 to <total> without a gap
       And no change is in a changeset that is older than that of the change before it
 
       Examples:
-        | recorders | each | starters | changesets | total |
-        | 1         | 400  | 1        | 100        | 400   |
-        | 4         | 100  | 4        | 25         | 400   |
-        | 8         | 50   | 2        | 50         | 400   |
+        | recorders | starters | rounds | total |
+        | 2         | 1        | 400    | 800   |
+        | 4         | 2        | 200    | 800   |
+        | 8         | 4        | 100    | 800   |
 
   Rule: A change that is recorded through a handle is in the changeset of that handle
 

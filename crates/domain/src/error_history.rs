@@ -174,7 +174,8 @@ impl ErrorHistory {
             let folded =
                 self.folded.entry(error.category()).or_insert(Folded { count: 0, first: at, last: at });
             folded.count += 1;
-            folded.last = at;
+            folded.first = folded.first.min(at);
+            folded.last = folded.last.max(at);
         }
     }
 }

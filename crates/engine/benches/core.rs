@@ -95,8 +95,14 @@ mod rows {
                         let before = thread_cpu();
                         for _ in 0..calls / UNROLLED {
                             // Unrolled, so that what is measured is the call and not the loop round it.
-                            (op(thread), op(thread), op(thread), op(thread));
-                            (op(thread), op(thread), op(thread), op(thread));
+                            op(thread);
+                            op(thread);
+                            op(thread);
+                            op(thread);
+                            op(thread);
+                            op(thread);
+                            op(thread);
+                            op(thread);
                         }
                         thread_cpu() - before
                     })
@@ -244,10 +250,7 @@ mod rows {
     }
 
     /// Microseconds from a cancel to the waiting thread's next instruction: the median.
-    fn wake_us<F: Future>(begin: impl Fn() -> (F, Box<dyn FnOnce() + Send>)) -> f64
-    where
-        F: Send,
-    {
+    fn wake_us<F: Future + Send>(begin: impl Fn() -> (F, Box<dyn FnOnce() + Send>)) -> f64 {
         const WAKES: usize = 400;
         let mut waits = Vec::with_capacity(WAKES);
         for _ in 0..WAKES {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::contain::contained_now;
+use sync::contained;
 
 /// Something that happened in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,5 +49,5 @@ pub trait EventSink: Send + Sync {
 
 /// Emits, and contains a sink that panics: the event is lost to that sink, and to nobody else.
 pub(crate) fn emit(sink: &dyn EventSink, event: &Event) {
-    drop(contained_now(|| sink.emit(event)));
+    let _ = contained(|| sink.emit(event));
 }

@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! 1. One lock, that of [`KeyedHistories`]; no call takes it twice, none awaits inside.
-//! 2. The clock is read before the lock is taken.
+//! 2. The clock is read before the lock is taken, so instants may be a little out of order; no rule relies on it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{
     Changeset, ChangesetId, Claim, ClaimRequest, Closed, Ending, ErrorHistory, Job, JobEvent, JobId,
-    JobRefused, JobState, Ms, NewChange, NewError, NewJob, PlanId, PlanRecord, Policy, Recorded, Recovery,
-    Started, WorkerId, pick,
+    JobRefused, JobState, LeaseLost, Ms, NewChange, NewError, NewJob, PlanId, PlanRecord, Policy, Recorded,
+    Recovery, Started, WorkerId, pick,
 };
 use sync::{Clock, Effect, Finisher, KeyedHistories};
 
@@ -52,10 +52,22 @@ impl MemoryStore {
         Ms::from(self.clock.now())
     }
 
+    /// One write to the plan that the claim names. A plan or a job that nobody knows has no owner.
+    fn write<T, E: From<LeaseLost>>(
+        &self,
+        claim: &Claim,
+        write: impl FnOnce(&mut PlanRecord) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let lost = LeaseLost { job: claim.job, fence: claim.fence };
+        let known =
+            self.plans.update_known(&claim.plan, |plan| plan.job(claim.job).is_some().then(|| write(plan)));
+        known.flatten().unwrap_or_else(|| Err(lost.into()))
+    }
+
     /// One event of the job that the claim names.
     fn owner_event(&self, claim: &Claim, event: &JobEvent) -> Result<Job, JobStoreError> {
         let now = self.now();
-        self.plans.update(&claim.plan, |plan| Ok(plan.apply_job_event(claim.job, event, now)?.clone()))
+        Ok(self.write(claim, |plan| plan.apply_job_event(claim.job, event, now).cloned())?)
     }
 }
 
@@ -73,7 +85,7 @@ impl ChangesetStore for MemoryStore {
         claim: &Claim,
         id: ChangesetId,
     ) -> Result<Started, ChangesetStoreError> {
-        self.plans.update(&claim.plan, |plan| Ok(plan.start_changeset(claim, id)?))
+        Ok(self.write(claim, |plan| plan.start_changeset(claim, id))?)
     }
 
     async fn record(
@@ -83,7 +95,7 @@ impl ChangesetStore for MemoryStore {
         id: ChangesetId,
         change: NewChange,
     ) -> Result<Recorded, ChangesetStoreError> {
-        self.plans.update(&claim.plan, |plan| Ok(plan.record(claim, id, change)?))
+        Ok(self.write(claim, |plan| plan.record(claim, id, change))?)
     }
 
     async fn record_latest(
@@ -92,11 +104,11 @@ impl ChangesetStore for MemoryStore {
         claim: &Claim,
         change: NewChange,
     ) -> Result<Recorded, ChangesetStoreError> {
-        self.plans.update(&claim.plan, |plan| Ok(plan.record_latest(claim, change)?))
+        Ok(self.write(claim, |plan| plan.record_latest(claim, change))?)
     }
 
     async fn close(&self, _: &Effect, claim: &Claim, id: ChangesetId) -> Result<Closed, ChangesetStoreError> {
-        self.plans.update(&claim.plan, |plan| Ok(plan.close(claim, id)?))
+        Ok(self.write(claim, |plan| plan.close(claim, id))?)
     }
 
     async fn finish(
@@ -105,9 +117,7 @@ impl ChangesetStore for MemoryStore {
         claim: &Claim,
         how: Ending,
     ) -> Result<Vec<Closed>, ChangesetStoreError> {
-        self.plans
-            .update(&claim.plan, |plan| plan.finish(claim, how))
-            .map_err(|lost| StoreError::from(lost).into())
+        Ok(self.write(claim, |plan| plan.finish(claim, how)).map_err(StoreError::from)?)
     }
 
     async fn changesets(&self, plan: PlanId) -> Result<Vec<Changeset>, StoreError> {
@@ -126,7 +136,7 @@ impl ErrorStore for MemoryStore {
         jitter: u16,
     ) -> Result<Recovery, StoreError> {
         let now = self.now();
-        self.plans.update(&claim.plan, |plan| Ok(plan.record_error(claim, policy, error, now, jitter)?))
+        Ok(self.write(claim, |plan| plan.record_error(claim, policy, error, now, jitter))?)
     }
 
     async fn history(&self, plan: PlanId) -> Result<ErrorHistory, StoreError> {
@@ -172,14 +182,15 @@ fn enqueue(plans: &mut Plans, new: NewJob, now: Ms) -> Result<Job, JobStoreError
     Ok(plans.entry(new.plan).or_default().enqueue(new, now)?)
 }
 
-/// The answer to an end that is asked for again, because its outcome was unknown.
-fn ended_before(job: &Job, claim: &Claim, end: &JobEnd) -> bool {
-    let state = match end {
-        JobEnd::Succeeded => JobState::Succeeded,
-        JobEnd::Failed { .. } => JobState::Failed,
-        JobEnd::Cancelled => JobState::Cancelled,
+/// Whether the owner of this claim ended the job so before: then it asks again, because the outcome was unknown.
+fn was_ended_so(job: &Job, claim: &Claim, end: &JobEnd) -> bool {
+    let (state, why) = match end {
+        JobEnd::Succeeded => (JobState::Succeeded, None),
+        JobEnd::Failed { why } => (JobState::Failed, Some(why)),
+        JobEnd::Cancelled => (JobState::Cancelled, None),
     };
-    job.state == state && job.fence == claim.fence
+    let by_an_owner = job.worker.is_some();
+    job.fence == claim.fence && by_an_owner && job.state == state && job.why.as_ref() == why
 }
 
 #[async_trait]
@@ -214,18 +225,18 @@ impl JobStore for MemoryStore {
 
     async fn end(&self, _: &Finisher, claim: &Claim, end: JobEnd) -> Result<Job, JobStoreError> {
         let now = self.now();
-        self.plans.update(&claim.plan, |plan| {
-            if let Some(job) = plan.job(claim.job).filter(|job| ended_before(job, claim, &end)) {
-                return Ok(job.clone());
+        Ok(self.write(claim, |plan| match plan.job(claim.job) {
+            Some(job) if was_ended_so(job, claim, &end) => Ok(job.clone()),
+            Some(_) | None => {
+                let fence = claim.fence;
+                let event = match end {
+                    JobEnd::Succeeded => JobEvent::Succeed { fence },
+                    JobEnd::Failed { why } => JobEvent::Fail { fence, why },
+                    JobEnd::Cancelled => JobEvent::Cancelled { fence },
+                };
+                plan.apply_job_event(claim.job, &event, now).cloned()
             }
-            let fence = claim.fence;
-            let event = match end {
-                JobEnd::Succeeded => JobEvent::Succeed { fence },
-                JobEnd::Failed { why } => JobEvent::Fail { fence, why },
-                JobEnd::Cancelled => JobEvent::Cancelled { fence },
-            };
-            Ok(plan.apply_job_event(claim.job, &event, now)?.clone())
-        })
+        })?)
     }
 
     async fn release(&self, _: &Finisher, claim: &Claim) -> Result<Job, JobStoreError> {

@@ -43,6 +43,11 @@ impl<K: Eq + Hash + Clone, V: Default> KeyedHistories<K, V> {
         }
     }
 
+    /// Acts on the value of `key` if it has one, as one step; creates nothing.
+    pub fn update_known<R>(&self, key: &K, act: impl FnOnce(&mut V) -> R) -> Option<R> {
+        lock(&self.map).get_mut(key).map(act)
+    }
+
     /// Acts on all values as one step: for what must see several keys at once.
     pub fn update_all<R>(&self, act: impl FnOnce(&mut HashMap<K, V>) -> R) -> R {
         act(&mut lock(&self.map))

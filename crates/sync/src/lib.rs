@@ -25,6 +25,7 @@ pub mod primitives;
 
 mod breaker;
 mod clock;
+mod contain;
 mod gate;
 mod histories;
 mod parker;
@@ -36,6 +37,7 @@ pub use breaker::{
     Rejected, Why,
 };
 pub use clock::{Clock, ManualClock, Sleep, SystemClock};
+pub use contain::{Panicked, contained};
 pub use gate::{Drained, Effect, EffectGate, Finisher, StillIn};
 pub use histories::KeyedHistories;
 pub use parker::Parker;

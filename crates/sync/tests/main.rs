@@ -1,6 +1,6 @@
 //! The primitives on real threads and against reference models. Schedules are explored in `loom/` instead.
 //!
-//! Index: `breaker`, `breaker_reference`, `clock`, `gate`, `histories`, `token`, `token_reference`.
+//! Index: `breaker`, `breaker_reference`, `clock`, `contain`, `gate`, `histories`, `token`, `token_reference`.
 
 #![cfg(not(any(loom, shuttle)))]
 #![allow(
@@ -17,6 +17,8 @@ mod breaker;
 mod breaker_reference;
 #[path = "cases/clock.rs"]
 mod clock;
+#[path = "cases/contain.rs"]
+mod contain;
 #[path = "cases/gate.rs"]
 mod gate;
 #[path = "cases/histories.rs"]

@@ -43,7 +43,9 @@ impl Job {
             (S::Running, E::Claim { .. }) => Err(JobRefused::AlreadyClaimed),
             (S::Running, E::Heartbeat { fence, lease }) => {
                 self.check_owner(*fence)?;
-                Ok(Job { lease_until: now.saturating_add(*lease), ..self.clone() })
+                // Beats may overtake one another on their way to the store: none shortens a lease.
+                let lease_until = now.saturating_add(*lease).max(self.lease_until);
+                Ok(Job { lease_until, ..self.clone() })
             }
             (S::Running, E::Release { fence }) => self.released(*fence),
             (S::Running, E::Cancel { .. }) if self.sealed_at.is_some() => Err(JobRefused::CancelTooLate),

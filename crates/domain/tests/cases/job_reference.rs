@@ -87,7 +87,7 @@ impl Row {
             }
             JobEvent::Heartbeat { fence, lease } => {
                 self.where_owner(*fence)?;
-                self.lease_until = now + ms(lease);
+                self.lease_until = self.lease_until.max(now + ms(lease));
             }
             JobEvent::Release { fence } => {
                 self.where_owner(*fence)?;

@@ -20,11 +20,11 @@ use async_trait::async_trait;
 use domain::{Claim, ErrorClass, Job, JobRefused, JobState};
 use store::{JobEnd, JobStoreError, StoreError};
 use sync::primitives::{Mutex, lock};
-use sync::{CancelReason, CancellationToken, Cancelled, Effect, EffectGate, Finisher, Observed};
+use sync::{CancelReason, CancellationToken, Cancelled, Effect, EffectGate, Finisher, Observed, Panicked};
 use tokio::sync::Notify;
 
 use super::{Ports, WorkerConfig};
-use crate::contain::{Panicked, contained};
+use crate::contain::contained;
 use crate::plan_context::PlanExecutionContext;
 
 /// How long to wait before a failed write of the end is asked for again.
@@ -217,7 +217,7 @@ async fn work(run: &Run, ports: &Ports, config: &WorkerConfig) -> Ended {
         (Some(reason), _) => Ended::Interrupted(reason),
         (None, Ok(Ok(()))) => Ended::Done,
         (None, Ok(Err(RunFailure { why }))) => Ended::Failed { why },
-        (None, Err(Panicked(message))) => Ended::Failed { why: format!("the runner panicked: {message}") },
+        (None, Err(panicked)) => Ended::Failed { why: format!("the runner {panicked}") },
     }
 }
 

@@ -2,17 +2,10 @@
 
 use cucumber::cli::{self, Args, Parser};
 
-/// Options that cargo's own harness has, which mean nothing here and are passed over.
-const PASSED_OVER: [&str; 8] = [
-    "--nocapture",
-    "--no-capture",
-    "--show-output",
-    "--quiet",
-    "-q",
-    "--include-ignored",
-    "--exact",
-    "--format=terse",
-];
+/// Options of cargo's own harness that mean nothing here and are passed over; `--x=y` is passed over like `--x y`.
+const PASSED_OVER: [&str; 7] =
+    ["--nocapture", "--no-capture", "--show-output", "--quiet", "-q", "--include-ignored", "--exact"];
+const PASSED_OVER_WITH_VALUE: [&str; 3] = ["--test-threads", "--format", "--logfile"];
 
 /// What to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,21 +16,23 @@ pub(crate) enum Asked {
     Run { words: Vec<String>, options: Vec<String> },
 }
 
-pub(crate) fn asked(arguments: impl Iterator<Item = String>) -> Asked {
-    let arguments: Vec<String> = arguments
-        .filter(|argument| !PASSED_OVER.contains(&argument.as_str()))
-        .filter(|argument| !argument.starts_with("--test-threads="))
-        .collect();
-    let is_list = |argument: &String| argument == "--list" || argument == "--ignored";
-    if arguments.iter().any(is_list) {
-        return Asked::List;
+pub(crate) fn asked(mut arguments: impl Iterator<Item = String>) -> Asked {
+    let mut kept = Vec::new();
+    while let Some(argument) = arguments.next() {
+        let name = argument.split('=').next().unwrap_or_default();
+        if argument == "--list" || argument == "--ignored" {
+            return Asked::List;
+        } else if PASSED_OVER_WITH_VALUE.contains(&name) {
+            if name == argument {
+                arguments.next();
+            }
+        } else if !PASSED_OVER.contains(&name) {
+            kept.push(argument);
+        }
     }
-    let is_all_words = !arguments.iter().any(|argument| argument.starts_with('-'));
-    if is_all_words {
-        Asked::Run { words: arguments, options: Vec::new() }
-    } else {
-        Asked::Run { words: Vec::new(), options: arguments }
-    }
+    let has_options = kept.iter().any(|argument| argument.starts_with('-'));
+    let (words, options) = if has_options { (Vec::new(), kept) } else { (kept, Vec::new()) };
+    Asked::Run { words, options }
 }
 
 /// The options as cucumber takes them; wrong ones end the process with an explanation.

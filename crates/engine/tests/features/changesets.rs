@@ -1,7 +1,7 @@
 //! Steps of #7120: changesets, started, recorded into and closed by several threads.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 
 use cucumber::gherkin::Step;
 use cucumber::{given, then, when};
@@ -342,28 +342,22 @@ fn changesets_are(world: &mut Features, step: &Step) {
     assert_eq!(world.changesets.plan().shown(), expected);
 }
 
-#[when(expr = "{int} threads record {int} changes each while {int} threads start {int} changesets each")]
-fn records_while_starting(
-    world: &mut Features,
-    recorders: usize,
-    each: usize,
-    starters: usize,
-    changesets: usize,
-) {
+#[when(
+    expr = "in {int} rounds {int} thread(s) record a change each while {int} thread(s) start a changeset each"
+)]
+fn records_while_starting(world: &mut Features, rounds: usize, recorders: usize, starters: usize) {
     let ours = world.changesets.ours();
+    let meet = Arc::new(Barrier::new(recorders + starters));
     all_at_once(recorders + starters, move |thread| {
-        block_on(async {
+        for round in 0..rounds {
+            meet.wait();
             if thread < recorders {
-                for turn in 0..each {
-                    let recorded = ours.context.record_change(change(&format!("{thread}/{turn}"))).await;
-                    recorded.expect("a changeset is open");
-                }
+                let recorded = ours.context.record_change(change(&format!("{thread}/{round}")));
+                block_on(recorded).expect("a changeset is open");
             } else {
-                for _ in 0..changesets {
-                    ours.context.start_changeset().await.expect("it is started");
-                }
+                block_on(ours.context.start_changeset()).expect("it is started");
             }
-        });
+        }
     });
 }
 

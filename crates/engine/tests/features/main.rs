@@ -1,8 +1,12 @@
 //! The features of the four seed reports (`features/*.feature`), run against the real parts.
 //!
 //! Index: `world` (what a scenario has, and what every feature may say), `threads` (threads that are driven step by
-//! step), `pausing_store` (a store that stops where a scenario says), `breaker` (#7088), `changesets` (#7120), `errors`
-//! (#7333), `cancellation` and `worker` (#7166), `naive` (the bugs of the reports, with places to stop).
+//! step), `pausing_store` (a store that stops where a scenario says), `naive` (the bugs of the reports, with places to
+//! stop), `arguments` (the command line). By report:
+//! - #7088: `breaker`, `breaker_many`, `pipelines`
+//! - #7120: `changesets`, `changesets_many`
+//! - #7333: `errors`
+//! - #7166: `cancellation`, `cancellation_many`, `worker`, `house` (what workers share)
 //!
 //! # Running
 //! `cargo test -p engine --test features` runs all; words after `--` choose the scenarios whose feature, title or tags
@@ -25,11 +29,16 @@
 
 mod arguments;
 mod breaker;
+mod breaker_many;
 mod cancellation;
+mod cancellation_many;
 mod changesets;
+mod changesets_many;
 mod errors;
+mod house;
 mod naive;
 mod pausing_store;
+mod pipelines;
 mod threads;
 mod worker;
 mod world;

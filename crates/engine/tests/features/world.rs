@@ -9,16 +9,22 @@ use domain::{BootId, Claim, ClaimRequest, JobId, Ms, NewJob, Phase, PlanId, Work
 use store::JobStore;
 
 use crate::threads::{Threads, block_on};
-use crate::{breaker, cancellation, changesets, errors, worker};
+use crate::{
+    breaker, breaker_many, cancellation, cancellation_many, changesets, changesets_many, errors, pipelines, worker,
+};
 
 /// The world of one scenario; each feature uses its own part.
 #[derive(Default, World)]
 pub(crate) struct Features {
     pub(crate) threads: Threads,
     pub(crate) breaker: breaker::Scene,
+    pub(crate) breaker_many: breaker_many::Scene,
+    pub(crate) pipelines: pipelines::Scene,
     pub(crate) changesets: changesets::Scene,
+    pub(crate) changesets_many: changesets_many::Scene,
     pub(crate) errors: errors::Scene,
     pub(crate) cancellation: cancellation::Scene,
+    pub(crate) cancellation_many: cancellation_many::Scene,
     pub(crate) worker: worker::Scene,
 }
 

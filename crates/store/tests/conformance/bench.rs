@@ -12,7 +12,7 @@ use domain::{
 use store::{ChangesetStoreError, JobEnd, JobStoreError, Store, StoreError};
 use sync::{CancelReason, Clock, Effect, EffectGate, Finisher, ManualClock};
 
-use super::sample::{ANN, LEASE, new_job, request};
+use super::sample::{ANN, LEASE, STRANGER, new_job, request};
 
 /// Makes an empty store that reads this clock.
 pub(crate) type MakeStore = fn(ManualClock) -> Arc<dyn Store>;
@@ -106,7 +106,7 @@ impl Bench {
 
     pub(crate) async fn snapshot(&self) -> Snapshot {
         let jobs = self.store.jobs(None).await.unwrap();
-        let known: BTreeSet<PlanId> = jobs.iter().map(|job| job.plan).collect();
+        let known: BTreeSet<PlanId> = jobs.iter().map(|job| job.plan).chain([STRANGER]).collect();
         let mut plans = BTreeMap::new();
         for plan in known {
             plans.insert(plan, (self.changesets(plan).await, self.history(plan).await));

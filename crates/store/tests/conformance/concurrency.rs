@@ -1,4 +1,4 @@
-//! Changesets and errors under many threads: nothing is lost, doubled or put elsewhere, and every count is exact.
+//! Changesets and errors under many threads: nothing is lost, doubled or put elsewhere, every count is exact.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -68,7 +68,8 @@ pub(crate) async fn eight_threads_fill_each_its_own_changeset(bench: Bench) {
     }
 }
 
-/// Eight plans of eight changesets, so that what is read back at once stays small; every thread writes into each.
+/// Eight plans of eight changesets, so that what is read back at once stays small. Every thread writes into
+/// each.
 pub(crate) async fn eight_hundred_thousand_entries_lie_in_their_own_of_64_changesets(bench: Bench) {
     const PLANS: u64 = 8;
     const SETS_PER_PLAN: u64 = 8;

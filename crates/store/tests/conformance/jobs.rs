@@ -124,7 +124,7 @@ pub(crate) async fn a_claim_makes_its_worker_the_owner(bench: Bench) {
 }
 
 pub(crate) async fn jobs_are_served_and_listed_in_order_of_id(bench: Bench) {
-    // As text, as signed numbers and as bytes backwards these are in other orders.
+    // As decimal text, as signed numbers and as bytes backwards these are in other orders.
     let in_order = [2, 10, 256, 1 << 63, 1 << 64, 1 << 127, u128::MAX - 1];
     let queued = [3, 0, 6, 1, 5, 2, 4].map(|place| in_order[place]);
     for (n, id) in (1..).zip(queued) {

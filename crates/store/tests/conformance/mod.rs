@@ -1,6 +1,6 @@
 //! The conformance suite: what every store promises, whatever it keeps its rows in.
 //!
-//! A promise is a function that takes a [`Bench`], which is an empty store, its clock and the hands of workers. The
+//! A promise is a function that takes a [`Bench`]: an empty store, its clock and the hands of workers. The
 //! list at the end names them all; `conformance!(name, factory)` makes a test of each for one store.
 //!
 //! # Where to look
@@ -17,7 +17,7 @@
 //!
 //! # Invariants
 //! 1. Every promise is in the list: one that is not is an unused function, which the compiler tells.
-//! 2. Time stands still unless a promise moves it, and every thread starts when all are there: nothing sleeps.
+//! 2. Time stands still unless a promise moves it, and threads start when all are there: nothing sleeps.
 //!
 //! # Not here
 //! What only some stores do: to survive a crash, to be opened twice, to run out of space.
@@ -152,6 +152,7 @@ macro_rules! conformance {
     };
     (@list $store:ident, $make:expr, $($part:ident { $($promise:ident,)* })*) => {
         mod $store {
+            #[allow(unused_imports, reason = "a factory may spell out all that it names")]
             use super::*;
 
             const MAKE: crate::conformance::MakeStore = $make;

@@ -1,7 +1,7 @@
 //! Values that the promises share.
 //!
-//! No two changes, changesets or errors of one test have the same id unless the promise is about that: whether such
-//! names are unique in a plan or in the whole store is left to the store.
+//! No two changes, changesets or errors of one test have the same id unless the promise is about that:
+//! whether such names are unique in a plan or in the whole store is left to the store.
 
 use std::time::Duration;
 

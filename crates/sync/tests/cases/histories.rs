@@ -23,9 +23,11 @@ fn no_record_is_lost_on_many_threads_and_many_keys() {
 fn reading_creates_nothing_and_removing_takes_out() {
     let histories: KeyedHistories<&str, Vec<u8>> = KeyedHistories::new();
     assert!(histories.read(&"a", |history| history.is_none()));
+    assert_eq!(histories.update_known(&"a", |history| history.push(1)), None);
     assert!(histories.is_empty());
     histories.update(&"a", |history| history.push(1));
     assert!(!histories.is_empty());
+    assert_eq!(histories.update_known(&"a", |history| history.len()), Some(1));
     assert_eq!(histories.remove(&"a"), Some(vec![1]));
     assert_eq!(histories.remove(&"a"), None);
     assert_eq!(format!("{histories:?}"), "KeyedHistories { .. }");
