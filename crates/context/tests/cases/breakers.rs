@@ -1,27 +1,24 @@
 //! Counts over many calls: open, skipped, probed, closed.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 use context::{BreakerChange, ExecutorConfig, Outcome, Run, StrategyError};
 use sync::{BreakerConfig, BreakerState, Recorded};
 
 use crate::support::{
-    Events, Gate, Line, Rig, background, eventually, fails, finds, hangs, line, millis, name, not_started,
-    obeys, ok, secs, strategy, timed_out,
+    AnyStrategy, Events, Gate, Line, Rig, background, eventually, fails, finds, hangs, line, millis, name,
+    not_started, obeys, ok, secs, strategy, timed_out,
 };
 
-const TRIPPED: Recorded = Recorded::Tripped { cool_down: secs_const(30) };
-
-const fn secs_const(secs: u64) -> std::time::Duration {
-    std::time::Duration::from_secs(secs)
-}
+const TRIPPED: Recorded = Recorded::Tripped { cool_down: secs(30) };
 
 fn failed(of: &str, breaker: Recorded) -> Line {
     line(of, Outcome::Failed("no index".to_owned()), &[], secs(0), Some(breaker))
 }
 
-fn open(of: &str, retry_after: std::time::Duration) -> Line {
+fn open(of: &str, retry_after: Duration) -> Line {
     line(of, Outcome::Open { retry_after }, &[], secs(0), None)
 }
 
@@ -242,12 +239,8 @@ fn sixty_four_calls_at_once_of_one_that_panics_or_is_skipped_account_for_every_l
     assert_eq!(state, Some(BreakerState::Open { retry_after: secs(30) }));
 }
 
-fn at_once(
-    rig: &Rig,
-    calls: usize,
-    strategies: impl Fn() -> Vec<Arc<crate::support::AnyStrategy>>,
-) -> Vec<Line> {
-    let start = Arc::new(std::sync::Barrier::new(calls));
+fn at_once(rig: &Rig, calls: usize, strategies: impl Fn() -> Vec<Arc<AnyStrategy>>) -> Vec<Line> {
+    let start = Arc::new(Barrier::new(calls));
     let pending: Vec<_> = (0..calls)
         .map(|_| {
             let (rig, strategies, start) = (rig.clone(), strategies(), Arc::clone(&start));

@@ -6,7 +6,7 @@ use context::{BatchCancelled, BreakerChange, Outcome, StrategyError};
 use sync::{CancelReason, CancellationToken, Recorded};
 
 use crate::support::{
-    Events, Gate, Rig, eventually, fails, finds, hangs, line, name, obeys, ok, secs, strategy, task,
+    Events, Gate, Rig, eventually, fails, finds, hangs, line, millis, name, obeys, ok, secs, strategy, task,
 };
 
 fn cancelled(reason: CancelReason) -> BatchCancelled {
@@ -33,7 +33,7 @@ fn a_cancel_while_running_counts_nothing_and_does_not_wait() {
     let token = CancellationToken::new();
     let pending = rig.begin(&[hangs("slow", &began, &gate)], rig.stop(&token, None));
     heard.expect("began");
-    rig.clock.advance(millis_before_due());
+    rig.clock.advance(millis(1999));
     token.cancel(CancelReason::User);
     assert_eq!(pending.result(), Err(cancelled(CancelReason::User)));
     assert_eq!(rig.failures("slow"), Some(0), "cancelled work is neither a success nor a failure");
@@ -41,10 +41,6 @@ fn a_cancel_while_running_counts_nothing_and_does_not_wait() {
     gate.open();
     eventually("it has returned", || rig.executor.pool().abandoned == 0);
     assert_eq!(rig.failures("slow"), Some(0), "nor is its late result");
-}
-
-fn millis_before_due() -> std::time::Duration {
-    crate::support::millis(1999)
 }
 
 #[test]

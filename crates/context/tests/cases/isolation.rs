@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use context::{Name, Outcome, Stop, Strategy};
-use sync::Recorded;
+use context::{
+    Batch, ExecutorConfig, Name, Outcome, ParallelStrategyExecutor, Stop, Strategy, StrategyError, Task,
+};
+use sync::{CancellationToken, CircuitBreaker, Recorded, SystemClock};
 
 use crate::support::{
-    AnyStrategy, Events, Found, Gate, Line, Rig, fails, finds, hangs, line, millis, ok, secs, strategy,
-    timed_out,
+    AnyStrategy, Events, Found, Gate, Line, Rig, background, eventually, fails, finds, hangs, line, millis,
+    name, ok, secs, strategy, task, timed_out,
 };
 
 #[test]
@@ -26,7 +28,7 @@ fn the_good_ones_are_unharmed_by_one_that_fails_panics_hangs_or_lies() {
     let pending = rig.begin(&strategies, rig.never());
     heard.expect("began");
     // The other worker does all the rest while one hangs.
-    crate::support::eventually("the rest is done", || {
+    eventually("the rest is done", || {
         let pool = rig.executor.pool();
         pool.queued == 0 && pool.running == 1
     });
@@ -54,7 +56,7 @@ fn what_arrived_by_the_deadline_is_kept_when_others_hang() {
     let late = hangs("late", &began, &gate);
     let pending = rig.begin(&[finds("quick", &[1]), late, finds("other", &[2])], rig.never());
     heard.expect("began");
-    crate::support::eventually("the others are done", || {
+    eventually("the others are done", || {
         let pool = rig.executor.pool();
         pool.queued == 0 && pool.running == 1
     });
@@ -79,22 +81,22 @@ fn a_candidate_that_panics_when_cut_is_a_panic_of_its_strategy() {
         fn name(&self) -> &Name {
             &self.0
         }
-        fn find(&self, _: &(), _: usize, _: &Stop) -> Result<Vec<Bomb>, context::StrategyError> {
+        fn find(&self, _: &(), _: usize, _: &Stop) -> Result<Vec<Bomb>, StrategyError> {
             Ok(vec![Bomb(false), Bomb(true)])
         }
     }
 
     let rig = Rig::new();
-    let executor = context::ParallelStrategyExecutor::new(
-        context::ExecutorConfig { max_workers: 1, ..Default::default() },
+    let executor = ParallelStrategyExecutor::new(
+        ExecutorConfig { max_workers: 1, ..Default::default() },
         rig.breakers.clone(),
         Arc::new(rig.clock.clone()),
     )
     .expect("bounds are kept");
-    let bombs = Arc::new(Bombs(crate::support::name("bombs")));
-    let tasks = || vec![context::Task { strategy: Arc::clone(&bombs), limit: 1 }];
+    let bombs = Arc::new(Bombs(name("bombs")));
+    let tasks = || vec![Task { strategy: Arc::clone(&bombs), limit: 1 }];
     for _ in 0..2 {
-        let batch = context::Batch { prepared: Arc::new(()), tasks: tasks(), stop: rig.never() };
+        let batch = Batch { prepared: Arc::new(()), tasks: tasks(), stop: rig.never() };
         let runs = executor.execute(batch).expect("nobody cancels");
         assert_eq!(runs[0].outcome, Outcome::Panicked("armed".to_owned()));
     }
@@ -123,8 +125,8 @@ fn a_strategy_that_panics_when_dropped_by_the_pool_keeps_the_thread_alive() {
 
     let rig = Rig::with_workers(1);
     let gate = Gate::default();
-    let last: Arc<AnyStrategy> = Arc::new(Last(crate::support::name("last"), gate.clone()));
-    let pending = rig.begin_tasks(vec![context::Task { strategy: last, limit: 1 }], rig.never());
+    let last: Arc<AnyStrategy> = Arc::new(Last(name("last"), gate.clone()));
+    let pending = rig.begin_tasks(vec![Task { strategy: last, limit: 1 }], rig.never());
     gate.open();
     assert_eq!(pending.result(), Ok(vec![ok("last", &[1])]));
     assert_eq!(rig.run(&[finds("next", &[2])]), [ok("next", &[2])]);
@@ -133,22 +135,17 @@ fn a_strategy_that_panics_when_dropped_by_the_pool_keeps_the_thread_alive() {
 
 #[test]
 fn on_the_machines_clock_too_one_that_hangs_is_not_waited_for() {
-    let clock = Arc::new(sync::SystemClock::new());
-    let config =
-        context::ExecutorConfig { max_workers: 2, deadline: millis(50), strategy_deadline: millis(50) };
-    let executor: context::ParallelStrategyExecutor<AnyStrategy> =
-        context::ParallelStrategyExecutor::new(config, sync::CircuitBreaker::default(), clock.clone())
+    let clock = Arc::new(SystemClock::new());
+    let config = ExecutorConfig { max_workers: 2, deadline: millis(50), strategy_deadline: millis(50) };
+    let executor: ParallelStrategyExecutor<AnyStrategy> =
+        ParallelStrategyExecutor::new(config, CircuitBreaker::default(), clock.clone())
             .expect("bounds are kept");
     let (began, _heard) = Events::new();
     let gate = Gate::default();
     let strategies = [hangs("hanging", &began, &gate), finds("quick", &[1])];
-    let stop = Stop::new(sync::CancellationToken::new().observe(), None, clock);
-    let batch = context::Batch {
-        prepared: Arc::new(()),
-        tasks: strategies.iter().map(crate::support::task).collect(),
-        stop,
-    };
-    let runs = crate::support::background(move || executor.execute(batch)).result().expect("nobody cancels");
+    let stop = Stop::new(CancellationToken::new().observe(), None, clock);
+    let batch = Batch { prepared: Arc::new(()), tasks: strategies.iter().map(task).collect(), stop };
+    let runs = background(move || executor.execute(batch)).result().expect("nobody cancels");
     let outcome = &runs[0].outcome;
     // Whether it was begun within the deadline is up to the machine.
     assert!(matches!(outcome, Outcome::TimedOut | Outcome::NotStarted), "{outcome:?}");

@@ -21,11 +21,11 @@ pub(crate) type AnyStrategy = dyn Strategy<Prepared = (), Candidate = u32>;
 /// Long enough that only a broken promise reaches it.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-pub(crate) fn secs(secs: u64) -> Duration {
+pub(crate) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-pub(crate) fn millis(millis: u64) -> Duration {
+pub(crate) const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 

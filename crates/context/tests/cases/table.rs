@@ -3,7 +3,10 @@
 use std::panic::panic_any;
 use std::sync::Arc;
 
-use context::{ExecutorConfig, Name, Outcome, Stop, Strategy, StrategyError, Task};
+use context::{
+    Batch, ExecutorConfig, Name, Outcome, ParallelStrategyExecutor, Stop, Stopped, Strategy, StrategyError,
+    Task,
+};
 use sync::{CancelReason, Recorded};
 
 use crate::support::{
@@ -297,7 +300,7 @@ fn obeying_a_hurried_caller_is_no_failure() {
 #[test]
 fn stopping_without_being_told_is_a_failure() {
     let rig = Rig::new();
-    let lazy = strategy("lazy", |_, _| Err(context::Stopped::Cancelled(CancelReason::User).into()));
+    let lazy = strategy("lazy", |_, _| Err(Stopped::Cancelled(CancelReason::User).into()));
     assert_eq!(rig.run(&[lazy]), [failed("lazy", "cancelled: asked for by the user")]);
 }
 
@@ -389,13 +392,13 @@ fn a_strategy_gets_its_limit_and_what_was_prepared() {
     }
 
     let rig = Rig::new();
-    let executor = context::ParallelStrategyExecutor::new(
+    let executor = ParallelStrategyExecutor::new(
         ExecutorConfig::default(),
         rig.breakers.clone(),
         Arc::new(rig.clock.clone()),
     )
     .expect("bounds are kept");
     let tasks = vec![Task { strategy: Arc::new(Sum(name("sum"))), limit: 5 }];
-    let runs = executor.execute(context::Batch { prepared: Arc::new(vec![1, 2]), tasks, stop: rig.never() });
+    let runs = executor.execute(Batch { prepared: Arc::new(vec![1, 2]), tasks, stop: rig.never() });
     assert_eq!(runs, Ok(vec![ok("sum", &[3, 5, 1])]));
 }

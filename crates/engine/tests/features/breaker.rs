@@ -7,9 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use cucumber::{given, then, when};
-use sync::{
-    BreakerConfig, BreakerState, BreakerView, CircuitBreaker, Clock, ManualClock, Parker, Recorded,
-};
+use sync::{BreakerConfig, BreakerState, BreakerView, CircuitBreaker, Clock, ManualClock, Parker, Recorded};
 
 use crate::naive;
 use crate::threads::{Held, Pauses, apart};
@@ -276,4 +274,3 @@ fn naive_count(world: &mut Features, strategy: String, count: u32, recorded: u32
     let naive = world.breaker.naive();
     assert_eq!(naive.failures(&strategy), count, "of {recorded} recorded");
 }
-

@@ -10,7 +10,8 @@ use store::JobStore;
 
 use crate::threads::{Threads, block_on};
 use crate::{
-    breaker, breaker_many, cancellation, cancellation_many, changesets, changesets_many, errors, pipelines, worker,
+    breaker, breaker_many, cancellation, cancellation_many, changesets, changesets_many, errors, pipelines,
+    worker,
 };
 
 /// The world of one scenario; each feature uses its own part.

@@ -2,7 +2,9 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use sync::{Clock, ManualClock, Parker, SystemClock};
@@ -10,10 +12,15 @@ use sync::{Clock, ManualClock, Parker, SystemClock};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn the_system_clock_never_goes_back() {
+fn the_system_clock_goes_on_and_never_back() {
     let clock = SystemClock::default();
-    let (first, second) = (clock.now(), clock.now());
-    assert!(first <= second);
+    let first = clock.now();
+    let mut last = first;
+    while last == first {
+        let next = clock.now();
+        assert!(last <= next);
+        last = next;
+    }
 }
 
 #[test]
@@ -21,10 +28,31 @@ fn a_system_sleeper_wakes_by_its_deadline_or_by_hand() {
     let clock = SystemClock::new();
     let parker = Parker::new();
     clock.park_until(&parker, Some(Duration::ZERO));
-    parker.unpark();
-    clock.park_until(&parker, None);
-    parker.unpark();
-    clock.park_until(&parker, Some(Duration::MAX));
+    for at in [None, Some(Duration::MAX), Some(clock.now() + 1000 * SECOND)] {
+        parker.unpark();
+        clock.park_until(&parker, at);
+        assert!(!parker.park_until(Instant::now()), "the wake-up is used up");
+    }
+}
+
+#[test]
+fn two_tasks_that_sleep_until_the_same_instant_are_both_woken() {
+    struct Count(AtomicUsize);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let clock = ManualClock::new();
+    let count = Arc::new(Count(AtomicUsize::new(0)));
+    let waker = Waker::from(Arc::clone(&count));
+    let mut context = Context::from_waker(&waker);
+    let mut sleeps = [Box::pin(clock.sleep(SECOND)), Box::pin(clock.sleep(SECOND))];
+    for sleep in &mut sleeps {
+        assert_eq!(sleep.as_mut().poll(&mut context), Poll::Pending);
+    }
+    clock.advance(SECOND);
+    assert_eq!(count.0.load(Ordering::SeqCst), 2);
 }
 
 #[test]
