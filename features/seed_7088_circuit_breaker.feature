@@ -151,11 +151,12 @@ Feature: Circuit breakers that every pipeline shares lose no outcome
         | 2       | 1000 |
         | 8       | 500  |
 
-    Scenario: A failure asks for the time without holding a lock, so a clock that calls the breakers back blocks nobody
+    Scenario: No lock is held while the clock is asked, so a clock that calls the breakers back blocks nobody
       Given circuit breakers that open after 3 failures in a row, on a clock that calls them back
       And "semantic" has failed 2 times
       When thread A records a failure of "semantic"
       Then thread A is told that its failure opened the breaker
+      And "semantic" is disabled
 
   Rule: ParallelStrategyExecutor is safe under concurrent pipeline invocations
 

@@ -15,8 +15,11 @@ use tokio::runtime::Handle;
 pub enum TaskKind {
     /// Claims jobs. A stop ends it at once; a failing store makes it wait and ask again.
     Claims,
-    /// Runs one job. A cancel interrupts it and it then settles the job; an error of the runner fails the job.
+    /// Sees one job to its end. A cancel, a stop or a lost lease makes it interrupt the work and settle the job.
     Run,
+    /// Does the work of one job. A cancel reaches it through its scope, and it is dropped when it does not end in time;
+    /// its error or panic fails the job.
+    Work,
     /// Keeps the leases of all running jobs. It ends after the last of them, also while stopping; an error costs a
     /// beat, and at two thirds of a lease without one the job is given up.
     Heartbeat,
@@ -50,7 +53,7 @@ impl TokioRuntime {
 impl Runtime for TokioRuntime {
     fn spawn(&self, kind: TaskKind, task: BoxFuture<'static, ()>) -> io::Result<()> {
         match kind {
-            TaskKind::Claims | TaskKind::Run => drop(self.handle.spawn(task)),
+            TaskKind::Claims | TaskKind::Run | TaskKind::Work => drop(self.handle.spawn(task)),
             TaskKind::Heartbeat => {
                 let own = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
                 let thread = std::thread::Builder::new().name("agents-heartbeat".to_owned());
@@ -61,7 +64,16 @@ impl Runtime for TokioRuntime {
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        // Made inside the task, so that the timer is that of the thread which awaits it.
-        Box::pin(async move { tokio::time::sleep(duration).await })
+        let handle = self.handle.clone();
+        Box::pin(async move {
+            // Made inside the task, so that the timer is that of the thread which awaits it.
+            let sleep = if Handle::try_current().is_ok() {
+                tokio::time::sleep(duration)
+            } else {
+                let _context = handle.enter();
+                tokio::time::sleep(duration)
+            };
+            sleep.await;
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! The engine's parts on the in-memory store, under a virtual clock.
 //!
 //! Index: `plan_context`, `recovery`, `strategies`, `worker_runs`, `worker_cancel`, `worker_leases`, `worker_stop`,
-//! `worker_faults`; `support` has the virtual runtime, the scripted runner and the store with faults.
+//! `worker_faults`, `worker_ends`; `support` has the virtual runtime, the scripted runner and the store with faults.
 
 #![cfg(not(shuttle))]
 #![allow(
@@ -22,6 +22,8 @@ mod strategies;
 mod support;
 #[path = "cases/worker_cancel.rs"]
 mod worker_cancel;
+#[path = "cases/worker_ends.rs"]
+mod worker_ends;
 #[path = "cases/worker_faults.rs"]
 mod worker_faults;
 #[path = "cases/worker_leases.rs"]

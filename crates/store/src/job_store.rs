@@ -84,13 +84,16 @@ pub trait JobStore: Send + Sync {
     /// Asks for a cancel. A queued job is cancelled by it at once; a running one by its owner, later.
     async fn cancel(&self, job: JobId, reason: &str) -> Result<Job, JobStoreError>;
 
+    /// The owner itself asks for the cancel of its job, as a run does that is cancelled from inside its process.
+    async fn cancel_own(&self, claim: &Claim, reason: &str) -> Result<Job, JobStoreError>;
+
     /// From here on no cancel is accepted until the job ends. Refused when one was requested before.
     async fn seal(&self, effect: &Effect, claim: &Claim) -> Result<(), JobStoreError>;
 
     /// Ends the job. Asked again after an unknown outcome, the answer is the same.
     async fn end(&self, finisher: &Finisher, claim: &Claim, end: JobEnd) -> Result<Job, JobStoreError>;
 
-    /// Gives the job back to the queue.
+    /// Gives the job back to the queue. Asked again after an unknown outcome, the answer is the same.
     async fn release(&self, finisher: &Finisher, claim: &Claim) -> Result<Job, JobStoreError>;
 
     /// Ends the leases of a worker that is known to be dead; says how many.

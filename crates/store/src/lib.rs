@@ -6,8 +6,8 @@
 //! # Invariants
 //! 1. Every call is one atomic step: it happened whole when it returned `Ok`, and not at all otherwise.
 //! 2. Every write of a plan shows a claim, and a stale one is refused with `LeaseLost` in that same step.
-//! 3. Every write can be asked for again after an unknown outcome: those that name an id made by the caller, and ends,
-//!    answer as the first time; a heartbeat or a seal does no more; a claim or a release is found out by its lease.
+//! 3. Every write can be asked for again after an unknown outcome: those that name an id made by the caller, ends and
+//!    releases answer as the first time; a heartbeat or a seal does no more; a claim is found out by its lease.
 //! 4. Writes that are effects of a plan demand an [`Effect`](sync::Effect) or a [`Finisher`](sync::Finisher):
 //!    code that forgot the gate does not compile.
 //!

@@ -219,6 +219,15 @@ impl JobStore for MemoryStore {
         self.plans.update_all(|plans| Ok(plan_of(plans, job)?.apply_job_event(job, &event, now)?.clone()))
     }
 
+    async fn cancel_own(&self, claim: &Claim, reason: &str) -> Result<Job, JobStoreError> {
+        let now = self.now();
+        let event = JobEvent::Cancel { reason: reason.to_owned() };
+        Ok(self.write(claim, |plan| {
+            plan.guard(claim)?;
+            plan.apply_job_event(claim.job, &event, now).cloned()
+        })?)
+    }
+
     async fn seal(&self, _: &Effect, claim: &Claim) -> Result<(), JobStoreError> {
         self.owner_event(claim, &JobEvent::Seal { fence: claim.fence }).map(drop)
     }
@@ -240,7 +249,15 @@ impl JobStore for MemoryStore {
     }
 
     async fn release(&self, _: &Finisher, claim: &Claim) -> Result<Job, JobStoreError> {
-        self.owner_event(claim, &JobEvent::Release { fence: claim.fence })
+        let now = self.now();
+        Ok(self.write(claim, |plan| match plan.job(claim.job) {
+            // Nobody else can have released it: the fence of a queued job is that of its last owner.
+            Some(job) if job.state == JobState::Queued && job.fence == claim.fence => Ok(job.clone()),
+            Some(_) | None => {
+                let event = JobEvent::Release { fence: claim.fence };
+                plan.apply_job_event(claim.job, &event, now).cloned()
+            }
+        })?)
     }
 
     async fn free_leases(&self, worker: WorkerId) -> Result<usize, JobStoreError> {

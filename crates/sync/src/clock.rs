@@ -177,15 +177,19 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
         let old = this.ticket.take();
-        let replaced = {
+        // Cloned before the lock: cloning and dropping a waker is foreign code.
+        let waiter = Waiter::Task(context.waker().clone());
+        let (replaced, unused) = {
             let mut dial = lock(&this.clock.dial);
             let replaced = old.and_then(|ticket| dial.sleepers.remove(&ticket));
             if dial.now < this.at {
-                this.ticket = Some(dial.add(this.at, Waiter::Task(context.waker().clone())));
+                this.ticket = Some(dial.add(this.at, waiter));
+                (replaced, None)
+            } else {
+                (replaced, Some(waiter))
             }
-            replaced
         };
-        drop(replaced);
+        drop((replaced, unused));
         if this.ticket.is_some() { Poll::Pending } else { Poll::Ready(()) }
     }
 }

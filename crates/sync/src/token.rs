@@ -359,6 +359,11 @@ impl Observed {
         self.steps().find_map(Step::reason)
     }
 
+    /// Why this generation itself was cancelled, ancestors aside.
+    pub fn own_reason(&self) -> Option<CancelReason> {
+        self.step.reason()
+    }
+
     /// The observed generation.
     pub fn generation(&self) -> Generation {
         Generation(generation_of(self.step.live))
@@ -366,12 +371,17 @@ impl Observed {
 
     /// A token that is cancelled with this generation, and can be cancelled alone.
     ///
-    /// A child more than 8 levels deep is born cancelled with [`CancelReason::Limit`]: it fails at once and in the
-    /// open, instead of slowing every check below it.
+    /// A child more than 8 levels deep is born cancelled with [`CancelReason::Limit`], and no reset revives it: it
+    /// fails at once and in the open, instead of slowing every check below it.
     pub fn child(&self) -> CancellationToken {
         let ancestors: Box<[Step]> = self.steps().cloned().collect();
-        let reason = if ancestors.len() > DEPTH_MAX { CancelReason::Limit.code() } else { 0 };
-        CancellationToken::with(HAS_ANCESTORS | reason, ancestors)
+        if ancestors.len() <= DEPTH_MAX {
+            return CancellationToken::with(HAS_ANCESTORS, ancestors);
+        }
+        let beyond = CancellationToken::new();
+        let limit = beyond.observe().step;
+        beyond.cancel(CancelReason::Limit);
+        CancellationToken::with(HAS_ANCESTORS, Box::new([limit]))
     }
 
     /// Blocks until cancelled; false if `timeout` passed first. `None` waits for ever.

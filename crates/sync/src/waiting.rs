@@ -103,15 +103,18 @@ impl<L: Level> Waiting<L> {
     /// Registers at every level, or says that one of them is reached.
     pub(crate) fn register(&mut self, waiter: &Waiter) -> bool {
         for (level, ticket) in &mut self.levels {
+            // Cloned before the lock: cloning and dropping a waker is foreign code.
+            let own_waiter = waiter.clone();
             let mut list = lock(&level.waiters().list);
             if level.is_reached() {
+                drop(list);
                 return true;
             }
             let own = *ticket.get_or_insert_with(|| {
                 list.next_ticket += 1;
                 list.next_ticket
             });
-            let replaced = list.entries.insert(own, waiter.clone());
+            let replaced = list.entries.insert(own, own_waiter);
             drop(list);
             drop(replaced);
         }

@@ -137,6 +137,10 @@ impl<S: Strategy + ?Sized + 'static> ParallelStrategyExecutor<S> {
         if let Some(reason) = batch.stop.observed().reason() {
             return Err(BatchCancelled { reason, changes: Vec::new() });
         }
+        if let Some(reason) = batch.stop.observed().child().observe().reason() {
+            // So deep that every strategy's own token would be born cancelled, or cancelled just now.
+            return Err(BatchCancelled { reason, changes: Vec::new() });
+        }
         let collector = Parker::new();
         let stop = batch.stop.clone();
         let (names, slots) = self.queue(batch, &collector);

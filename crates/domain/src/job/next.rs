@@ -138,13 +138,12 @@ impl Job {
             return Err(JobRefused::LeaseAlive { until: self.lease_until });
         }
         let lost_leases = self.lost_leases.saturating_add(1);
-        if lost_leases <= LOST_LEASES_MAX {
+        // A pending cancel is not run again, it is only brought to its end: whoever does that kills nobody by it.
+        if lost_leases <= LOST_LEASES_MAX || self.cancel_pends() {
             return Ok(Job { lost_leases, ..self.owned(worker, boot, lease, now) });
         }
-        let given_up = Job { lost_leases, ..self.clone() };
-        if self.cancel_pends() {
-            return Ok(given_up.ended(JobState::Cancelled, now));
-        }
+        // Under a fence of its own, so that an owner which was only paused hears that it lost the job.
+        let given_up = Job { lost_leases, fence: self.fence.next(), ..self.clone() };
         Ok(given_up.failed(&format!("its worker died {lost_leases} times"), now))
     }
 

@@ -150,12 +150,11 @@ impl Row {
                 if self.lease_until > now && self.boot == Some(*boot) {
                     return Err("alive");
                 }
-                self.lost_leases += 1;
-                if self.lost_leases < 4 {
+                self.lost_leases = self.lost_leases.saturating_add(1);
+                if self.lost_leases < 4 || self.unless_cancelled().is_err() {
                     self.own(*worker, *boot, now + ms(lease));
-                } else if self.unless_cancelled().is_err() {
-                    self.end("cancelled", now);
                 } else {
+                    self.fence += 1;
                     self.end("failed", now);
                     self.why = Some("its worker died 4 times".to_owned());
                 }

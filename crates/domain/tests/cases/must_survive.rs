@@ -138,7 +138,7 @@ fn a_job_that_kills_each_worker_fails_after_four_deaths() {
         fences.insert((job.state, job.fence));
     }
     let running = |fence| (JobState::Running, Fence(fence));
-    assert_eq!(fences, BTreeSet::from([running(2), running(3), running(4), (JobState::Failed, Fence(4))]));
+    assert_eq!(fences, BTreeSet::from([running(2), running(3), running(4), (JobState::Failed, Fence(5))]));
     assert_eq!(record.job(JOB).unwrap().why.as_deref(), Some("its worker died 4 times"));
 }
 

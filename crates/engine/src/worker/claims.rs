@@ -1,18 +1,21 @@
-//! Claims jobs while there is a free hand, one after the other, until the worker stops.
+//! Claims jobs while there is a free hand, one after the other, until the worker or its process stops.
 //!
 //! # Invariants
 //! 1. A slot is taken before a job is claimed, so that no more than `max_workers` run here.
 //! 2. A job whose claim comes back after the stop began is given back, not run.
-//! 3. A store that fails or panics costs a wait, not the loop.
+//! 3. A store that fails, panics or hangs costs a wait, not the loop; a claim that does not come back before the stop is
+//!    left to its lease.
+//! 4. A run that was listed is taken off the list, however its task ends.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{ClaimRequest, Job};
-use sync::CancelReason;
+use store::JobStoreError;
+use sync::{CancelReason, Panicked};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::run::{self, Run};
+use super::run::{self, Run, Settled};
 use super::{Shared, TaskKind};
 use crate::contain::contained;
 
@@ -21,14 +24,14 @@ pub(super) async fn claim_jobs(shared: Arc<Shared>, begun: mpsc::Sender<Arc<Run>
     let slots = Arc::new(Semaphore::new(shared.config.max_workers));
     while let Some(slot) = free_slot(&shared, &slots).await {
         let asked_at = shared.ports.clock.now();
-        let claimed = contained(shared.ports.store.claim(&request(&shared))).await;
-        match claimed {
-            Ok(Ok(Some(job))) => begin(&shared, job, asked_at, slot, &begun).await,
-            Ok(Ok(None)) => {
+        match claim(&shared).await {
+            None => return,
+            Some(Ok(Ok(Some(job)))) => begin(&shared, job, asked_at, slot, &begun).await,
+            Some(Ok(Ok(None))) => {
                 drop(slot);
                 wait_for_work(&shared).await;
             }
-            Ok(Err(_)) | Err(_) => {
+            Some(Ok(Err(_)) | Err(_)) => {
                 drop(slot);
                 shared.note_store_error();
                 wait_for_work(&shared).await;
@@ -37,20 +40,41 @@ pub(super) async fn claim_jobs(shared: Arc<Shared>, begun: mpsc::Sender<Arc<Run>
     }
 }
 
-fn request(shared: &Shared) -> ClaimRequest {
-    ClaimRequest {
+/// Asks the store for a job; `None` when the worker stops and the store has no answer within a lease.
+async fn claim(shared: &Shared) -> Option<Result<Result<Option<Job>, JobStoreError>, Panicked>> {
+    let request = ClaimRequest {
         worker: shared.id,
         boot: shared.config.boot,
         lease: shared.config.lease,
         concurrency_max: shared.config.plan_concurrency,
         only: shared.config.only,
+    };
+    let mut claim = std::pin::pin!(contained(shared.ports.store.claim(&request)));
+    tokio::select! {
+        biased;
+        claimed = &mut claim => return Some(claimed),
+        () = stopping(shared) => {}
+    }
+    tokio::select! {
+        biased;
+        claimed = &mut claim => Some(claimed),
+        () = shared.ports.runtime.sleep(shared.config.lease) => None,
+    }
+}
+
+/// Completes when no more jobs are to be claimed: the worker or its process stops.
+async fn stopping(shared: &Shared) {
+    tokio::select! {
+        biased;
+        _ = shared.stopping.cancelled() => {}
+        _ = shared.process.cancelled() => {}
     }
 }
 
 async fn free_slot(shared: &Shared, slots: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
     tokio::select! {
         biased;
-        _ = shared.stopping.cancelled() => None,
+        () = stopping(shared) => None,
         slot = Arc::clone(slots).acquire_owned() => slot.ok(),
     }
 }
@@ -58,7 +82,7 @@ async fn free_slot(shared: &Shared, slots: &Arc<Semaphore>) -> Option<OwnedSemap
 async fn wait_for_work(shared: &Shared) {
     tokio::select! {
         biased;
-        _ = shared.stopping.cancelled() => {}
+        () = stopping(shared) => {}
         () = shared.hint.notified() => {}
         () = shared.ports.runtime.sleep(shared.config.idle_poll) => {}
     }
@@ -73,27 +97,45 @@ async fn begin(
 ) {
     let run = Arc::new(Run::new(job, claimed_at, &shared.ports));
     let is_admitted = shared.admit(&run);
+    let mut listed =
+        Listed { shared: Arc::clone(shared), run: Arc::clone(&run), settled: Settled::Unsettled };
     // Beats from the start: also giving a job back may take longer than a lease.
     let is_beating = begun.send(Arc::clone(&run)).await.is_ok();
-    let task = {
-        let (shared, run) = (Arc::clone(shared), Arc::clone(&run));
-        Box::pin(async move {
-            let settled = run::drive(&run, &shared.ports, &shared.config).await;
-            shared.finished(&run, settled);
-            drop(slot);
-        })
-    };
-    let is_running = is_admitted && is_beating && shared.ports.runtime.spawn(TaskKind::Run, task).is_ok();
-    if !is_running {
-        let settled = run::give_back(&run, &shared.ports, &shared.config).await;
-        shared.finished(&run, settled);
+    if !is_admitted || !is_beating {
+        return give_back(shared, listed).await;
+    }
+    let task = Box::pin(async move {
+        let shared = Arc::clone(&listed.shared);
+        listed.settled = run::drive(&run, &shared.ports, &shared.config).await;
+        drop((listed, slot));
+    });
+    if shared.ports.runtime.spawn(TaskKind::Run, task).is_err() {
+        // The system has no room for it: the job is left to its lease, and perhaps to a worker that has.
+        wait_for_work(shared).await;
     }
 }
 
-impl Shared {
-    /// Ends the beats of a run and takes it off the list.
-    fn finished(&self, run: &Run, settled: run::Settled) {
-        run.over.cancel(CancelReason::Superseded);
-        self.note_settled(run.public.claim(), settled);
+/// Gives a job back that was claimed and not begun, and waits, so as not to claim it again at once.
+async fn give_back(shared: &Arc<Shared>, mut listed: Listed) {
+    listed.settled = run::give_back(&listed.run, &shared.ports, &shared.config).await;
+    drop(listed);
+    wait_for_work(shared).await;
+}
+
+/// A run on the worker's list: dropping it ends the run's beats and takes it off, whatever became of its task.
+struct Listed {
+    shared: Arc<Shared>,
+    run: Arc<Run>,
+    settled: Settled,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        // An unsettled run has no task any more that could write: what it left behind is stopped here.
+        if self.settled == Settled::Unsettled {
+            self.run.interrupt(CancelReason::Superseded);
+        }
+        self.run.over.cancel(CancelReason::Superseded);
+        self.shared.note_settled(self.run.public.claim(), self.settled);
     }
 }

@@ -25,8 +25,10 @@ pub struct WorkerConfig {
     pub boot: BootId,
     /// How often an idle worker looks for jobs without a hint; 10 ms..=1 min.
     pub idle_poll: Duration,
-    /// How long a cancelled run may take to come to its end before it is abandoned; 0..=1 min.
+    /// How long an ending run waits for its work and its effects before it goes on without them; 0..=1 min.
     pub cancel_wait: Duration,
+    /// How long a runner may wind down; 0..=10 min.
+    pub wind_down_wait: Duration,
 }
 
 /// A value of [`WorkerConfig`] out of its bounds.
@@ -52,6 +54,7 @@ impl WorkerConfig {
             boot,
             idle_poll: Duration::from_secs(1),
             cancel_wait: Duration::from_secs(5),
+            wind_down_wait: Duration::from_secs(30),
         }
     }
 
@@ -74,6 +77,9 @@ impl WorkerConfig {
         }
         if self.cancel_wait > minute {
             return refuse("cancel_wait", &self.cancel_wait, "0..=1min");
+        }
+        if self.wind_down_wait > 10 * minute {
+            return refuse("wind_down_wait", &self.wind_down_wait, "0..=10min");
         }
         Ok(self)
     }

@@ -79,8 +79,13 @@ async fn beat(run: &Run, ports: &Ports, config: &WorkerConfig) -> Beat {
             run.lose();
             Beat::Last
         }
-        // The end was stored while the beat was on its way.
-        Ok(Err(JobStoreError::Refused(JobRefused::Final { .. }))) => Beat::Last,
+        // Ended by this run while the beat was on its way: then the gate is closed. Else by others: then it is lost.
+        Ok(Err(JobStoreError::Refused(JobRefused::Final { .. }))) => {
+            if !run.is_ending() {
+                run.lose();
+            }
+            Beat::Last
+        }
         // Unheard: the next beat may be heard, and if none is, the fence falls.
         Ok(Err(JobStoreError::Refused(_) | JobStoreError::QueueFull { .. } | JobStoreError::Store(_)))
         | Err(_) => give_up_if_due(run, ports, config),

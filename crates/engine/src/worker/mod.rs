@@ -1,8 +1,8 @@
 //! Runs jobs of a store in this process: claims them, keeps their leases, cancels them, stops.
 //!
-//! Three kinds of task make a worker, each in a file of its own:
+//! Four kinds of task make a worker ([`TaskKind`]), in three files:
 //! - `claims`: takes a free slot, claims a job, begins its run;
-//! - `run`: one per job; works, and settles the job in the store exactly once;
+//! - `run`: two tasks per job, one that works and one that sees it to its end, settled in the store exactly once;
 //! - `heartbeat`: one for all; renews the leases and hears of cancels, on a thread of its own.
 //!
 //! # Invariants
@@ -28,7 +28,7 @@ use std::time::Duration;
 use domain::{Claim, Fence, JobId, Phase, PlanId, WorkerId};
 use store::Store;
 use sync::primitives::{Mutex, lock};
-use sync::{CancelReason, CancellationToken, Clock};
+use sync::{CancelReason, CancellationToken, Clock, Observed};
 use tokio::sync::{Notify, mpsc};
 
 pub use config::{WorkerConfig, WorkerConfigError};
@@ -51,7 +51,8 @@ pub struct Ports {
     pub clock: Arc<dyn Clock>,
     /// Ids for the worker and for changesets.
     pub ids: Arc<dyn Ids>,
-    /// The process's token: each run is a child of it.
+    /// The process's token: each run is a child of it. Cancelled, for whatever reason, the worker claims no more and gives
+    /// back what it runs.
     pub token: CancellationToken,
 }
 
@@ -137,6 +138,8 @@ struct Shared {
     state: Mutex<State>,
     /// Cancelled when no more jobs are to be claimed.
     stopping: CancellationToken,
+    /// The process's token, as it was when the worker was made: cancelled, nothing more is claimed.
+    process: Observed,
     /// There may be work.
     hint: Notify,
     /// Something of the worker has ended.
@@ -179,12 +182,18 @@ impl AsyncWorker {
     /// # Errors
     /// A value of `config` out of its bounds.
     pub fn new(config: WorkerConfig, ports: Ports) -> Result<Self, WorkerConfigError> {
+        let process = ports.token.observe();
+        if !process.is_cancelled() && process.child().is_cancelled() {
+            let value = "too deep".to_owned();
+            return Err(WorkerConfigError { key: "token", value, allowed: "one that can have children" });
+        }
         let shared = Shared {
             id: WorkerId::from_u128(ports.ids.ulid()),
             config: config.checked()?,
             ports,
             state: Mutex::default(),
             stopping: CancellationToken::new(),
+            process,
             hint: Notify::new(),
             ended: Notify::new(),
         };
@@ -200,7 +209,9 @@ impl AsyncWorker {
         let (begun, receiver) = mpsc::channel(self.shared.config.max_workers);
         let heartbeats = Arc::clone(&self.shared);
         self.spawn(TaskKind::Heartbeat, heartbeat_alive, async move {
+            let mut unbeaten = LoseAll { shared: &heartbeats, is_over: false };
             heartbeat::keep_leases(&heartbeats.ports, &heartbeats.config, receiver).await;
+            unbeaten.is_over = true;
         })?;
         self.spawn(TaskKind::Claims, claims_alive, claims::claim_jobs(Arc::clone(&self.shared), begun))
     }
@@ -327,6 +338,8 @@ impl Shared {
             }
         }
         self.ended.notify_waiters();
+        // A slot of the store is free, which may be one that this worker waits for.
+        self.hint.notify_one();
     }
 
     fn note_store_error(&self) {
@@ -347,6 +360,22 @@ impl Shared {
     fn is_idle(&self) -> bool {
         let state = lock(&self.state);
         state.tasks == 0 && state.runs.is_empty()
+    }
+}
+
+/// Without heartbeats no job may go on: when their task is torn down before it is over, this gives up all runs and claims
+/// no more.
+struct LoseAll<'a> {
+    shared: &'a Shared,
+    is_over: bool,
+}
+
+impl Drop for LoseAll<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.shared.stopping.cancel(CancelReason::LeaseLost);
+            self.shared.running().iter().for_each(|run| run.lose());
+        }
     }
 }
 

@@ -1,34 +1,40 @@
 //! One run of one job: worked on, interrupted or not, and settled in the store exactly once.
 //!
 //! # How a run ends
-//! 1. The runner returns, or the scope is cancelled and the runner gets [`WorkerConfig::cancel_wait`] to return.
-//! 2. The gate is closed, so that no effect begins, and drained.
-//! 3. The runner winds down: what lives is killed, what is left is captured.
+//! 1. The work returns; or the run is interrupted: the gate closes, the scope is cancelled, the runner is told to kill
+//!    what lives. From that moment work and effects have [`WorkerConfig::cancel_wait`] to end.
+//! 2. The gate is closed, so that no effect begins, and drained. Work that is late is dropped. An effect that is late
+//!    fails a run that had succeeded; an interrupted one goes on without it, since its writes will be refused.
+//! 3. The runner winds down: what is left is captured.
 //! 4. The job is ended or released, and with it what changesets are still open, by whoever holds the gate's one
 //!    `Finisher`. For a cancel, the commit of that is the acknowledgement.
 //!
 //! # Invariants
 //! 1. `interrupt` closes the gate before it cancels the scope: who sees the cancel cannot begin an effect any more.
-//! 2. Once the lease is lost nothing is written: the new owner decides.
+//! 2. Once the lease is lost nothing more is asked of the store: the new owner decides.
 //! 3. A write whose outcome is unknown is asked for again, until it is answered or the lease is lost.
+//! 4. The work is a task of its own: one that blocks its thread delays nobody else.
+//! 5. Nothing foreign is waited for without a bound, and none of its panics leaves here.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{Claim, ErrorClass, Job, JobRefused, JobState};
+use futures_util::future::abortable;
 use store::{JobEnd, JobStoreError, StoreError};
 use sync::primitives::{Mutex, lock};
 use sync::{CancelReason, CancellationToken, Cancelled, Effect, EffectGate, Finisher, Observed, Panicked};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
-use super::{Ports, WorkerConfig};
+use super::{Ports, TaskKind, WorkerConfig};
 use crate::contain::contained;
 use crate::plan_context::PlanExecutionContext;
 
 /// How long to wait before a failed write of the end is asked for again.
 const SETTLE_AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// How long an answer to the write of the end is waited for before it is asked for again.
+const SETTLE_ANSWER_WAIT: Duration = Duration::from_secs(10);
 
 /// Why a run did not do its job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,8 +50,11 @@ pub trait JobRunner: Send + Sync {
     /// Does the job's phase. It should return soon after `run.scope()` is cancelled; later it is dropped.
     async fn run(&self, run: &JobRun) -> Result<(), RunFailure>;
 
-    /// The last effects, after the gate has closed and before the end is stored: kill what lives, capture what is
-    /// left. `interrupted` says why the run did not come to its own end.
+    /// The run was interrupted: kill what lives, without waiting for its death.
+    fn kill(&self, _run: &JobRun, _reason: CancelReason) {}
+
+    /// The last effects, after the gate has closed and before the end is stored: capture what is left. `interrupted`
+    /// says why the run did not come to its own end. What takes longer than [`WorkerConfig::wind_down_wait`] is dropped.
     async fn wind_down(&self, _run: &JobRun, _finisher: &Finisher, _interrupted: Option<CancelReason>) {}
 }
 
@@ -53,6 +62,7 @@ pub trait JobRunner: Send + Sync {
 #[derive(Debug)]
 pub struct JobRun {
     job: Job,
+    token: CancellationToken,
     scope: Observed,
     gate: EffectGate,
     context: PlanExecutionContext,
@@ -74,6 +84,12 @@ impl JobRun {
         &self.scope
     }
 
+    /// The run's own token: children of it end with the run, and cancelling it interrupts the run. With the reason
+    /// `User` the job ends as cancelled, with any other that names a limit it fails.
+    pub fn token(&self) -> &CancellationToken {
+        &self.token
+    }
+
     /// The right to one effect.
     ///
     /// # Errors
@@ -92,7 +108,6 @@ impl JobRun {
 /// A job being run, as its worker sees it.
 pub(super) struct Run {
     pub(super) public: JobRun,
-    token: CancellationToken,
     finisher: Mutex<Option<Finisher>>,
     /// When the last acknowledged renewal was sent, by the worker's clock.
     renewed_at: Mutex<Duration>,
@@ -108,17 +123,15 @@ impl Run {
     pub(super) fn new(job: Job, claimed_at: Duration, ports: &Ports) -> Self {
         let token = ports.token.child();
         let (scope, gate) = (token.observe(), EffectGate::new());
-        let changesets = Arc::clone(&ports.store);
         let context = PlanExecutionContext::new(
             job.claim(),
             scope.clone(),
             gate.clone(),
-            changesets,
+            Arc::clone(&ports.store) as _,
             Arc::clone(&ports.ids),
         );
         Self {
-            public: JobRun { job, scope, gate, context },
-            token,
+            public: JobRun { job, token, scope, gate, context },
             finisher: Mutex::new(None),
             renewed_at: Mutex::new(claimed_at),
             lost: CancellationToken::new(),
@@ -130,13 +143,19 @@ impl Run {
     /// Closes the gate, then cancels the scope. The first reason stays.
     pub(super) fn interrupt(&self, reason: CancelReason) {
         self.close(reason);
-        self.token.cancel(reason);
+        // Wakers of whoever waits for the scope are foreign code.
+        let _ = sync::contained(|| self.public.token.cancel(reason));
     }
 
     /// The lease is lost: nothing may be written any more.
     pub(super) fn lose(&self) {
         self.lost.cancel(CancelReason::LeaseLost);
         self.interrupt(CancelReason::LeaseLost);
+    }
+
+    /// Whether the gate is closed: the run is coming to its end, or is interrupted.
+    pub(super) fn is_ending(&self) -> bool {
+        self.public.gate.closed().is_some()
     }
 
     pub(super) fn renewed_at(&self) -> Duration {
@@ -155,6 +174,23 @@ impl Run {
             *kept = Some(finisher);
         }
     }
+
+    /// Why the run was interrupted. The gate knows of it first: it is closed before the scope is cancelled.
+    fn interruption(&self) -> Option<Interruption> {
+        let JobRun { gate, scope, .. } = &self.public;
+        match gate.closed().or(scope.own_reason()) {
+            Some(reason) => Some(Interruption { reason, is_own: true }),
+            None => scope.reason().map(|reason| Interruption { reason, is_own: false }),
+        }
+    }
+}
+
+/// Why a run did not come to its own end.
+#[derive(Clone, Copy, Debug)]
+struct Interruption {
+    reason: CancelReason,
+    /// False when the whole process was cancelled, which says nothing about this job.
+    is_own: bool,
 }
 
 /// How the work ended, before the store was asked.
@@ -162,7 +198,7 @@ impl Run {
 enum Ended {
     Done,
     Failed { why: String },
-    Interrupted(CancelReason),
+    Interrupted(Interruption),
 }
 
 /// How a run was settled.
@@ -173,87 +209,148 @@ pub(super) enum Settled {
     Cancelled,
     Released,
     LeaseLost,
-    /// The store is broken: the job keeps its row, and another worker will take it over.
+    /// The job keeps its row, for another worker to take over: the store is broken, the run's task is gone, or an apply
+    /// was sealed, and its journal is finished by the next owner.
     Unsettled,
 }
 
 /// Runs the job to its settled end.
-pub(super) async fn drive(run: &Run, ports: &Ports, config: &WorkerConfig) -> Settled {
-    let ended = work(run, ports, config).await;
-    settle(run, ended, ports, config).await
+pub(super) async fn drive(run: &Arc<Run>, ports: &Ports, config: &WorkerConfig) -> Settled {
+    let mut time_to_end = TimeToEnd::new(ports, config);
+    let ended = work(run, ports, &mut time_to_end).await;
+    settle(run, ended, ports, config, time_to_end).await
 }
 
 /// Gives a job back that was claimed and not begun.
 pub(super) async fn give_back(run: &Run, ports: &Ports, config: &WorkerConfig) -> Settled {
     run.interrupt(CancelReason::Shutdown);
-    settle(run, Ended::Interrupted(CancelReason::Shutdown), ports, config).await
+    let interruption = Interruption { reason: CancelReason::Shutdown, is_own: true };
+    settle(run, Ended::Interrupted(interruption), ports, config, TimeToEnd::new(ports, config)).await
 }
 
-async fn work(run: &Run, ports: &Ports, config: &WorkerConfig) -> Ended {
+/// One span of time for all that an ending run waits for, from the moment it begins to end.
+struct TimeToEnd<'a> {
+    ports: &'a Ports,
+    wait: Duration,
+    until: Option<Duration>,
+}
+
+impl<'a> TimeToEnd<'a> {
+    fn new(ports: &'a Ports, config: &WorkerConfig) -> Self {
+        Self { ports, wait: config.cancel_wait, until: None }
+    }
+
+    /// Waits for `end`, as long as there is time; `None` when there is none left.
+    async fn wait_for<T>(&mut self, end: impl Future<Output = T>) -> Option<T> {
+        let now = self.ports.clock.now();
+        let until = *self.until.get_or_insert(now.saturating_add(self.wait));
+        tokio::select! {
+            biased;
+            ended = end => Some(ended),
+            () = self.ports.runtime.sleep(until.saturating_sub(now)) => None,
+        }
+    }
+}
+
+async fn work(run: &Arc<Run>, ports: &Ports, time_to_end: &mut TimeToEnd<'_>) -> Ended {
     let job = &run.public.job;
     if job.cancel.is_some() && job.sealed_at.is_none() {
         // Taken over from an owner that died in the middle of a cancel: all that is left to do is to finish that.
         run.interrupt(CancelReason::User);
-        return Ended::Interrupted(CancelReason::User);
     }
-    let scope = &run.public.scope;
-    let mut work = pin!(contained(ports.runner.run(&run.public)));
+    if let Some(interruption) = run.interruption() {
+        return Ended::Interrupted(interruption);
+    }
+    let (sender, mut returned) = oneshot::channel();
+    let (task, abort) = abortable({
+        let (run, runner) = (Arc::clone(run), Arc::clone(&ports.runner));
+        async move {
+            let result = contained(runner.run(&run.public)).await;
+            // Nobody waits any more when the run went on without it.
+            let _ = sender.send(result);
+        }
+    });
+    let task = Box::pin(async move {
+        let _ = contained(task).await;
+    });
+    if let Err(error) = ports.runtime.spawn(TaskKind::Work, task) {
+        return Ended::Failed { why: format!("no thread for the work: {error}") };
+    }
     let done = tokio::select! {
         biased;
-        reason = scope.cancelled() => {
+        reason = run.public.scope.cancelled() => {
+            let is_own = run.is_ending() || run.public.scope.own_reason().is_some();
             run.close(reason);
-            tokio::select! {
-                biased;
-                _ = &mut work => {}
-                () = ports.runtime.sleep(config.cancel_wait) => {}
-            }
-            return Ended::Interrupted(reason);
+            let _ = sync::contained(|| ports.runner.kill(&run.public, reason));
+            time_to_end.wait_for(&mut returned).await;
+            abort.abort();
+            return Ended::Interrupted(Interruption { reason, is_own });
         }
-        done = &mut work => done,
+        done = &mut returned => done,
     };
-    // A runner that returned because it was interrupted reports a failure of its own; the interruption is what
-    // happened. The gate knows of it first: it is closed before the scope is cancelled.
-    match (run.public.gate.closed().or(scope.reason()), done) {
-        (Some(reason), _) => Ended::Interrupted(reason),
-        (None, Ok(Ok(()))) => Ended::Done,
-        (None, Ok(Err(RunFailure { why }))) => Ended::Failed { why },
-        (None, Err(panicked)) => Ended::Failed { why: format!("the runner {panicked}") },
+    // A runner that returned because it was interrupted reports a failure of its own; the interruption is what happened.
+    match (run.interruption(), done) {
+        (Some(interruption), _) => Ended::Interrupted(interruption),
+        (None, Ok(Ok(Ok(())))) => Ended::Done,
+        (None, Ok(Ok(Err(RunFailure { why })))) => Ended::Failed { why },
+        (None, Ok(Err(panicked))) => Ended::Failed { why: format!("the runner {panicked}") },
+        (None, Err(_)) => Ended::Failed { why: "the runner's task is gone".to_owned() },
     }
 }
 
-async fn settle(run: &Run, ended: Ended, ports: &Ports, config: &WorkerConfig) -> Settled {
-    run.close(CancelReason::Superseded);
-    tokio::select! {
-        biased;
-        () = run.public.gate.drained() => {}
-        () = ports.runtime.sleep(config.cancel_wait) => {}
-    }
-    let Some(finisher) = lock(&run.finisher).take() else {
-        return Settled::Unsettled;
-    };
-    let interrupted = match &ended {
-        Ended::Done | Ended::Failed { .. } => None,
-        Ended::Interrupted(reason) => Some(*reason),
-    };
-    drop(contained(ports.runner.wind_down(&run.public, &finisher, interrupted)).await);
-    let mut last_word = match ended {
-        Ended::Done => LastWord::End(JobEnd::Succeeded),
-        Ended::Failed { why } => LastWord::End(JobEnd::Failed { why }),
-        Ended::Interrupted(CancelReason::User) => LastWord::End(JobEnd::Cancelled),
-        Ended::Interrupted(CancelReason::Shutdown) => LastWord::Release,
-        Ended::Interrupted(CancelReason::LeaseLost) => return Settled::LeaseLost,
-        Ended::Interrupted(
-            reason @ (CancelReason::Timeout
-            | CancelReason::Sibling
-            | CancelReason::Limit
-            | CancelReason::Superseded),
-        ) => LastWord::End(JobEnd::Failed { why: reason.to_string() }),
-    };
-    loop {
-        if run.lost.is_cancelled() {
+async fn settle(
+    run: &Run,
+    ended: Ended,
+    ports: &Ports,
+    config: &WorkerConfig,
+    mut time_to_end: TimeToEnd<'_>,
+) -> Settled {
+    run.interrupt(CancelReason::Superseded);
+    let is_drained = time_to_end.wait_for(run.public.gate.drained()).await.is_some();
+    let Some(finisher) = lock(&run.finisher).take() else { return Settled::Unsettled };
+    wind_down(run, &finisher, &ended, ports, config).await;
+    let last_word = match ended {
+        Ended::Interrupted(Interruption { reason: CancelReason::LeaseLost, is_own: true }) => {
             return Settled::LeaseLost;
         }
-        match say(run, &finisher, &last_word, ports).await {
+        Ended::Interrupted(interruption) => LastWord::of(interruption),
+        Ended::Failed { why } => LastWord::End(JobEnd::Failed { why }),
+        Ended::Done if is_drained => LastWord::End(JobEnd::Succeeded),
+        Ended::Done => {
+            let why =
+                format!("the work returned, but {} of its effects had not ended", run.public.gate.inside());
+            LastWord::End(JobEnd::Failed { why })
+        }
+    };
+    say_until_settled(run, &finisher, last_word, ports).await
+}
+
+async fn wind_down(run: &Run, finisher: &Finisher, ended: &Ended, ports: &Ports, config: &WorkerConfig) {
+    let interrupted = match ended {
+        Ended::Done | Ended::Failed { .. } => None,
+        Ended::Interrupted(interruption) => Some(interruption.reason),
+    };
+    tokio::select! {
+        biased;
+        _ = contained(ports.runner.wind_down(&run.public, finisher, interrupted)) => {}
+        () = ports.runtime.sleep(config.wind_down_wait) => {}
+    }
+}
+
+async fn say_until_settled(
+    run: &Run,
+    finisher: &Finisher,
+    mut last_word: LastWord,
+    ports: &Ports,
+) -> Settled {
+    loop {
+        let said = tokio::select! {
+            biased;
+            _ = run.lost.cancelled() => return Settled::LeaseLost,
+            said = say(run, finisher, &last_word, ports) => said,
+            () = ports.runtime.sleep(SETTLE_ANSWER_WAIT) => Err(Unsaid::AskAgain),
+        };
+        match said {
             Ok(job) => return settled_as(job.state),
             Err(Unsaid::LeaseLost) => return Settled::LeaseLost,
             Err(Unsaid::Instead(other)) => last_word = other,
@@ -285,6 +382,25 @@ fn settled_as(state: JobState) -> Settled {
 enum LastWord {
     End(JobEnd),
     Release,
+}
+
+impl LastWord {
+    /// What an interrupted run says; a lost lease says nothing.
+    fn of(interruption: Interruption) -> Self {
+        match interruption {
+            Interruption { is_own: false, .. } => Self::Release,
+            Interruption { reason: CancelReason::User, .. } => Self::End(JobEnd::Cancelled),
+            Interruption { reason: CancelReason::Shutdown | CancelReason::LeaseLost, .. } => Self::Release,
+            Interruption {
+                reason:
+                    reason @ (CancelReason::Timeout
+                    | CancelReason::Sibling
+                    | CancelReason::Limit
+                    | CancelReason::Superseded),
+                ..
+            } => Self::End(JobEnd::Failed { why: reason.to_string() }),
+        }
+    }
 }
 
 /// Why the last word was not taken.
@@ -331,7 +447,7 @@ async fn say(run: &Run, finisher: &Finisher, word: &LastWord, ports: &Ports) -> 
             Err(JobStoreError::Refused(JobRefused::CancelNotRequested)) => {
                 // Cancelled from inside this process: the row is told first, so that all see the same story.
                 let reason = CancelReason::User.to_string();
-                contained(ports.store.cancel(claim.job, &reason)).await??;
+                contained(ports.store.cancel_own(&claim, &reason)).await??;
                 Err(Unsaid::Instead(LastWord::End(JobEnd::Cancelled)))
             }
             ended => Ok(ended?),

@@ -78,17 +78,20 @@ async fn the_same_report_again_is_counted_once_and_answered_alike() {
 }
 
 #[tokio::test]
-async fn the_backoff_is_spread_by_the_errors_id() {
-    let (service, claim, _machine) = service().await;
-    let wait = |recovery: domain::Recovery| match recovery.action {
-        Action::Retry { after, .. } => after,
-        action => panic!("{action:?}"),
-    };
-    let shortest = wait(service.record_error(&claim, error(1 << 16, ErrorCategory::Timeout)).await.unwrap());
-    assert_eq!(shortest, Duration::from_millis(500), "no jitter bits: half of the base");
-    let (service, claim, _machine) = self::service().await;
-    let longest = wait(service.record_error(&claim, error(0xFFFF, ErrorCategory::Timeout)).await.unwrap());
-    assert!(longest >= Duration::from_millis(999) && longest < Duration::from_secs(1));
+async fn the_backoffs_of_errors_with_neighbouring_ids_are_spread() {
+    let mut waits = Vec::new();
+    for n in 1..=64 {
+        let (service, claim, _machine) = service().await;
+        let recovery = service.record_error(&claim, error(n, ErrorCategory::Timeout)).await.unwrap();
+        match recovery.action {
+            Action::Retry { after, .. } => waits.push(after),
+            action => panic!("{action:?}"),
+        }
+    }
+    assert!(waits.iter().all(|wait| (Duration::from_millis(500)..Duration::from_secs(1)).contains(wait)));
+    waits.sort_unstable();
+    let widest = waits.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+    assert!(widest < Duration::from_millis(40), "no gap of many times the average: {widest:?}");
 }
 
 #[tokio::test]

@@ -68,6 +68,7 @@ pub(crate) struct ScriptedRunner {
 pub(crate) enum Note {
     Began,
     Returned,
+    Killed(CancelReason),
     WoundDown(Option<CancelReason>),
 }
 
@@ -76,7 +77,13 @@ impl ScriptedRunner {
         self.diary.lock().unwrap().push((run.job().id, note));
     }
 
+    /// What happened to a job, but for the kills.
     pub(crate) fn notes(&self, job: JobId) -> Vec<Note> {
+        let all = self.all_notes(job);
+        all.into_iter().filter(|note| !matches!(note, Note::Killed(_))).collect()
+    }
+
+    pub(crate) fn all_notes(&self, job: JobId) -> Vec<Note> {
         self.diary.lock().unwrap().iter().filter(|(id, _)| *id == job).map(|(_, note)| *note).collect()
     }
 
@@ -92,6 +99,10 @@ impl JobRunner for ScriptedRunner {
         let result = (self.script)(run).await;
         self.note(run, Note::Returned);
         result
+    }
+
+    fn kill(&self, run: &JobRun, reason: CancelReason) {
+        self.note(run, Note::Killed(reason));
     }
 
     async fn wind_down(&self, run: &JobRun, finisher: &Finisher, interrupted: Option<CancelReason>) {
@@ -444,6 +455,10 @@ impl JobStore for FaultyStore {
 
     async fn cancel(&self, job: JobId, reason: &str) -> Result<Job, JobStoreError> {
         self.inner.cancel(job, reason).await
+    }
+
+    async fn cancel_own(&self, claim: &Claim, reason: &str) -> Result<Job, JobStoreError> {
+        self.inner.cancel_own(claim, reason).await
     }
 
     async fn seal(&self, effect: &Effect, claim: &Claim) -> Result<(), JobStoreError> {

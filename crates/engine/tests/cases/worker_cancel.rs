@@ -157,28 +157,38 @@ async fn after_the_seal_a_cancel_is_refused_and_the_job_ends_as_it_does() {
     machine.wait_for(id, JobState::Succeeded).await;
 }
 
+/// Cancels its own run, and waits for that.
+fn cancels_itself(reason: CancelReason) -> crate::support::Script {
+    script(move |run| {
+        Box::pin(async move {
+            run.token().cancel(reason);
+            run.scope().cancelled().await;
+            Ok(())
+        })
+    })
+}
+
 #[tokio::test]
-async fn a_cancel_from_inside_the_process_is_told_to_the_store() {
+async fn a_cancel_from_inside_the_run_is_told_to_the_store() {
     let machine = Machine::new();
-    let (worker, runner) = machine.worker(until_cancelled());
+    let (worker, _runner) = machine.worker(cancels_itself(CancelReason::User));
     let id = machine.enqueue(1).await;
     worker.hint();
-    until("it runs", || runner.began() == 1).await;
-    machine.token.cancel(CancelReason::User);
     let job = machine.wait_for(id, JobState::Cancelled).await;
     assert_eq!(job.cancel.unwrap().reason, "asked for by the user");
 }
 
 #[tokio::test]
-async fn a_deadline_ends_the_job_as_failed() {
-    let machine = Machine::new();
-    let (worker, runner) = machine.worker(until_cancelled());
-    let id = machine.enqueue(1).await;
-    worker.hint();
-    until("it runs", || runner.began() == 1).await;
-    machine.token.cancel(CancelReason::Timeout);
-    let job = machine.wait_for(id, JobState::Failed).await;
-    assert_eq!(job.why.as_deref(), Some("deadline passed"));
+async fn a_deadline_or_a_limit_ends_the_job_as_failed() {
+    for (reason, why) in [(CancelReason::Timeout, "deadline passed"), (CancelReason::Limit, "limit reached")]
+    {
+        let machine = Machine::new();
+        let (worker, _runner) = machine.worker(cancels_itself(reason));
+        let id = machine.enqueue(1).await;
+        worker.hint();
+        let job = machine.wait_for(id, JobState::Failed).await;
+        assert_eq!(job.why.as_deref(), Some(why));
+    }
 }
 
 #[tokio::test]

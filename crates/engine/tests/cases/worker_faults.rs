@@ -143,12 +143,19 @@ async fn a_system_without_a_thread_for_it_fails_the_start_and_leaves_nothing_run
 }
 
 #[tokio::test]
-async fn a_job_that_finds_no_thread_is_given_back() {
+async fn a_job_that_finds_no_thread_is_left_to_its_lease_and_its_work_fails_without_one() {
     let machine = Machine::new();
     let id = machine.enqueue(1).await;
     let worker = AsyncWorker::new(WorkerConfig::new(BOOT), ports(&machine, TaskKind::Run)).unwrap();
     worker.start().unwrap();
-    until("it was given back", || worker.report().released > 0).await;
+    until("it was left", || worker.report().unsettled == 1).await;
     worker.stop(Stop::Release).await;
-    assert_eq!(machine.state(id).await, JobState::Queued);
+    assert_eq!(machine.state(id).await, JobState::Running, "until its lease is over");
+
+    let machine = Machine::new();
+    let id = machine.enqueue(1).await;
+    let worker = AsyncWorker::new(WorkerConfig::new(BOOT), ports(&machine, TaskKind::Work)).unwrap();
+    worker.start().unwrap();
+    let job = machine.wait_for(id, JobState::Failed).await;
+    assert_eq!(job.why.as_deref(), Some("no thread for the work: no thread left"));
 }

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use cucumber::gherkin::Step;
 use cucumber::{given, then, when};
 use domain::{
-    Base, CallNo, ChangeId, Changeset, ChangesetState, Closed, Draft, FileState, Hash, NewChange, RelPath,
-    RootNo,
+    Base, CallNo, ChangeId, Changeset, ChangesetState, Closed, Draft, FileState, NewChange, RelPath, RootNo,
 };
 use engine::{ChangesetHandle, PlanError, PlanExecutionContext, RandomIds};
 use store::ChangesetStore;
@@ -16,7 +15,7 @@ use sync::{CancellationToken, EffectGate, ManualClock};
 use crate::naive;
 use crate::pausing_store::{Op, PausingStore, Point};
 use crate::threads::{Held, apart, block_on};
-use crate::world::{Features, owned_plan, rows};
+use crate::world::{Features, id_of, owned_plan, rows};
 
 /// What #7120's scenarios have.
 #[derive(Default)]
@@ -116,11 +115,9 @@ pub(crate) fn paths(changeset: &Changeset) -> impl Iterator<Item = String> {
 
 /// The change that creates `file`. The same file is the same change.
 pub(crate) fn change(file: &str) -> NewChange {
-    let [id @ .., _] = *Hash::of(file.as_bytes()).as_bytes();
-    let id = id.first_chunk().expect("31 bytes are more than 16");
     let path = RelPath::new(file).expect("a path");
     NewChange {
-        id: ChangeId::from_u128(u128::from_be_bytes(*id)),
+        id: ChangeId::from_u128(id_of(file)),
         call: CallNo(1),
         root: RootNo(0),
         base: Base::Known,

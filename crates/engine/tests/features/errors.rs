@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cucumber::gherkin::Step;
 use cucumber::{given, then, when};
 use domain::{
-    Action, BootId, Claim, ClaimRequest, Detail, ErrorCategory, ErrorHistory, ErrorId, Gate, Hash, LeaseLost,
+    Action, BootId, Claim, ClaimRequest, Detail, ErrorCategory, ErrorHistory, ErrorId, Gate, LeaseLost,
     NewError, Phase, Policy, Recovery, StepId, WorkerId,
 };
 use engine::ErrorRecoveryService;
@@ -17,7 +17,7 @@ use sync::ManualClock;
 use crate::naive;
 use crate::pausing_store::{Op, PausingStore, Point};
 use crate::threads::{Held, WATCHDOG, all_at_once, apart, block_on};
-use crate::world::{Features, owned_plan, rows};
+use crate::world::{Features, id_of, owned_plan, rows};
 
 /// What #7333's scenarios have.
 #[derive(Default)]
@@ -82,8 +82,7 @@ impl Ours {
 /// The time-out of the one step, named by its message.
 fn timeout(message: &str) -> NewError {
     let step = StepId { attempt: 1, node: "code".to_owned(), visit: 1 };
-    let [id @ .., _] = *Hash::of(message.as_bytes()).as_bytes();
-    let id = u128::from_be_bytes(*id.first_chunk().expect("31 bytes are more than 16"));
+    let id = id_of(message);
     NewError::new(ErrorId::from_u128(id), Phase::Execute, step, ErrorCategory::Timeout, message)
 }
 

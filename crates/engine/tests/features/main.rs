@@ -16,7 +16,7 @@
 //! 1. A failing, skipped, undefined or ambiguous step fails the run; so does a run of no scenario, unless words that
 //!    cargo gives to every test binary chose none.
 //! 2. Nothing here sleeps. A wait that lasts as long as [`threads::WATCHDOG`] fails its scenario.
-//! 3. Scenarios run one after the other: a scenario has both cores for its own threads.
+//! 3. Scenarios run one after the other, so that a scenario has all cores for its own threads.
 
 #![allow(
     clippy::unwrap_used,

@@ -151,6 +151,10 @@ impl JobStore for PausingStore {
         self.inner.cancel(job, reason).await
     }
 
+    async fn cancel_own(&self, claim: &Claim, reason: &str) -> Result<Job, JobStoreError> {
+        self.inner.cancel_own(claim, reason).await
+    }
+
     async fn seal(&self, effect: &Effect, claim: &Claim) -> Result<(), JobStoreError> {
         self.inner.seal(effect, claim).await
     }

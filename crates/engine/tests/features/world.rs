@@ -61,6 +61,12 @@ pub(crate) fn rows<const N: usize>(step: &Step, header: [&str; N]) -> Vec<[Strin
     rows.collect()
 }
 
+/// The id of what a scenario calls `name`: the same for the same name.
+pub(crate) fn id_of(name: &str) -> u128 {
+    let hash = domain::Hash::of(name.as_bytes());
+    u128::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash is longer than an id"))
+}
+
 /// A plan whose job a worker owns: the right to write for it.
 pub(crate) fn owned_plan(store: &Arc<impl JobStore + 'static>, number: u128) -> Claim {
     let store = Arc::clone(store);

@@ -109,6 +109,7 @@ pub(crate) async fn a_job_whose_worker_died_four_times_is_given_up(bench: Bench)
     bench.pass(LEASE);
     let given_up = Job {
         state: JobState::Failed,
+        fence: last.fence.next(),
         lost_leases: 4,
         lease_until: Ms(0),
         why: Some("its worker died 4 times".to_owned()),
@@ -128,20 +129,19 @@ pub(crate) async fn giving_up_alone_gives_the_worker_nothing(bench: Bench) {
     assert_eq!(bench.job(new_job(1)).await.state, JobState::Failed);
 }
 
-pub(crate) async fn a_cancel_that_nobody_lived_to_acknowledge_is_acknowledged_by_giving_up(bench: Bench) {
+pub(crate) async fn a_cancel_that_nobody_lived_to_acknowledge_is_taken_over_to_be_finished(bench: Bench) {
     bench.owner(1).await;
     thrice_dead(&bench, request(ANN)).await;
     let asked = bench.store.cancel(job_id(1), "enough").await.unwrap();
     bench.pass(LEASE);
-    assert_eq!(bench.claim(request(BOB)).await, None);
-    let cancelled = Job {
-        state: JobState::Cancelled,
+    let taken = Job {
+        fence: asked.fence.next(),
+        worker: Some(BOB),
         lost_leases: 4,
-        lease_until: Ms(0),
-        finished_at: Some(bench.now()),
+        lease_until: bench.after(LEASE),
         ..asked
     };
-    assert_eq!(bench.job(new_job(1)).await, cancelled);
+    assert_eq!(bench.claim(request(BOB)).await, Some(taken));
 }
 
 pub(crate) async fn a_settled_node_forgives_the_deaths_before_it(bench: Bench) {

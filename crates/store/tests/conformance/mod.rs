@@ -92,7 +92,7 @@ macro_rules! conformance {
                 a_dead_owner_holds_no_slot_and_its_replacement_does,
                 a_job_whose_worker_died_four_times_is_given_up,
                 giving_up_alone_gives_the_worker_nothing,
-                a_cancel_that_nobody_lived_to_acknowledge_is_acknowledged_by_giving_up,
+                a_cancel_that_nobody_lived_to_acknowledge_is_taken_over_to_be_finished,
                 a_settled_node_forgives_the_deaths_before_it,
                 leases_of_another_boot_are_dead_at_once,
                 only_the_clock_that_the_store_was_given_counts,

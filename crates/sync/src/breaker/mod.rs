@@ -213,6 +213,14 @@ pub struct CircuitBreaker {
 struct Shared {
     config: BreakerConfig,
     clock: Arc<dyn Clock>,
+    /// When the breakers were made. Ticks count from here, whatever the clock's own origin is.
+    origin: Duration,
+}
+
+impl Shared {
+    fn now(&self) -> Duration {
+        self.clock.now().saturating_sub(self.origin)
+    }
 }
 
 impl CircuitBreaker {
@@ -225,7 +233,8 @@ impl CircuitBreaker {
     }
 
     fn with(config: BreakerConfig, clock: Arc<dyn Clock>) -> Self {
-        Self { shared: Arc::new(Shared { config, clock }), names: Arc::default() }
+        let origin = clock.now();
+        Self { shared: Arc::new(Shared { config, clock, origin }), names: Arc::default() }
     }
 
     /// The breaker of `name`, made when it is new. Callers that check often keep it.
@@ -247,7 +256,9 @@ impl CircuitBreaker {
 
     /// Whether [`try_acquire`](Self::try_acquire) would refuse now. Never writes, never creates.
     pub fn is_open(&self, name: &str) -> bool {
-        lock(&self.names).get(name).is_some_and(Breaker::is_open)
+        let word = lock(&self.names).get(name).map(|breaker| breaker.cell.word());
+        // The clock is foreign code, and asked without the lock.
+        word.is_some_and(|word| word.rejects(|| self.shared.now()))
     }
 
     /// Asks to begin; see [`Breaker::try_acquire`].
@@ -325,7 +336,7 @@ struct Cell {
 
 impl Cell {
     fn now(&self) -> Duration {
-        self.shared.clock.now()
+        self.shared.now()
     }
 
     #[inline]

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::{BreakerConfig, BreakerState, Recorded, Why};
 
-/// Trips saturate here: by then every cool-down is at its bound.
+/// Trips saturate here: a cool-down grows no further than 2^14 times the first.
 const TRIPS_MAX: u64 = 15;
 const TICK_MS: u128 = 10;
 

@@ -301,6 +301,17 @@ fn a_configuration_out_of_bounds_is_refused_with_what_is_allowed() {
 }
 
 #[test]
+fn a_clock_that_began_long_ago_cools_down_like_any_other() {
+    let clock = ManualClock::new();
+    clock.advance(Duration::from_secs(3 * 365 * 24 * 3600));
+    let breakers = CircuitBreaker::new(threshold(1), Arc::new(clock.clone())).unwrap();
+    breakers.record_failure("s");
+    assert!(breakers.is_open("s"));
+    clock.advance(30 * SECOND);
+    assert!(!breakers.is_open("s"));
+}
+
+#[test]
 fn a_clock_past_the_last_tick_still_lets_a_probe_in() {
     let (breakers, clock) = breakers(threshold(1));
     clock.advance(Duration::from_secs(u64::from(u32::MAX)));

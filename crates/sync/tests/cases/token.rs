@@ -140,7 +140,13 @@ fn a_child_below_the_deepest_level_is_born_cancelled() {
         token = token.child();
         assert!(!token.is_cancelled());
     }
-    assert_eq!(token.child().observe().reason(), Some(CancelReason::Limit));
+    let too_deep = token.child();
+    assert_eq!(too_deep.observe().reason(), Some(CancelReason::Limit));
+    assert_eq!(too_deep.observe().own_reason(), None);
+    too_deep.cancel(CancelReason::User);
+    too_deep.reset();
+    assert!(too_deep.is_cancelled() && too_deep.child().is_cancelled(), "no reset revives it");
+    assert!(!token.is_cancelled());
 }
 
 #[test]
