@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{
-    Changeset, ChangesetId, Claim, ClaimRequest, Closed, Ending, ErrorHistory, Job, JobEvent, JobId,
+    Changeset, ChangesetId, Claim, ClaimRequest, Closed, Ending, ErrorHistory, Fence, Job, JobEvent, JobId,
     JobRefused, JobState, LeaseLost, Ms, NewChange, NewError, NewJob, PlanId, PlanRecord, Policy, Recorded,
     Recovery, Started, WorkerId, pick,
 };
@@ -193,6 +193,10 @@ fn was_ended_so(job: &Job, claim: &Claim, end: &JobEnd) -> bool {
     job.fence == claim.fence && by_an_owner && job.state == state && job.why.as_ref() == why
 }
 
+fn was_released(job: &Job, claim: &Claim) -> bool {
+    job.state == JobState::Queued && job.fence == claim.fence && claim.fence != Fence::NONE
+}
+
 #[async_trait]
 impl JobStore for MemoryStore {
     async fn enqueue(&self, new: NewJob) -> Result<Job, JobStoreError> {
@@ -251,8 +255,8 @@ impl JobStore for MemoryStore {
     async fn release(&self, _: &Finisher, claim: &Claim) -> Result<Job, JobStoreError> {
         let now = self.now();
         Ok(self.write(claim, |plan| match plan.job(claim.job) {
-            // Nobody else can have released it: the fence of a queued job is that of its last owner.
-            Some(job) if job.state == JobState::Queued && job.fence == claim.fence => Ok(job.clone()),
+            // Nobody else can have released it: the fence of a queued job is that of its last owner, if it had one.
+            Some(job) if was_released(job, claim) => Ok(job.clone()),
             Some(_) | None => {
                 let event = JobEvent::Release { fence: claim.fence };
                 plan.apply_job_event(claim.job, &event, now).cloned()
