@@ -62,6 +62,8 @@ fn an_unpark_before_the_park_is_not_lost_and_counts_once() {
     parker.unpark();
     parker.park();
     assert!(!parker.park_until(Instant::now()), "consumed");
+    parker.unpark();
+    assert!(parker.park_until(Instant::now() + SECOND), "told apart from a deadline");
     assert_eq!(format!("{parker:?}"), "Parker { .. }");
 }
 

@@ -91,9 +91,10 @@ fn a_timer_of_an_earlier_generation_cancels_nothing() {
     let first = token.observe().generation();
     assert_eq!(token.cancel_if(first, CancelReason::User), Cancel::Now(first));
     assert_eq!(token.cancel_if(first, CancelReason::Timeout), Cancel::Already(first));
-    token.reset();
+    let opened = token.reset();
     let current = token.observe().generation();
     assert!(current > first);
+    assert_eq!(opened, Reset::Opened(current));
     assert_eq!(token.cancel_if(first, CancelReason::Timeout), Cancel::Stale { current });
     assert_eq!(token.reset_if(first), Reset::Stale { current });
     assert!(!token.is_cancelled());
@@ -114,8 +115,9 @@ fn a_child_is_cancelled_with_its_parent_and_alone() {
     let (child, sibling) = (parent.child(), parent.child());
     child.cancel(CancelReason::Sibling);
     assert!(child.is_cancelled() && !sibling.is_cancelled() && !parent.is_cancelled());
+    let observed = sibling.observe();
     parent.cancel(CancelReason::User);
-    assert!(sibling.is_cancelled());
+    assert!(sibling.is_cancelled() && observed.is_cancelled());
     assert_eq!(sibling.observe().reason(), Some(CancelReason::User));
     assert_eq!(child.observe().reason(), Some(CancelReason::Sibling), "its own comes first");
 }
