@@ -27,7 +27,7 @@
 //! Which strategies run and with what share; events: whoever gets the lines emits them.
 
 mod config;
-mod contain;
+mod error_message;
 mod pool;
 mod settle;
 mod slots;
@@ -36,10 +36,9 @@ mod worker;
 use std::fmt;
 use std::sync::Arc;
 
-use sync::{CancelReason, CircuitBreaker, Clock, Parker};
+use sync::{CancelReason, CircuitBreaker, Clock, Parker, contained};
 
 pub use self::config::{ExecutorConfig, ExecutorConfigError};
-use self::contain::contained;
 use self::pool::Pool;
 pub use self::pool::PoolView;
 use self::settle::settle;
@@ -228,7 +227,7 @@ impl<S: Strategy + ?Sized + 'static> ParallelStrategyExecutor<S> {
 /// The name of a task's strategy, and why it cannot begin if it cannot.
 fn named<S: Strategy + ?Sized>(task: &Task<S>) -> (Name, Option<NotBegun>) {
     match contained(|| task.strategy.name().clone()) {
-        Err(message) => (Name::unnamed(), Some(NotBegun::Unnamed(message))),
+        Err(panicked) => (Name::unnamed(), Some(NotBegun::Unnamed(panicked.message))),
         Ok(name) if task.limit == 0 => (name, Some(NotBegun::NoShare)),
         Ok(name) => (name, None),
     }

@@ -22,9 +22,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::{Arc, PoisonError};
 
+use sync::contained;
 use sync::primitives::{Condvar, Mutex, lock, thread};
 
-use super::contain::contained;
 use crate::Name;
 
 /// Abandoned runs of one name, still alive, that keep it from being begun again.

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use sync::{CircuitBreaker, Clock};
+use sync::{CircuitBreaker, Clock, contained};
 
-use super::contain::{contained, error_message};
+use super::error_message::error_message;
 use super::pool::{Job, Refused, RunId};
 use super::slots::{Answer, NotBegun, Slots};
 use crate::{Name, Stop, Strategy};
@@ -67,6 +67,6 @@ impl<S: Strategy + ?Sized> StrategyJob<S> {
             }
             Err(error) => Answer::Failed(error_message(&error)),
         });
-        found.unwrap_or_else(Answer::Panicked)
+        found.unwrap_or_else(|panicked| Answer::Panicked(panicked.message))
     }
 }
