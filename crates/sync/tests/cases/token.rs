@@ -31,7 +31,8 @@ fn every_reason_survives_the_word_and_reads_well() {
         let seen = token.observe();
         assert_eq!(seen.check(), Ok(()));
         token.cancel(reason);
-        assert_eq!(seen.reason(), Some(reason));
+        assert_eq!((seen.reason(), seen.own_reason()), (Some(reason), Some(reason)));
+        assert_eq!(token.child().observe().own_reason(), None, "an ancestor's is not its own");
         assert_eq!(seen.check(), Err(Cancelled { reason }));
         assert_eq!(Cancelled { reason }.to_string(), format!("cancelled: {text}"));
     }
