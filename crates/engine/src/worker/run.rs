@@ -50,7 +50,7 @@ pub trait JobRunner: Send + Sync {
     /// Does the job's phase. It should return soon after `run.scope()` is cancelled; later it is dropped.
     async fn run(&self, run: &JobRun) -> Result<(), RunFailure>;
 
-    /// The run was interrupted: kill what lives, without waiting for its death.
+    /// The run was interrupted, or taken over to be: kill what lives of the job, without waiting for its death.
     fn kill(&self, _run: &JobRun, _reason: CancelReason) {}
 
     /// The last effects, after the gate has closed and before the end is stored: capture what is left. `interrupted`
@@ -259,7 +259,7 @@ async fn work(run: &Arc<Run>, ports: &Ports, time_to_end: &mut TimeToEnd<'_>) ->
         run.interrupt(CancelReason::User);
     }
     if let Some(interruption) = run.interruption() {
-        return Ended::Interrupted(interruption);
+        return interrupted(run, interruption, ports);
     }
     let (sender, mut returned) = oneshot::channel();
     let (task, abort) = abortable({
@@ -281,21 +281,27 @@ async fn work(run: &Arc<Run>, ports: &Ports, time_to_end: &mut TimeToEnd<'_>) ->
         reason = run.public.scope.cancelled() => {
             let is_own = run.is_ending() || run.public.scope.own_reason().is_some();
             run.close(reason);
-            let _ = sync::contained(|| ports.runner.kill(&run.public, reason));
+            let ended = interrupted(run, Interruption { reason, is_own }, ports);
             time_to_end.wait_for(&mut returned).await;
             abort.abort();
-            return Ended::Interrupted(Interruption { reason, is_own });
+            return ended;
         }
         done = &mut returned => done,
     };
     // A runner that returned because it was interrupted reports a failure of its own; the interruption is what happened.
     match (run.interruption(), done) {
-        (Some(interruption), _) => Ended::Interrupted(interruption),
+        (Some(interruption), _) => interrupted(run, interruption, ports),
         (None, Ok(Ok(Ok(())))) => Ended::Done,
         (None, Ok(Ok(Err(RunFailure { why })))) => Ended::Failed { why },
         (None, Ok(Err(panicked))) => Ended::Failed { why: format!("the runner {panicked}") },
         (None, Err(_)) => Ended::Failed { why: "the runner's task is gone".to_owned() },
     }
+}
+
+/// However a run came to be interrupted, what lives of it is killed first.
+fn interrupted(run: &Run, interruption: Interruption, ports: &Ports) -> Ended {
+    let _ = sync::contained(|| ports.runner.kill(&run.public, interruption.reason));
+    Ended::Interrupted(interruption)
 }
 
 async fn settle(

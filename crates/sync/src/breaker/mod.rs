@@ -13,182 +13,22 @@
 //! # Not here
 //! Events: there are no callbacks, the answer is the event. Running things: see `ParallelStrategyExecutor`.
 
+mod answer;
+mod config;
+mod permit;
 mod word;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::answer::{BreakerState, BreakerView, Recorded, Rejected, Why};
+pub use self::config::{BreakerConfig, BreakerConfigError};
+pub use self::permit::Permit;
 use self::word::Word;
 use crate::clock::{Clock, SystemClock};
 use crate::primitives::atomic::{AtomicU64, Ordering};
 use crate::primitives::{Mutex, lock};
-
-/// How breakers count and cool down.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BreakerConfig {
-    /// Consecutive failures that open a breaker; 1..=1000.
-    pub threshold: u32,
-    /// How long the first trip keeps it open; 10 ms..=24 h. It doubles with every further trip.
-    pub cool_down: Duration,
-    /// The bound of that growth; `cool_down`..=24 h.
-    pub cool_down_max: Duration,
-    /// How long a probe may take before another one is let in; 10 ms..=24 h.
-    pub probe_lease: Duration,
-}
-
-impl Default for BreakerConfig {
-    fn default() -> Self {
-        Self {
-            threshold: 3,
-            cool_down: Duration::from_secs(30),
-            cool_down_max: Duration::from_secs(5 * 60),
-            probe_lease: Duration::from_secs(60),
-        }
-    }
-}
-
-/// A value of [`BreakerConfig`] out of its bounds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BreakerConfigError {
-    /// The field.
-    pub key: &'static str,
-    /// What it was set to.
-    pub value: String,
-    /// What is allowed.
-    pub allowed: &'static str,
-}
-
-impl std::fmt::Display for BreakerConfigError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "breaker {} is {}, allowed is {}", self.key, self.value, self.allowed)
-    }
-}
-
-impl std::error::Error for BreakerConfigError {}
-
-impl BreakerConfig {
-    fn checked(self) -> Result<Self, BreakerConfigError> {
-        let shortest = Duration::from_millis(10);
-        let longest = Duration::from_secs(24 * 60 * 60);
-        let refuse = |key, value: &dyn std::fmt::Debug, allowed| {
-            Err(BreakerConfigError { key, value: format!("{value:?}"), allowed })
-        };
-        if !(1..=1000).contains(&self.threshold) {
-            return refuse("threshold", &self.threshold, "1..=1000");
-        }
-        if !(shortest..=longest).contains(&self.cool_down) {
-            return refuse("cool_down", &self.cool_down, "10ms..=24h");
-        }
-        if !(self.cool_down..=longest).contains(&self.cool_down_max) {
-            return refuse("cool_down_max", &self.cool_down_max, "cool_down..=24h");
-        }
-        if !(shortest..=longest).contains(&self.probe_lease) {
-            return refuse("probe_lease", &self.probe_lease, "10ms..=24h");
-        }
-        Ok(self)
-    }
-
-    /// `min(cool_down * 2^(trips - 1), cool_down_max)`.
-    fn cool_down_of(&self, trips: u64) -> Duration {
-        let doublings = trips.saturating_sub(1).min(15) as u32;
-        self.cool_down.saturating_mul(1 << doublings).min(self.cool_down_max)
-    }
-}
-
-/// What became of a recorded outcome.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recorded {
-    /// Counted; the breaker stays closed.
-    Counted,
-    /// This failure opened the breaker.
-    Tripped {
-        /// For how long.
-        cool_down: Duration,
-    },
-    /// The probe failed: open again.
-    Reopened {
-        /// For how long.
-        cool_down: Duration,
-    },
-    /// This success closed the breaker.
-    Closed,
-    /// Given back without an outcome: neither success nor failure.
-    Returned,
-    /// It belongs to an earlier generation, or says nothing new; nothing was changed.
-    Stale,
-}
-
-impl Recorded {
-    /// Whether the breaker opened or closed by it, which is worth an event.
-    pub fn is_change(self) -> bool {
-        match self {
-            Self::Tripped { .. } | Self::Reopened { .. } | Self::Closed => true,
-            Self::Counted | Self::Returned | Self::Stale => false,
-        }
-    }
-}
-
-/// Why a permit was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// Open, and its cool-down is not over.
-    CoolingDown,
-    /// Half-open, and another one is probing.
-    Probing,
-}
-
-/// A refused permit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rejected {
-    /// Why.
-    pub why: Why,
-    /// When asking again may succeed.
-    pub retry_after: Duration,
-}
-
-impl std::fmt::Display for Rejected {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let why = match self.why {
-            Why::CoolingDown => "cooling down",
-            Why::Probing => "being probed",
-        };
-        write!(f, "breaker is {why}, retry after {:?}", self.retry_after)
-    }
-}
-
-impl std::error::Error for Rejected {}
-
-/// A breaker as people see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BreakerView {
-    /// Its name.
-    pub name: String,
-    /// Its state.
-    pub state: BreakerState,
-    /// How often it opened since it was last closed.
-    pub trips: u32,
-}
-
-/// The state in a [`BreakerView`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BreakerState {
-    /// Everyone is let in.
-    Closed {
-        /// Consecutive failures so far.
-        failures: u32,
-    },
-    /// Nobody is let in before then.
-    Open {
-        /// Until a probe is due.
-        retry_after: Duration,
-    },
-    /// One probe is inside.
-    HalfOpen {
-        /// Until another one may try.
-        lease_left: Duration,
-    },
-}
 
 /// Circuit breakers by name, one registry per process, shared by every pipeline. `Clone` is the same breakers.
 ///
@@ -384,12 +224,7 @@ impl Breaker {
             (next, answer.map(|()| next))
         });
         match admitted {
-            Ok(word) => Ok(Permit {
-                breaker: self.clone(),
-                generation: word.generation(),
-                is_probe: !word.is_closed(),
-                is_settled: false,
-            }),
+            Ok(word) => Ok(Permit::new(self.clone(), word)),
             Err((why, retry_after)) => Err(Rejected { why, retry_after }),
         }
     }
@@ -415,80 +250,5 @@ impl Breaker {
 impl std::fmt::Debug for Breaker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Breaker").field("view", &self.view()).finish_non_exhaustive()
-    }
-}
-
-/// The right to one try, settled once: [`succeed`](Self::succeed), [`fail`](Self::fail) or
-/// [`abandon`](Self::abandon).
-///
-/// Dropped while panicking it counts as a failure, dropped otherwise it is abandoned, which is neutral: cancelled
-/// work is neither a success nor a failure. A permit cannot be settled twice:
-///
-/// ```compile_fail
-/// let permit = sync::CircuitBreaker::default().try_acquire("slow").expect("closed");
-/// permit.succeed();
-/// permit.fail();
-/// ```
-#[must_use = "a permit that is dropped is abandoned"]
-pub struct Permit {
-    breaker: Breaker,
-    generation: u64,
-    is_probe: bool,
-    is_settled: bool,
-}
-
-impl Permit {
-    /// Whether it is the one probe of a half-open breaker.
-    pub fn is_probe(&self) -> bool {
-        self.is_probe
-    }
-
-    /// It worked.
-    pub fn succeed(mut self) -> Recorded {
-        self.is_settled = true;
-        self.breaker.settle(self.generation, Word::succeeded)
-    }
-
-    /// It failed.
-    pub fn fail(mut self) -> Recorded {
-        self.is_settled = true;
-        self.record_failure()
-    }
-
-    /// It has no outcome: cancelled, or never begun.
-    pub fn abandon(mut self) -> Recorded {
-        self.is_settled = true;
-        self.give_back()
-    }
-
-    fn record_failure(&self) -> Recorded {
-        let cell = &self.breaker.cell;
-        self.breaker.settle(self.generation, |word| word.failed(&cell.shared.config, || cell.now()))
-    }
-
-    fn give_back(&self) -> Recorded {
-        self.breaker.settle(self.generation, |word| word.abandoned(|| self.breaker.cell.now()))
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        if self.is_settled {
-            return;
-        }
-        if std::thread::panicking() {
-            self.record_failure();
-        } else {
-            self.give_back();
-        }
-    }
-}
-
-impl std::fmt::Debug for Permit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Permit")
-            .field("name", &self.breaker.name())
-            .field("is_probe", &self.is_probe)
-            .finish_non_exhaustive()
     }
 }

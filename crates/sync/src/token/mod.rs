@@ -17,121 +17,22 @@
 //! # Not here
 //! Deadlines: a timer is somebody who calls [`CancellationToken::cancel_if`] with the generation it saw.
 
-use std::future::Future;
-use std::pin::Pin;
+mod observed;
+mod reason;
+
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::parker::Parker;
+pub use self::observed::{CancelledFuture, Observed, Registration};
+pub use self::reason::{Cancel, CancelReason, Cancelled, Generation, Reset};
 use crate::primitives::atomic::{AtomicU64, Ordering};
-use crate::waiting::{Level, Waiter, Waiters, Waiting};
+use crate::waiting::{Level, Waiters};
 
 /// How many ancestors a token may have: each costs every check one load more.
 const DEPTH_MAX: usize = 8;
 const GENERATION_SHIFT: u32 = 16;
 const HAS_ANCESTORS: u64 = 1 << 15;
 const REASON_MASK: u64 = HAS_ANCESTORS - 1;
-
-/// Why something was cancelled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u16)]
-pub enum CancelReason {
-    /// A person asked for it.
-    User = 1,
-    /// A deadline passed.
-    Timeout,
-    /// The process is stopping.
-    Shutdown,
-    /// Another worker may own the job by now.
-    LeaseLost,
-    /// A sibling failed, so that this work is of no use.
-    Sibling,
-    /// A limit was reached.
-    Limit,
-    /// What it belonged to is over: a later generation or a finished run has taken its place.
-    Superseded,
-}
-
-impl CancelReason {
-    pub(crate) fn from_code(code: u64) -> Option<Self> {
-        match code {
-            0 => None,
-            1 => Some(Self::User),
-            2 => Some(Self::Timeout),
-            3 => Some(Self::Shutdown),
-            4 => Some(Self::LeaseLost),
-            5 => Some(Self::Sibling),
-            6 => Some(Self::Limit),
-            _ => Some(Self::Superseded),
-        }
-    }
-
-    pub(crate) fn code(self) -> u64 {
-        self as u64
-    }
-}
-
-impl std::fmt::Display for CancelReason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::User => "asked for by the user",
-            Self::Timeout => "deadline passed",
-            Self::Shutdown => "shutting down",
-            Self::LeaseLost => "lease lost",
-            Self::Sibling => "a sibling failed",
-            Self::Limit => "limit reached",
-            Self::Superseded => "superseded",
-        })
-    }
-}
-
-/// The error of work that stops because it was cancelled; not a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cancelled {
-    /// Why.
-    pub reason: CancelReason,
-}
-
-impl std::fmt::Display for Cancelled {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "cancelled: {}", self.reason)
-    }
-}
-
-impl std::error::Error for Cancelled {}
-
-/// The number of a token's generation, from 0; greater is later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Generation(u64);
-
-/// What a cancel did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cancel {
-    /// This call cancelled the generation.
-    Now(Generation),
-    /// It was cancelled before; the first reason stays.
-    Already(Generation),
-    /// The generation that was meant is over.
-    Stale {
-        /// The generation that is current instead.
-        current: Generation,
-    },
-}
-
-/// What a reset did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reset {
-    /// This call opened the generation.
-    Opened(Generation),
-    /// The generation is live, so nothing was done. A cancelled ancestor still cancels it.
-    Live(Generation),
-    /// The generation that was meant is over.
-    Stale {
-        /// The generation that is current instead.
-        current: Generation,
-    },
-}
 
 /// A cancellation shared by any number of threads and tasks. `Clone` is the same token.
 ///
@@ -326,149 +227,14 @@ impl std::fmt::Debug for CancellationToken {
     }
 }
 
-/// One generation of a token, whose answer is kept for ever. `Clone` is the same generation.
-#[derive(Clone)]
-pub struct Observed {
-    step: Step,
-}
-
-impl Observed {
-    /// Whether this generation, or an ancestor's that it was born in, is cancelled.
-    #[inline]
-    pub fn is_cancelled(&self) -> bool {
-        let Step { node, live } = &self.step;
-        self.step.is_cancelled() || live & HAS_ANCESTORS != 0 && node.is_cancelled_above()
-    }
-
-    /// `Err` once cancelled, for use with `?`.
-    ///
-    /// # Errors
-    /// [`Cancelled`] with the reason.
-    pub fn check(&self) -> Result<(), Cancelled> {
-        match self.reason() {
-            None => Ok(()),
-            Some(reason) => Err(Cancelled { reason }),
-        }
-    }
-
-    /// Why it was cancelled: its own reason, else that of the nearest cancelled ancestor.
-    ///
-    /// A generation that was cancelled and then reset before anyone asked answers
-    /// [`CancelReason::Superseded`].
-    pub fn reason(&self) -> Option<CancelReason> {
-        self.steps().find_map(Step::reason)
-    }
-
-    /// Why this generation itself was cancelled, ancestors aside.
-    pub fn own_reason(&self) -> Option<CancelReason> {
-        self.step.reason()
-    }
-
-    /// The observed generation.
-    pub fn generation(&self) -> Generation {
-        Generation(generation_of(self.step.live))
-    }
-
-    /// A token that is cancelled with this generation, and can be cancelled alone.
-    ///
-    /// A child more than 8 levels deep is born cancelled with [`CancelReason::Limit`], and no reset revives it: it
-    /// fails at once and in the open, instead of slowing every check below it.
-    pub fn child(&self) -> CancellationToken {
-        let ancestors: Box<[Step]> = self.steps().cloned().collect();
-        if ancestors.len() <= DEPTH_MAX {
-            return CancellationToken::with(HAS_ANCESTORS, ancestors);
-        }
-        let beyond = CancellationToken::new();
-        let limit = beyond.observe().step;
-        beyond.cancel(CancelReason::Limit);
-        CancellationToken::with(HAS_ANCESTORS, Box::new([limit]))
-    }
-
-    /// Blocks until cancelled; false if `timeout` passed first. `None` waits for ever.
-    pub fn wait(&self, timeout: Option<Duration>) -> bool {
-        self.is_cancelled() || self.waiting().block(timeout)
-    }
-
-    /// Completes when cancelled, with the reason. Dropping the future unregisters it.
-    pub fn cancelled(&self) -> CancelledFuture {
-        CancelledFuture { observed: self.clone(), waiting: self.waiting() }
-    }
-
-    /// Unparks `parker` when cancelled, as long as the registration lives; `None` if cancelled already.
-    ///
-    /// For a thread that waits for several things at once. A wake-up may be spurious and uses the registration up,
-    /// so the thread registers anew each time before it parks.
-    pub fn unpark_on_cancel(&self, parker: &Parker) -> Option<Registration> {
-        let mut waiting = self.waiting();
-        match waiting.register(&Waiter::Thread(parker.clone())) {
-            true => None,
-            false => Some(Registration { _waiting: waiting }),
-        }
-    }
-
-    fn waiting(&self) -> Waiting<Step> {
-        Waiting::on(self.steps().cloned())
-    }
-
-    fn steps(&self) -> impl Iterator<Item = &Step> {
-        std::iter::once(&self.step).chain(self.step.node.ancestors.iter())
-    }
-}
-
-impl std::fmt::Debug for Observed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Observed")
-            .field("generation", &self.generation().0)
-            .field("reason", &self.reason())
-            .finish_non_exhaustive()
-    }
-}
-
-/// Keeps a parker registered with a generation; see [`Observed::unpark_on_cancel`].
-#[must_use = "dropping it ends the registration"]
-pub struct Registration {
-    _waiting: Waiting<Step>,
-}
-
-impl std::fmt::Debug for Registration {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Registration").finish_non_exhaustive()
-    }
-}
-
-/// Completes when a generation is cancelled; made by [`Observed::cancelled`].
-#[must_use = "a future does nothing unless awaited"]
-pub struct CancelledFuture {
-    observed: Observed,
-    waiting: Waiting<Step>,
-}
-
-impl Future for CancelledFuture {
-    type Output = CancelReason;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<CancelReason> {
-        if let Some(reason) = self.observed.reason() {
-            return Poll::Ready(reason);
-        }
-        match self.waiting.poll(context) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(()) => Poll::Ready(self.observed.reason().unwrap_or(CancelReason::Superseded)),
-        }
-    }
-}
-
-impl std::fmt::Debug for CancelledFuture {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CancelledFuture").field("observed", &self.observed).finish_non_exhaustive()
-    }
-}
-
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
+    use std::future::Future;
     use std::pin::pin;
-    use std::task::Waker;
+    use std::task::{Context, Waker};
 
     use super::*;
+    use crate::parker::Parker;
 
     #[test]
     fn no_waiter_is_left_behind_at_any_level() {
