@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use domain::{ChangesetState, Claim, ClaimRequest, Ending, ErrorClass, PlanId, Recorded, WorkerId};
+use domain::{ChangesetState, Claim, Ending, ErrorClass, PlanId, Recorded};
 use engine::{PlanError, PlanExecutionContext};
 use store::{ChangesetStore, JobStore, StoreError};
 use sync::{CancelReason, CancellationToken, EffectGate};
 
-use crate::support::{BOOT, Call, Fault, LEASE, Machine, change};
+use crate::support::{Call, Fault, LEASE, Machine, change, rival};
 
 struct Bench {
     machine: Machine,
@@ -20,13 +20,7 @@ struct Bench {
 async fn bench() -> Bench {
     let machine = Machine::new();
     machine.enqueue(1).await;
-    let request = ClaimRequest {
-        worker: WorkerId::from_u128(1),
-        boot: BOOT,
-        lease: LEASE,
-        concurrency_max: 4,
-        only: None,
-    };
+    let request = rival(1);
     let claim = machine.store.claim(&request).await.unwrap().unwrap().claim();
     let (token, gate) = (CancellationToken::new(), EffectGate::new());
     let context = PlanExecutionContext::new(
@@ -152,13 +146,7 @@ async fn a_context_of_an_earlier_owner_writes_nothing() {
     let Bench { context, machine, claim, gate, .. } = bench().await;
     let handle = context.start_changeset().await.unwrap();
     machine.clock.advance(LEASE);
-    let request = ClaimRequest {
-        worker: WorkerId::from_u128(2),
-        boot: BOOT,
-        lease: LEASE,
-        concurrency_max: 4,
-        only: None,
-    };
+    let request = rival(2);
     machine.store.claim(&request).await.unwrap().unwrap();
     let before = machine.store.changesets(claim.plan).await.unwrap();
     let lost = |error: PlanError| assert!(matches!(error, PlanError::LeaseLost(_)), "{error}");

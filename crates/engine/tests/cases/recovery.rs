@@ -3,14 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{
-    Action, Claim, ClaimRequest, ErrorCategory, ErrorId, Gate, NewError, Phase, PlanId, Policy, StepId,
-    WorkerId,
-};
+use domain::{Action, Claim, ErrorCategory, ErrorId, Gate, NewError, Phase, PlanId, Policy, StepId};
 use engine::ErrorRecoveryService;
 use store::{JobStore, StoreError};
 
-use crate::support::{BOOT, LEASE, Machine};
+use crate::support::{LEASE, Machine, rival};
 
 fn error(n: u128, category: ErrorCategory) -> NewError {
     let step = StepId { attempt: 1, node: "code".to_owned(), visit: 1 };
@@ -20,13 +17,7 @@ fn error(n: u128, category: ErrorCategory) -> NewError {
 async fn service() -> (ErrorRecoveryService, Claim, Machine) {
     let machine = Machine::new();
     machine.enqueue(1).await;
-    let request = ClaimRequest {
-        worker: WorkerId::from_u128(1),
-        boot: BOOT,
-        lease: LEASE,
-        concurrency_max: 4,
-        only: None,
-    };
+    let request = rival(1);
     let claim = machine.store.claim(&request).await.unwrap().unwrap().claim();
     let store = Arc::clone(&machine.store) as Arc<dyn store::ErrorStore>;
     (ErrorRecoveryService::new(store, Policy::default()), claim, machine)
@@ -98,13 +89,7 @@ async fn the_backoffs_of_errors_with_neighbouring_ids_are_spread() {
 async fn a_stale_claim_records_no_error() {
     let (service, claim, machine) = service().await;
     machine.clock.advance(LEASE);
-    let request = ClaimRequest {
-        worker: WorkerId::from_u128(2),
-        boot: BOOT,
-        lease: LEASE,
-        concurrency_max: 4,
-        only: None,
-    };
+    let request = rival(2);
     machine.store.claim(&request).await.unwrap().unwrap();
     let refused = service.record_error(&claim, error(1, ErrorCategory::Tool)).await.unwrap_err();
     assert!(matches!(refused, StoreError::LeaseLost(_)));

@@ -52,6 +52,12 @@ impl Runtime for VirtualRuntime {
     }
 }
 
+/// Another worker, number `n`, that asks for a job.
+pub(crate) fn rival(n: u128) -> ClaimRequest {
+    let worker = WorkerId::from_u128(n);
+    ClaimRequest { worker, boot: BOOT, lease: LEASE, concurrency_max: 64, only: None }
+}
+
 /// What a job does, by the number of its plan.
 pub(crate) type Script =
     Arc<dyn for<'a> Fn(&'a JobRun) -> BoxFuture<'a, Result<(), RunFailure>> + Send + Sync>;
@@ -193,6 +199,15 @@ impl Machine {
         let worker = AsyncWorker::new(config, ports).unwrap();
         worker.start().unwrap();
         (worker, runner)
+    }
+
+    /// A worker that has begun job 1.
+    pub(crate) async fn begun(&self, script: Script) -> (AsyncWorker, Arc<ScriptedRunner>, JobId) {
+        let (worker, runner) = self.worker(script);
+        let id = self.enqueue(1).await;
+        worker.hint();
+        until("it runs", || runner.began() == 1).await;
+        (worker, runner, id)
     }
 
     /// Queues job `n` of plan `n`.

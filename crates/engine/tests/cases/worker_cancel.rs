@@ -9,16 +9,13 @@ use store::{ChangesetStore, JobStore};
 use sync::CancelReason;
 
 use crate::support::{
-    LEASE, Machine, Note, change, run_ready_tasks, script, stubborn, succeed, until, until_cancelled,
+    LEASE, Machine, Note, change, rival, run_ready_tasks, script, stubborn, succeed, until, until_cancelled,
 };
 
 #[tokio::test]
 async fn a_cancel_is_heard_by_hint_and_acknowledged_when_the_run_has_stopped() {
     let machine = Machine::new();
-    let (worker, runner) = machine.worker(until_cancelled());
-    let id = machine.enqueue(1).await;
-    worker.hint();
-    until("it runs", || runner.began() == 1).await;
+    let (worker, runner, id) = machine.begun(until_cancelled()).await;
     machine.store.cancel(id, "changed my mind").await.unwrap();
     assert_eq!(machine.state(id).await, JobState::Running, "requested is not acknowledged");
     worker.hint();
@@ -32,10 +29,7 @@ async fn a_cancel_is_heard_by_hint_and_acknowledged_when_the_run_has_stopped() {
 #[tokio::test]
 async fn a_cancel_that_no_hint_told_of_is_heard_by_the_next_heartbeat() {
     let machine = Machine::new();
-    let (worker, runner) = machine.worker(until_cancelled());
-    let id = machine.enqueue(1).await;
-    worker.hint();
-    until("it runs", || runner.began() == 1).await;
+    let (_worker, _runner, id) = machine.begun(until_cancelled()).await;
     machine.store.cancel(id, "").await.unwrap();
     machine.pass(LEASE / 6).await;
     machine.wait_for(id, JobState::Cancelled).await;
@@ -44,10 +38,7 @@ async fn a_cancel_that_no_hint_told_of_is_heard_by_the_next_heartbeat() {
 #[tokio::test]
 async fn a_runner_that_ignores_the_cancel_is_abandoned_and_the_cancel_acknowledged() {
     let machine = Machine::new();
-    let (worker, runner) = machine.worker(stubborn());
-    let id = machine.enqueue(1).await;
-    worker.hint();
-    until("it runs", || runner.began() == 1).await;
+    let (worker, runner, id) = machine.begun(stubborn()).await;
     machine.store.cancel(id, "").await.unwrap();
     worker.hint();
     run_ready_tasks().await;
@@ -195,13 +186,7 @@ async fn a_deadline_or_a_limit_ends_the_job_as_failed() {
 async fn a_cancel_left_by_a_dead_owner_is_finished_by_the_next_without_running_the_job() {
     let machine = Machine::new();
     let id = machine.enqueue(1).await;
-    let dead = domain::ClaimRequest {
-        worker: domain::WorkerId::from_u128(99),
-        boot: crate::support::BOOT,
-        lease: LEASE,
-        concurrency_max: 4,
-        only: None,
-    };
+    let dead = rival(99);
     machine.store.claim(&dead).await.unwrap().unwrap();
     machine.store.cancel(id, "").await.unwrap();
     machine.store.free_leases(dead.worker).await.unwrap();
@@ -215,10 +200,7 @@ async fn a_cancel_left_by_a_dead_owner_is_finished_by_the_next_without_running_t
 #[tokio::test]
 async fn ten_cancels_at_once_are_one() {
     let machine = Machine::new();
-    let (worker, runner) = machine.worker(until_cancelled());
-    let id = machine.enqueue(1).await;
-    worker.hint();
-    until("it runs", || runner.began() == 1).await;
+    let (worker, _runner, id) = machine.begun(until_cancelled()).await;
     for n in 0..10 {
         machine.store.cancel(id, &format!("cancel {n}")).await.unwrap();
         worker.hint();

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use domain::{ClaimRequest, JobId, JobState, Ms, NewJob, Phase, PlanId, WorkerId};
+use domain::{JobId, JobState, Ms, NewJob, Phase, PlanId};
 use engine::{
     AsyncWorker, JobRun, JobRunner, Ports, RandomIds, RunFailure, Stop, StopReport, TokioRuntime,
     WorkerConfig,
@@ -16,13 +16,9 @@ use store::{ChangesetStore, JobStore, MemoryStore};
 use sync::{CancelReason, CancellationToken, Finisher, SystemClock};
 
 use crate::support::{
-    BOOT, Call, Fault, LEASE, Machine, Note, VirtualRuntime, change, run_ready_tasks, script, succeed, until,
-    until_cancelled,
+    BOOT, Call, Fault, LEASE, Machine, Note, VirtualRuntime, change, rival, run_ready_tasks, script, succeed,
+    until, until_cancelled,
 };
-
-fn rival(n: u128) -> ClaimRequest {
-    ClaimRequest { worker: WorkerId::from_u128(n), boot: BOOT, lease: LEASE, concurrency_max: 64, only: None }
-}
 
 fn stopping(worker: &AsyncWorker) -> tokio::task::JoinHandle<StopReport> {
     let worker = worker.clone();

@@ -14,7 +14,7 @@ use sync::{CancelReason, CancellationToken, SystemClock};
 use tokio::sync::Notify;
 
 use crate::support::{
-    BOOT, Call, Fault, LEASE, Machine, Note, change, gated, script, succeed, until, until_cancelled,
+    BOOT, Call, Fault, LEASE, Machine, Note, change, gated, rival, script, succeed, until, until_cancelled,
 };
 
 #[tokio::test]
@@ -71,10 +71,7 @@ async fn an_expired_lease_is_taken_over_and_the_old_owner_can_write_nothing() {
             Ok(())
         })
     });
-    let (old, old_runner) = machine.worker(Arc::clone(&body));
-    let id = machine.enqueue(1).await;
-    old.hint();
-    until("the old one runs", || old_runner.began() == 1).await;
+    let (old, _old_runner, id) = machine.begun(Arc::clone(&body)).await;
     machine.store.fail_always(Some((Call::Heartbeat, Fault::Busy)));
     machine.pass(LEASE).await;
     machine.store.fail_always(None);
@@ -104,19 +101,10 @@ async fn a_worker_that_was_paused_through_a_takeover_finds_its_lease_lost() {
             })
         })
     };
-    let (paused, runner) = machine.worker(body);
-    let id = machine.enqueue(1).await;
-    paused.hint();
-    until("it runs", || runner.began() == 1).await;
+    let (paused, _runner, id) = machine.begun(body).await;
     // Time passes while none of the worker's tasks gets to run, as under SIGSTOP.
     machine.clock.advance(2 * LEASE);
-    let rival = ClaimRequest {
-        worker: WorkerId::from_u128(77),
-        boot: BOOT,
-        lease: LEASE,
-        concurrency_max: 4,
-        only: None,
-    };
+    let rival = rival(77);
     let taken = machine.store.claim(&rival).await.unwrap().unwrap();
     assert_eq!((taken.id, taken.fence.0), (id, 2));
     go.notify_one();

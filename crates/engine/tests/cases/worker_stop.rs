@@ -41,10 +41,7 @@ async fn a_drain_lets_the_running_job_finish_and_claims_no_other() {
 #[tokio::test]
 async fn what_is_not_done_by_the_drains_deadline_is_released() {
     let machine = Machine::new();
-    let (worker, runner) = machine.worker(until_cancelled());
-    let id = machine.enqueue(1).await;
-    worker.hint();
-    until("it runs", || runner.began() == 1).await;
+    let (worker, runner, id) = machine.begun(until_cancelled()).await;
     let stop = tokio::spawn({
         let worker = worker.clone();
         async move { worker.stop(DRAIN).await }
@@ -113,10 +110,7 @@ async fn a_claim_that_comes_back_after_the_stop_began_is_given_back_unrun() {
 #[tokio::test]
 async fn a_release_meets_a_requested_cancel_by_acknowledging_it() {
     let machine = Machine::new();
-    let (worker, runner) = machine.worker(until_cancelled());
-    let id = machine.enqueue(1).await;
-    worker.hint();
-    until("it runs", || runner.began() == 1).await;
+    let (worker, _runner, id) = machine.begun(until_cancelled()).await;
     machine.store.cancel(id, "").await.unwrap();
     assert_eq!(worker.stop(Stop::Release).await, StopReport { finished: 1, released: 0 });
     assert_eq!(machine.state(id).await, JobState::Cancelled);
@@ -125,10 +119,7 @@ async fn a_release_meets_a_requested_cancel_by_acknowledging_it() {
 #[tokio::test]
 async fn a_stubborn_runner_delays_the_stop_by_no_more_than_its_wait() {
     let machine = Machine::new();
-    let (worker, runner) = machine.worker(stubborn());
-    let id = machine.enqueue(1).await;
-    worker.hint();
-    until("it runs", || runner.began() == 1).await;
+    let (worker, _runner, id) = machine.begun(stubborn()).await;
     let stop = tokio::spawn({
         let worker = worker.clone();
         async move { worker.stop(Stop::Release).await }
@@ -142,10 +133,7 @@ async fn a_stubborn_runner_delays_the_stop_by_no_more_than_its_wait() {
 #[tokio::test]
 async fn the_processs_shutdown_gives_the_jobs_back() {
     let machine = Machine::new();
-    let (worker, runner) = machine.worker(until_cancelled());
-    let id = machine.enqueue(1).await;
-    worker.hint();
-    until("it runs", || runner.began() == 1).await;
+    let (worker, _runner, id) = machine.begun(until_cancelled()).await;
     machine.token.cancel(CancelReason::Shutdown);
     machine.wait_for(id, JobState::Queued).await;
     assert_eq!(worker.stop(Stop::Release).await.finished, 0);
