@@ -3,8 +3,8 @@
 //! # Invariants
 //! 1. A slot is taken before a job is claimed, so that no more than `max_workers` run here.
 //! 2. A job whose claim comes back after the stop began is given back, not run.
-//! 3. A store that fails, panics or hangs costs a wait, not the loop; a claim that does not come back before the stop is
-//!    left to its lease.
+//! 3. A store that fails or panics costs a wait, not the loop. One that hangs is waited for until the stop, and then for
+//!    a lease: a claim that comes back later is left to its own.
 //! 4. A run that was listed is taken off the list, however its task ends.
 
 use std::sync::Arc;

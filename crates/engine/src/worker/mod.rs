@@ -8,7 +8,8 @@
 //! # Invariants
 //! 1. A job runs here only under a claim, and every write shows that claim's fence.
 //! 2. Only the owner moves a running job. A cancel asks the owner; its commit of the end is the acknowledgement.
-//! 3. `stop` returns when nothing of the worker runs any more. It may come twice, at once, or before `start`.
+//! 3. `stop` returns when nothing of the worker runs any more, but for work that was abandoned because it blocks its
+//!    thread: its gate is closed and its claim refused. It may come twice, at once, or before `start`.
 //! 4. The list of runs is changed under one lock, with the decision that changes it: a job whose claim comes back
 //!    after the stop began is given back.
 //!
