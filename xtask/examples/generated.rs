@@ -11,6 +11,8 @@ fn main() -> ExitCode {
     let name = std::env::args().nth(1).unwrap_or_default();
     match name.as_str() {
         "jobs" => print!("{}", domain::job::table_markdown()),
+        "plans" => print!("{}", domain::plan::table_markdown()),
+        "errors" => print!("{}", app::failure::codes::markdown()),
         unknown => {
             eprintln!("error: nothing prints `{unknown}`");
             return ExitCode::FAILURE;

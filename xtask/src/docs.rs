@@ -15,8 +15,10 @@ struct Generated {
     print: fn(&Workspace) -> Result<String, Failure>,
 }
 
-const GENERATED: [Generated; 2] = [
+const GENERATED: [Generated; 4] = [
     Generated { name: "commands", print: |_| Ok(commands()) },
+    Generated { name: "errors", print: |workspace| from_example(workspace, "errors") },
+    Generated { name: "plans", print: |workspace| from_example(workspace, "plans") },
     Generated { name: "jobs", print: |workspace| from_example(workspace, "jobs") },
 ];
 

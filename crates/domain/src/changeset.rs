@@ -12,6 +12,8 @@
 //! # Not here
 //! Who may write: [`PlanRecord`](crate::PlanRecord) checks the claim first, in the same step.
 
+mod together;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +21,7 @@ use crate::change::{ChangeEntry, NewChange};
 use crate::changeset_digest::changeset_digest;
 use crate::class::ErrorClass;
 use crate::file_state::Hash;
-use crate::id::{ChangeId, ChangesetId};
+use crate::id::{CallNo, ChangeId, ChangesetId};
 
 /// Where a changeset stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,6 +50,8 @@ pub struct Changeset {
     pub id: ChangesetId,
     /// Its place among the plan's changesets, from 1.
     pub ordinal: u32,
+    /// The plan's attempt in which it was started; 1 where the plan counts none.
+    pub attempt: u32,
     /// Open, closed or interrupted.
     pub state: ChangesetState,
     /// What was recorded, in order of `seq`.
@@ -113,6 +117,22 @@ pub enum ChangesetError {
         /// The id that was used twice.
         id: ChangeId,
     },
+    /// No such call was admitted.
+    #[error("the plan has no call {} in attempt {attempt}", no.0)]
+    UnknownCall {
+        /// The attempt.
+        attempt: u32,
+        /// The call that was to be ended.
+        no: CallNo,
+    },
+    /// The call has ended before, and not so.
+    #[error("call {} of attempt {attempt} has ended already with another outcome", no.0)]
+    CallEnded {
+        /// The attempt.
+        attempt: u32,
+        /// The call that was to be ended again.
+        no: CallNo,
+    },
     /// The numbers of this kind are used up.
     #[error("the plan has no numbers left for its {what}")]
     Full {
@@ -127,7 +147,9 @@ impl ChangesetError {
         match self {
             ChangesetError::NoActiveChangeset
             | ChangesetError::UnknownChangeset { .. }
-            | ChangesetError::InvalidEntry { .. } => ErrorClass::Bug,
+            | ChangesetError::InvalidEntry { .. }
+            | ChangesetError::UnknownCall { .. }
+            | ChangesetError::CallEnded { .. } => ErrorClass::Bug,
             ChangesetError::ChangesetClosed { .. } | ChangesetError::Full { .. } => ErrorClass::Permanent,
         }
     }
@@ -175,18 +197,26 @@ enum Target {
 }
 
 impl Changesets {
-    /// Starts a changeset, which is then the latest.
+    /// Starts a changeset of the first attempt; see [`start_in`](Self::start_in).
     ///
     /// # Errors
     /// [`Full`](ChangesetError::Full) after 2³²-1 changesets.
     pub fn start(&mut self, id: ChangesetId) -> Result<Started, ChangesetError> {
+        self.start_in(1, id)
+    }
+
+    /// Starts a changeset of this attempt, which is then the latest.
+    ///
+    /// # Errors
+    /// [`Full`](ChangesetError::Full) after 2³²-1 changesets.
+    pub fn start_in(&mut self, attempt: u32, id: ChangesetId) -> Result<Started, ChangesetError> {
         if let Some(known) = self.get(id) {
             return Ok(Started { id, ordinal: known.ordinal });
         }
         let place = self.all.len();
         let ordinal = number_after(place, "changesets")?;
         let state = ChangesetState::Open;
-        self.all.push(Changeset { id, ordinal, state, entries: Vec::new(), digest: None });
+        self.all.push(Changeset { id, ordinal, attempt, state, entries: Vec::new(), digest: None });
         self.place_of.insert(id, place);
         self.open.insert(place);
         Ok(Started { id, ordinal })

@@ -40,7 +40,7 @@ fn encode(entries: &[ChangeEntry], sink: &mut impl FnMut(&[u8])) {
     }
 }
 
-fn encode_bytes(bytes: &[u8], sink: &mut impl FnMut(&[u8])) {
+pub(crate) fn encode_bytes(bytes: &[u8], sink: &mut impl FnMut(&[u8])) {
     sink(&(bytes.len() as u64).to_le_bytes());
     sink(bytes);
 }
@@ -58,7 +58,7 @@ fn encode_op(op: &Op, sink: &mut impl FnMut(&[u8])) {
     }
 }
 
-fn encode_state(state: Option<&FileState>, sink: &mut impl FnMut(&[u8])) {
+pub(crate) fn encode_state(state: Option<&FileState>, sink: &mut impl FnMut(&[u8])) {
     let Some(FileState { kind, mode, size, hash, text }) = state else {
         sink(&[0]);
         return;

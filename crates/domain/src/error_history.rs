@@ -104,6 +104,25 @@ impl ErrorHistory {
         recovery
     }
 
+    /// A history as it was kept: the parts are those that the methods of the same names gave.
+    pub fn restore(
+        plan: PlanId,
+        records: impl IntoIterator<Item = ErrorRecord>,
+        folded: BTreeMap<ErrorCategory, Folded>,
+        newest_attempt: u32,
+        step_retries: impl IntoIterator<Item = (StepId, u32)>,
+        retries_total: u32,
+    ) -> ErrorHistory {
+        ErrorHistory {
+            plan: Some(plan),
+            records: records.into_iter().collect(),
+            folded,
+            newest_attempt,
+            retries: step_retries.into_iter().collect(),
+            retries_total,
+        }
+    }
+
     /// The plan; none until the first error of a history made by default.
     pub fn plan(&self) -> Option<PlanId> {
         self.plan
@@ -137,6 +156,11 @@ impl ErrorHistory {
     /// How often a step of the newest attempt was retried.
     pub fn retries(&self, step: &StepId) -> u32 {
         self.retries.get(step).copied().unwrap_or(0)
+    }
+
+    /// The steps of the newest attempt that were retried, and how often.
+    pub fn step_retries(&self) -> impl ExactSizeIterator<Item = (&StepId, u32)> {
+        self.retries.iter().map(|(step, retries)| (step, *retries))
     }
 
     /// How often steps of the plan were retried, over all attempts.

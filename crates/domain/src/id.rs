@@ -97,6 +97,10 @@ ulid_id! {
     ErrorId, "an error id"
 }
 ulid_id! {
+    /// One apply or undo, and its journal.
+    ApplyId, "an apply id"
+}
+ulid_id! {
     /// One worker process: a fresh one for each start.
     WorkerId, "a worker id"
 }

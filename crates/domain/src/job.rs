@@ -13,7 +13,7 @@
 //!    dead lease.
 //! 3. Final states stay. `finished_at` is set exactly in them.
 //! 4. A requested cancel wins over success and failure, unless the apply was sealed before; a seal admits no
-//!    cancel.
+//!    cancel, until recovery breaks it.
 //!
 //! # Not here
 //! Clocks and stores: `now` is passed in, and the caller makes reading, `next` and writing one atomic step.
@@ -212,6 +212,8 @@ pub enum JobEvent {
         /// The dead one.
         worker: WorkerId,
     },
+    /// Whoever recovers the apply's journal found no commit mark in it: nothing was written, so the seal is off.
+    BreakSeal,
     /// The owner got a node done, so the job does not kill its workers.
     SettledNode {
         /// The owner's.

@@ -45,29 +45,80 @@ mod advice;
 
 pub mod job;
 
+pub mod plan;
+
+pub mod validation;
+
+pub mod tool_call;
+
+pub mod decision;
+
+pub mod sandbox_record;
+
+pub mod apply_record;
+
+pub mod lock;
+
+pub mod event_record;
+pub mod told;
+
 pub mod plan_record;
 
+pub mod net;
+
+mod inverse;
+
+pub mod diff;
+
+pub mod merge;
+
+pub mod selection;
+
+pub mod redact;
+
+pub use apply_record::{ApplyEnd, ApplyKind, ApplyMoves, ApplyRecord, ApplyStage, NewApply};
 pub use change::{Base, ChangeEntry, Draft, NewChange, Op, pair_renames};
 pub use changeset::{
     Changeset, ChangesetError, ChangesetState, Changesets, Closed, Ending, Recorded, Started,
 };
 pub use changeset_digest::changeset_digest;
 pub use class::ErrorClass;
+pub use decision::{Decision, DecisionKind, NewDecision};
 pub use detail::{DETAIL_BYTES_MAX, DETAIL_VALUES_MAX, Detail, Details, LEFT_OUT_KEY, merge_detail};
+pub use diff::{
+    Hunk, HunkPart, Line, LineTag, LinesChanged, Narrowed, apply_hunks, hunks, hunks_in_conflict,
+    lines_changed, narrow, unified, unified_from,
+};
 pub use error::{ErrorCategory, MESSAGE_BYTES_MAX, NewError, StepId};
 pub use error_history::{ErrorHistory, ErrorRecord, Folded, RECORDS_MAX};
+pub use event_record::{EVENT_BYTES_MAX, EventKind, EventRecord};
 pub use file_state::{FileState, Hash, Kind, TEXT_BYTES_MAX, TEXT_PROBE_BYTES, is_text};
 pub use id::{
-    BootId, CallNo, ChangeId, ChangesetId, Claim, ErrorId, Fence, IdError, JobId, PlanId, RootNo, WorkerId,
+    ApplyId, BootId, CallNo, ChangeId, ChangesetId, Claim, ErrorId, Fence, IdError, JobId, PlanId, RootNo,
+    WorkerId,
 };
+pub use inverse::{inverse, undoing};
 pub use job::{
     CancelRequest, ClaimRequest, Job, JobEvent, JobRefused, JobState, LOST_LEASES_MAX, LeaseLost, NewJob,
     pick,
 };
+pub use lock::{Lock, LockHeld, LockRequest, LockResource};
+pub use merge::{ConflictKind, FileMerge, Merge, Place, Region, Sides, merge, merge_file};
+pub use net::{NetChange, fold, net_hash};
 pub use path::{PATH_BYTES_MAX, PathError, RelPath};
 pub use phase::Phase;
+pub use plan::{
+    ApplyState, BadTransition, ByteText, CommandTask, HandMove, HandMoved, NewPlan, Plan, PlanEvent,
+    PlanMoveError, PlanRefused, PlanSpec, PlanState, ProjectLink, REVERSIONS_MAX, Reason, Run,
+    TITLE_CHARS_MAX, Work, follow, why_constrained,
+};
 pub use plan_record::{PlanRecord, RecordError};
 pub use recovery::{
     Action, BACKOFF_MAX, Gate, Policy, PolicyError, Recovery, Verdict, WAIT_MAX, Why, backoff, decide,
 };
-pub use time::Ms;
+pub use redact::{Redactor, RedactorError, SECRET_BYTES_MIN, SecretKind, UnknownMark};
+pub use sandbox_record::{NotCaptured, SandboxRecord};
+pub use selection::{Choosable, Chosen, ChosenPart, ProjectAlias, Selection, SelectionError, change_address};
+pub use time::{Ms, WallMs};
+pub use tool_call::{CallEnd, CallState, FinishedCall, KeptOutput, NewCall, ToolCall};
+pub use validation::{Outcome, Validation, ValidationMode, ValidationResult, ValidationSummary, sum_up};

@@ -1,4 +1,9 @@
-//! All that is kept of one plan's run: its jobs, its changesets, its errors; and every write to them.
+//! All that is kept of one plan: the plan itself, its jobs, changesets, calls, errors, applies and what happened to it;
+//! and every write to them.
+//!
+//! # Where to look
+//! Here are the jobs and who may write; `moves` has making and moving the plan, `work` what its owner records, `applies`
+//! how it reaches the user's files.
 //!
 //! # Invariants
 //! 1. A plan has at most one live job, and so at most one owner.
@@ -6,21 +11,35 @@
 //!    check and write are one call, so nothing can come between.
 //! 3. No open changeset outlives its owner: success closes what is still open; release, takeover, failure and
 //!    cancel interrupt it; in the same step that moves the job.
+//! 4. A plan follows its job in the step that moves the job, by [`follow`]: it is processing exactly while one runs.
+//! 5. What a step changed is told in that step, numbered from 1 without gaps. Jobs may run for a plan that was never
+//!    made; nothing is told of such a one.
+//! 6. A refused call changes nothing.
 //!
 //! # Not here
-//! Locks: whoever keeps a record calls one method of it in one critical section.
+//! Locks: whoever keeps a record calls one method of it in one critical section. Wall time: it is taken to be the
+//! `now` that is passed in.
+
+mod applies;
+mod moves;
+mod work;
 
 use std::collections::BTreeMap;
 
-use crate::change::NewChange;
-use crate::changeset::{ChangesetError, Changesets, Closed, Ending, Recorded, Started};
+use crate::apply_record::ApplyRecord;
+use crate::changeset::{ChangesetError, Changesets, Closed, Ending};
 use crate::class::ErrorClass;
-use crate::error::NewError;
+use crate::decision::Decision;
 use crate::error_history::ErrorHistory;
-use crate::id::{ChangesetId, Claim, JobId, PlanId};
+use crate::event_record::EventRecord;
+use crate::file_state::Hash;
+use crate::id::{ApplyId, CallNo, Claim, JobId, PlanId};
 use crate::job::{Job, JobEvent, JobRefused, JobState, LeaseLost, NewJob};
-use crate::recovery::{Policy, Recovery};
-use crate::time::Ms;
+use crate::plan::{Plan, Reason, follow};
+use crate::sandbox_record::SandboxRecord;
+use crate::time::{Ms, WallMs};
+use crate::told::{self, Told};
+use crate::tool_call::ToolCall;
 
 /// Why an owner's write to a changeset was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +62,7 @@ impl RecordError {
     }
 }
 
-/// The jobs, changesets and errors of one plan. The plan is named by its first job.
+/// All that is kept of one plan. It is named by its first job.
 ///
 /// ```
 /// use std::time::Duration;
@@ -61,19 +80,25 @@ impl RecordError {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanRecord {
-    plan: Option<PlanId>,
+    id: Option<PlanId>,
+    plan: Option<Plan>,
+    decisions: Vec<Decision>,
     jobs: BTreeMap<JobId, Job>,
     changesets: Changesets,
+    calls: BTreeMap<(u32, CallNo), ToolCall>,
+    sandboxes: BTreeMap<u32, SandboxRecord>,
+    applies: BTreeMap<ApplyId, ApplyRecord>,
     errors: ErrorHistory,
+    events: Vec<EventRecord>,
 }
 
 impl PlanRecord {
     /// Queues a job; the same one again gives the job as it stands.
     ///
     /// # Errors
-    /// The plan has another live job, or the id or the record belongs to another plan.
+    /// The plan has another live job or does not wait for this one, or the id or the record belongs to another plan.
     pub fn enqueue(&mut self, new: NewJob, now: Ms) -> Result<Job, JobRefused> {
-        let plan = self.plan.unwrap_or(new.plan);
+        let plan = self.id.unwrap_or(new.plan);
         if plan != new.plan {
             return Err(JobRefused::OtherPlan { plan });
         }
@@ -84,26 +109,20 @@ impl PlanRecord {
         if let Some(live) = self.live_job() {
             return Err(JobRefused::PlanBusy { job: live.id });
         }
+        if let Some(plan) = &self.plan {
+            plan.waits_for(&new)?;
+        }
         let job = Job::new(new, now);
-        self.plan = Some(plan);
-        self.errors.belongs_to(plan);
-        self.jobs.insert(job.id, job.clone());
+        self.keep_queued(job.clone(), now);
         Ok(job)
     }
 
-    /// Moves a job, and ends the changesets that lost their owner by it.
+    /// Moves a job and the plan with it, and ends the changesets that lost their owner by it.
     ///
     /// # Errors
     /// There is no such job, or the event's guard does not hold.
     pub fn apply_job_event(&mut self, id: JobId, event: &JobEvent, now: Ms) -> Result<&Job, JobRefused> {
-        let job = self.jobs.get_mut(&id).ok_or(JobRefused::NotFound { job: id })?;
-        let owner = job.claim();
-        *job = job.next(event, now)?;
-        if !job.is_owned_by(&owner) {
-            let succeeded = job.state == JobState::Succeeded;
-            self.changesets.finish(if succeeded { Ending::Closed } else { Ending::Interrupted });
-        }
-        Ok(job)
+        self.move_job(id, event, None, now)
     }
 
     /// Whether `claim` is that of the present owner.
@@ -117,75 +136,79 @@ impl PlanRecord {
         }
     }
 
-    /// Starts a changeset for the owner; see [`Changesets::start`].
-    ///
-    /// # Errors
-    /// The claim is not the owner's, or the changeset says no.
-    pub fn start_changeset(&mut self, claim: &Claim, id: ChangesetId) -> Result<Started, RecordError> {
-        self.guard(claim)?;
-        Ok(self.changesets.start(id)?)
-    }
-
-    /// Records a change of the owner; see [`Changesets::record`].
-    ///
-    /// # Errors
-    /// The claim is not the owner's, or the changeset says no.
-    pub fn record(
+    /// Moves a job as [`apply_job_event`](Self::apply_job_event) does. With `constrained_by`, a job that fails leaves its
+    /// plan constrained by these.
+    fn move_job(
         &mut self,
-        claim: &Claim,
-        id: ChangesetId,
-        change: NewChange,
-    ) -> Result<Recorded, RecordError> {
-        self.guard(claim)?;
-        Ok(self.changesets.record(id, change)?)
-    }
-
-    /// Records a change of the owner into its latest open changeset; see [`Changesets::record_latest`].
-    ///
-    /// # Errors
-    /// The claim is not the owner's, or no changeset is open.
-    pub fn record_latest(&mut self, claim: &Claim, change: NewChange) -> Result<Recorded, RecordError> {
-        self.guard(claim)?;
-        Ok(self.changesets.record_latest(change)?)
-    }
-
-    /// Closes a changeset for the owner; see [`Changesets::close`].
-    ///
-    /// # Errors
-    /// The claim is not the owner's, or there is no such changeset.
-    pub fn close(&mut self, claim: &Claim, id: ChangesetId) -> Result<Closed, RecordError> {
-        self.guard(claim)?;
-        Ok(self.changesets.close(id)?)
-    }
-
-    /// Ends every open changeset for the owner; see [`Changesets::finish`].
-    ///
-    /// # Errors
-    /// The claim is not the owner's.
-    pub fn finish(&mut self, claim: &Claim, how: Ending) -> Result<Vec<Closed>, LeaseLost> {
-        self.guard(claim)?;
-        Ok(self.changesets.finish(how))
-    }
-
-    /// Records an error of the owner and decides what is done about it; see [`ErrorHistory::record`].
-    ///
-    /// # Errors
-    /// The claim is not the owner's.
-    pub fn record_error(
-        &mut self,
-        claim: &Claim,
-        policy: &Policy,
-        error: NewError,
+        id: JobId,
+        event: &JobEvent,
+        constrained_by: Option<Vec<Reason>>,
         now: Ms,
-        jitter: u16,
-    ) -> Result<Recovery, LeaseLost> {
-        self.guard(claim)?;
-        Ok(self.errors.record(policy, error, now, jitter))
+    ) -> Result<&Job, JobRefused> {
+        let job = self.jobs.get_mut(&id).ok_or(JobRefused::NotFound { job: id })?;
+        let after = job.next(event, now)?;
+        let followed = match (&self.plan, follow(job, &after, constrained_by.is_some())) {
+            (Some(plan), Some(event)) => {
+                let reasons = constrained_by.unwrap_or_default();
+                let not_ready = JobRefused::PlanNotReady { state: plan.state };
+                let moved = plan.moved(event, reasons, wall(now)).map_err(|_| not_ready)?;
+                Some((moved, event))
+            }
+            (Some(_) | None, _) => None,
+        };
+        let before = std::mem::replace(job, after.clone());
+        if !after.is_owned_by(&before.claim()) {
+            let succeeded = after.state == JobState::Succeeded;
+            self.end_changesets(if succeeded { Ending::Closed } else { Ending::Interrupted }, now);
+        }
+        if self.plan.is_some() {
+            self.tell(told::job_moved(&before, &after), now);
+        }
+        if let Some((moved, event)) = followed {
+            self.keep_moved(moved, event, told::BY_JOB, now);
+        }
+        self.jobs.get(&id).ok_or(JobRefused::NotFound { job: id })
     }
 
-    /// The plan; none before its first job.
+    /// Keeps a job that may be queued.
+    fn keep_queued(&mut self, job: Job, now: Ms) {
+        self.id = Some(job.plan);
+        self.errors.belongs_to(job.plan);
+        self.tell([told::job_queued(&job)], now);
+        self.jobs.insert(job.id, job);
+    }
+
+    /// Ends every open changeset.
+    fn end_changesets(&mut self, how: Ending, now: Ms) -> Vec<Closed> {
+        let closed = self.changesets.finish(how);
+        self.tell(closed.iter().map(|closed| told::changeset_closed(closed, how)), now);
+        closed
+    }
+
+    /// Numbers and keeps what happened to a plan that was made.
+    fn tell(&mut self, told: impl IntoIterator<Item = Told>, now: Ms) {
+        if self.plan.is_none() {
+            return;
+        }
+        for (kind, data) in told {
+            let n = self.events.len() as u64 + 1;
+            self.events.push(EventRecord { n, at: wall(now), kind, data });
+        }
+    }
+
+    /// The plan's name; none before its first job.
     pub fn plan(&self) -> Option<PlanId> {
-        self.plan
+        self.id
+    }
+
+    /// The plan itself; none when only jobs were queued for it.
+    pub fn row(&self) -> Option<&Plan> {
+        self.plan.as_ref()
+    }
+
+    /// The decisions, in order.
+    pub fn decisions(&self) -> &[Decision] {
+        &self.decisions
     }
 
     /// The job of this name.
@@ -208,8 +231,48 @@ impl PlanRecord {
         &self.changesets
     }
 
+    /// The calls, in order of attempt and number.
+    pub fn calls(&self) -> impl ExactSizeIterator<Item = &ToolCall> {
+        self.calls.values()
+    }
+
+    /// The sandboxes, in order of attempt.
+    pub fn sandboxes(&self) -> impl ExactSizeIterator<Item = &SandboxRecord> {
+        self.sandboxes.values()
+    }
+
+    /// The applies and undos, in order of id.
+    pub fn applies(&self) -> impl ExactSizeIterator<Item = &ApplyRecord> {
+        self.applies.values()
+    }
+
+    /// The apply of this name.
+    pub fn apply(&self, id: ApplyId) -> Option<&ApplyRecord> {
+        self.applies.get(&id)
+    }
+
     /// The errors.
     pub fn errors(&self) -> &ErrorHistory {
         &self.errors
     }
+
+    /// What happened, in order.
+    pub fn events(&self) -> &[EventRecord] {
+        &self.events
+    }
+
+    /// Every content that something of the plan names, some more than once.
+    pub fn named_contents(&self) -> impl Iterator<Item = Hash> {
+        let entries = self.changesets.iter().flat_map(|set| &set.entries);
+        let of_entries =
+            entries.flat_map(|entry| [entry.before, entry.after]).flatten().map(|state| state.hash);
+        let ends = self.calls.values().filter_map(|call| call.end.as_ref());
+        let of_calls = ends.flat_map(|end| [end.stdout, end.stderr]).flatten().map(|output| output.hash);
+        of_entries.chain(of_calls)
+    }
+}
+
+/// Wall time of a record that has no other clock.
+const fn wall(now: Ms) -> WallMs {
+    WallMs(now.0)
 }

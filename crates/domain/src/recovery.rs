@@ -22,6 +22,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::advice;
 use crate::error::{ErrorCategory, NewError, StepId};
 use crate::error_history::ErrorHistory;
@@ -37,7 +39,8 @@ pub const WAIT_MAX: Duration = Duration::from_secs(10 * 60);
 const SANDBOX_RETRIES_PER_STEP: usize = 1;
 
 /// Whether a person has to say yes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Gate {
     /// A person decides.
     Ask,

@@ -4,7 +4,7 @@
 //! Arithmetic saturates: no duration, however odd, makes a deadline wrap into the past.
 //!
 //! # Not here
-//! Clocks, and wall time, which is for display only.
+//! Clocks. Wall time, [`WallMs`], is for display only.
 
 use std::time::Duration;
 
@@ -44,6 +44,11 @@ impl From<Duration> for Ms {
         Ms(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
     }
 }
+
+/// A millisecond since 1970 in UTC, for people to read. No rule compares it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WallMs(pub u64);
 
 #[cfg(test)]
 mod tests {

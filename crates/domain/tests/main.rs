@@ -2,7 +2,9 @@
 //! space.
 //!
 //! Index: `change`, `changeset_reference`, `error_reference`, `job_pick`, `job_reference`, `job_table`,
-//! `lease_protocol` (in `lease_world`), `must_survive`, `plan_record`, `recovery_table`.
+//! `lease_protocol` (in `lease_world`), `must_survive`, `plan_record`, `recovery_table`; of changes: `net`,
+//! `merge`, `merge_file`, `hunks`, `hunks_git`, `selection`, `redact`; of plans: `plan_state`,
+//! `plan_moves`, `plan_following`, `plan_spec`, `validation`, `lock`, `told`.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,6 +21,10 @@ mod change;
 mod changeset_reference;
 #[path = "cases/error_reference.rs"]
 mod error_reference;
+#[path = "cases/hunks.rs"]
+mod hunks;
+#[path = "cases/hunks_git.rs"]
+mod hunks_git;
 #[path = "cases/job_pick.rs"]
 mod job_pick;
 #[path = "cases/job_reference.rs"]
@@ -29,11 +35,35 @@ mod job_table;
 mod lease_protocol;
 #[path = "cases/lease_world.rs"]
 mod lease_world;
+#[path = "cases/lock.rs"]
+mod lock;
+#[path = "cases/merge.rs"]
+mod merge;
+#[path = "cases/merge_file.rs"]
+mod merge_file;
 #[path = "cases/must_survive.rs"]
 mod must_survive;
+#[path = "cases/net.rs"]
+mod net;
+#[path = "cases/plan_following.rs"]
+mod plan_following;
+#[path = "cases/plan_moves.rs"]
+mod plan_moves;
 #[path = "cases/plan_record.rs"]
 mod plan_record;
+#[path = "cases/plan_spec.rs"]
+mod plan_spec;
+#[path = "cases/plan_state.rs"]
+mod plan_state;
 #[path = "cases/recovery_table.rs"]
 mod recovery_table;
+#[path = "cases/redact.rs"]
+mod redact;
 #[path = "cases/sample.rs"]
 mod sample;
+#[path = "cases/selection.rs"]
+mod selection;
+#[path = "cases/told.rs"]
+mod told;
+#[path = "cases/validation.rs"]
+mod validation;

@@ -1,7 +1,8 @@
 //! The engine's parts on the in-memory store, under a virtual clock.
 //!
 //! Index: `plan_context`, `recovery`, `strategies`, `worker_runs`, `worker_cancel`, `worker_leases`, `worker_stop`,
-//! `worker_faults`, `worker_ends`; `support` has the virtual runtime, the scripted runner and the store with faults.
+//! `worker_faults`, `worker_ends`; `support` has the virtual runtime, the scripted runner and the store with faults,
+//! `delegated` what that store passes on.
 
 #![cfg(not(shuttle))]
 #![allow(
@@ -12,6 +13,9 @@
     reason = "a test fails by panicking"
 )]
 
+#[macro_use]
+#[path = "cases/delegated.rs"]
+mod delegated;
 #[path = "cases/plan_context.rs"]
 mod plan_context;
 #[path = "cases/recovery.rs"]

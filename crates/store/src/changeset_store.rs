@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use domain::{
-    Changeset, ChangesetError, ChangesetId, Claim, Closed, Ending, ErrorClass, NewChange, PlanId,
-    RecordError, Recorded, Started,
+    ChangeEntry, Changeset, ChangesetError, ChangesetId, Claim, Closed, Ending, ErrorClass, NewChange,
+    PlanId, RecordError, Recorded, Started,
 };
 use sync::{Effect, Finisher};
 
@@ -85,6 +85,10 @@ pub trait ChangesetStore: Send + Sync {
         claim: &Claim,
         how: Ending,
     ) -> Result<Vec<Closed>, ChangesetStoreError>;
+
+    /// What was recorded in one attempt of a plan, in order of `no`: the entries of the changesets that were started
+    /// while the plan was in that attempt. A plan that was never created is in attempt 1.
+    async fn entries(&self, plan: PlanId, attempt: u32) -> Result<Vec<ChangeEntry>, StoreError>;
 
     /// The plan's changesets in the order they were started; none for an unknown plan.
     async fn changesets(&self, plan: PlanId) -> Result<Vec<Changeset>, StoreError>;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::{Claim, ClaimRequest, ErrorClass, Job, JobId, JobRefused, NewJob, PlanId, WorkerId};
+use domain::{Claim, ClaimRequest, ErrorClass, Job, JobId, JobRefused, NewJob, PlanId, Reason, WorkerId};
 use sync::{Effect, Finisher};
 
 use crate::StoreError;
@@ -60,6 +60,12 @@ pub enum JobEnd {
         /// What stood in the way.
         why: String,
     },
+    /// A gate or a conflict stands in the way of an apply; nothing was written. The job failed, the plan is
+    /// constrained.
+    Constrained {
+        /// What stands in the way.
+        reasons: Vec<Reason>,
+    },
     /// Everything of it has stopped, as was asked for. The commit of this is the acknowledgement of the cancel.
     Cancelled,
 }
@@ -69,7 +75,8 @@ pub enum JobEnd {
 /// The store reads its own clock: with several machines on one store, theirs do not agree.
 #[async_trait]
 pub trait JobStore: Send + Sync {
-    /// Queues a job. The same id again is the same job.
+    /// Queues a job. The same id again is the same job. A plan that was made has to wait for it: to be queued, in the
+    /// job's phase; else the answer is [`JobRefused::PlanNotReady`].
     async fn enqueue(&self, new: NewJob) -> Result<Job, JobStoreError>;
 
     /// Gives the worker a job that is due, if a slot is free: first one whose owner died, else the first queued.

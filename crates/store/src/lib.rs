@@ -1,15 +1,18 @@
 //! Where plans, changes, errors and jobs are kept.
 //!
-//! Three ports, each an object-safe async trait beside the words of its errors: [`ChangesetStore`], [`ErrorStore`]
-//! and [`JobStore`]. [`MemoryStore`] implements all three on the pure rules of `domain`.
+//! Ports, each an object-safe trait beside the words of its errors: [`PlanStore`], [`ChangesetStore`], [`CallStore`],
+//! [`ContentStore`], [`ErrorStore`], [`JobStore`], [`LockStore`] and [`ApplyStore`]. [`MemoryStore`] and [`SqliteStore`]
+//! implement all of them on the pure rules of `domain`.
 //!
 //! # Invariants
 //! 1. Every call is one atomic step: it happened whole when it returned `Ok`, and not at all otherwise.
 //! 2. Every write of a plan shows a claim, and a stale one is refused with `LeaseLost` in that same step.
 //! 3. Every write can be asked for again after an unknown outcome: those that name an id made by the caller, ends and
-//!    releases answer as the first time; a heartbeat or a seal does no more; a claim is found out by its lease.
+//!    releases answer as the first time; a heartbeat or a seal does no more; a claim is found out by its lease. Only a
+//!    call that is admitted and a decision that is recorded have no such id: asked for again, they are others.
 //! 4. Writes that are effects of a plan demand an [`Effect`](sync::Effect) or a [`Finisher`](sync::Finisher):
 //!    code that forgot the gate does not compile.
+//! 5. What happened is told in the step in which it happened: a plan's events have no gaps and retell its rows.
 //!
 //! # Not here
 //! Rules: what a write does is decided in `domain`, and every store runs the same functions. Policy, retries and
@@ -17,19 +20,37 @@
 
 #![forbid(unsafe_code)]
 
+mod apply_store;
+mod call_store;
 mod changeset_store;
+mod content_store;
 mod error_store;
 mod job_store;
+mod lock_store;
 mod memory;
+mod plan_store;
+mod sqlite;
 mod store_error;
 
+pub use apply_store::ApplyStore;
+pub use call_store::{By, CallOutcome, CallStore};
 pub use changeset_store::{ChangesetStore, ChangesetStoreError};
+pub use content_store::{Collected, ContentStore, INLINE_BYTES_MAX, STAGED_KEPT, Staged};
 pub use error_store::ErrorStore;
 pub use job_store::{JobEnd, JobStore, JobStoreError, QUEUED_JOBS_MAX};
+pub use lock_store::{LockStore, LockStoreError};
 pub use memory::MemoryStore;
+pub use plan_store::{PlanFilter, PlanMove, PlanStore, PlanStoreError};
+pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
 pub use store_error::StoreError;
 
-/// A store for everything; whoever implements the three ports has it.
-pub trait Store: ChangesetStore + ErrorStore + JobStore {}
+/// A store for everything; whoever implements the ports has it.
+pub trait Store:
+    PlanStore + ChangesetStore + CallStore + ContentStore + ErrorStore + JobStore + LockStore + ApplyStore
+{
+}
 
-impl<S: ChangesetStore + ErrorStore + JobStore> Store for S {}
+impl<S> Store for S where
+    S: PlanStore + ChangesetStore + CallStore + ContentStore + ErrorStore + JobStore + LockStore + ApplyStore
+{
+}

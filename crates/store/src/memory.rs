@@ -3,26 +3,37 @@
 //! It keeps nothing beyond the process. It is what the tests, the model checker and the simulation run on, and the
 //! measure for the other stores: all pass one conformance suite.
 //!
+//! # Where to look
+//! Here are changesets and errors; `plans`, `jobs`, `calls`, `contents`, `locks` and `applies` have the other ports.
+//!
 //! # Invariants
-//! 1. One lock, that of [`KeyedHistories`]; no call takes it twice, none awaits inside.
-//! 2. The clock is read before the lock is taken, so instants may be a little out of order; no rule relies on it.
+//! 1. All of a plan is under one lock, that of [`KeyedHistories`]; no call takes it twice, none awaits inside.
+//! 2. Contents have a lock of their own, which may be taken inside the first and never around it; the locks that are
+//!    rows have a third, which is never taken together with another.
+//! 3. The clock is read before a lock is taken, so instants may be a little out of order; no rule relies on it.
+//! 4. Wall time is the clock's.
 
-use std::collections::HashMap;
+mod applies;
+mod calls;
+mod contents;
+mod jobs;
+mod locks;
+mod plans;
+
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{
-    Changeset, ChangesetId, Claim, ClaimRequest, Closed, Ending, ErrorHistory, Fence, Job, JobEvent, JobId,
-    JobRefused, JobState, LeaseLost, Ms, NewChange, NewError, NewJob, PlanId, PlanRecord, Policy, Recorded,
-    Recovery, Started, WorkerId, pick,
+    ChangeEntry, Changeset, ChangesetId, Claim, Closed, Ending, ErrorHistory, Job, JobId, JobRefused,
+    LeaseLost, Lock, LockResource, Ms, NewChange, NewError, PlanId, PlanRecord, Policy, Recorded, Recovery,
+    Started,
 };
+use sync::primitives::Mutex;
 use sync::{Clock, Effect, Finisher, KeyedHistories};
 
-use crate::{
-    ChangesetStore, ChangesetStoreError, ErrorStore, JobEnd, JobStore, JobStoreError, QUEUED_JOBS_MAX,
-    StoreError,
-};
+use crate::{ChangesetStore, ChangesetStoreError, ErrorStore, StoreError};
+use contents::Contents;
 
 /// Keeps everything in memory.
 ///
@@ -39,13 +50,30 @@ use crate::{
 /// ```
 pub struct MemoryStore {
     plans: KeyedHistories<PlanId, PlanRecord>,
+    contents: Mutex<Contents>,
+    locks: Mutex<BTreeMap<LockResource, Lock>>,
     clock: Arc<dyn Clock>,
+}
+
+type Plans = HashMap<PlanId, PlanRecord>;
+
+fn all_jobs(plans: &Plans) -> impl Iterator<Item = &Job> {
+    plans.values().flat_map(PlanRecord::jobs)
+}
+
+fn plan_of(plans: &mut Plans, job: JobId) -> Result<&mut PlanRecord, JobRefused> {
+    plans.values_mut().find(|plan| plan.job(job).is_some()).ok_or(JobRefused::NotFound { job })
 }
 
 impl MemoryStore {
     /// An empty store that reads its time from `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { plans: KeyedHistories::new(), clock }
+        Self {
+            plans: KeyedHistories::new(),
+            contents: Mutex::new(Contents::default()),
+            locks: Mutex::new(BTreeMap::new()),
+            clock,
+        }
     }
 
     fn now(&self) -> Ms {
@@ -62,12 +90,6 @@ impl MemoryStore {
         let known =
             self.plans.update_known(&claim.plan, |plan| plan.job(claim.job).is_some().then(|| write(plan)));
         known.flatten().unwrap_or_else(|| Err(lost.into()))
-    }
-
-    /// One event of the job that the claim names.
-    fn owner_event(&self, claim: &Claim, event: &JobEvent) -> Result<Job, JobStoreError> {
-        let now = self.now();
-        Ok(self.write(claim, |plan| plan.apply_job_event(claim.job, event, now).cloned())?)
     }
 }
 
@@ -108,7 +130,8 @@ impl ChangesetStore for MemoryStore {
     }
 
     async fn close(&self, _: &Effect, claim: &Claim, id: ChangesetId) -> Result<Closed, ChangesetStoreError> {
-        Ok(self.write(claim, |plan| plan.close(claim, id))?)
+        let now = self.now();
+        Ok(self.write(claim, |plan| plan.close(claim, id, now))?)
     }
 
     async fn finish(
@@ -117,7 +140,19 @@ impl ChangesetStore for MemoryStore {
         claim: &Claim,
         how: Ending,
     ) -> Result<Vec<Closed>, ChangesetStoreError> {
-        Ok(self.write(claim, |plan| plan.finish(claim, how)).map_err(StoreError::from)?)
+        let now = self.now();
+        Ok(self.write(claim, |plan| plan.finish(claim, how, now)).map_err(StoreError::from)?)
+    }
+
+    async fn entries(&self, plan: PlanId, attempt: u32) -> Result<Vec<ChangeEntry>, StoreError> {
+        let of_attempt = |record: &PlanRecord| {
+            let sets = record.changesets().iter().filter(|set| set.attempt == attempt);
+            sets.flat_map(|set| set.entries.iter().cloned()).collect()
+        };
+        let mut entries: Vec<ChangeEntry> =
+            self.plans.read(&plan, |record| record.map(of_attempt).unwrap_or_default());
+        entries.sort_by_key(|entry| entry.no);
+        Ok(entries)
     }
 
     async fn changesets(&self, plan: PlanId) -> Result<Vec<Changeset>, StoreError> {
@@ -144,150 +179,5 @@ impl ErrorStore for MemoryStore {
             Some(record) => record.errors().clone(),
             None => ErrorHistory::of(plan),
         }))
-    }
-}
-
-type Plans = HashMap<PlanId, PlanRecord>;
-
-fn all_jobs(plans: &Plans) -> impl Iterator<Item = &Job> {
-    plans.values().flat_map(PlanRecord::jobs)
-}
-
-fn plan_of(plans: &mut Plans, job: JobId) -> Result<&mut PlanRecord, JobRefused> {
-    plans.values_mut().find(|plan| plan.job(job).is_some()).ok_or(JobRefused::NotFound { job })
-}
-
-/// Claims until it gets a job that runs: taking over one whose fourth owner died ends that one instead.
-fn claim(plans: &mut Plans, request: &ClaimRequest, now: Ms) -> Result<Option<Job>, JobRefused> {
-    while let Some((id, event)) = pick(all_jobs(plans), request, now) {
-        let job = plan_of(plans, id)?.apply_job_event(id, &event, now)?;
-        if job.state == JobState::Running {
-            return Ok(Some(job.clone()));
-        }
-    }
-    Ok(None)
-}
-
-fn enqueue(plans: &mut Plans, new: NewJob, now: Ms) -> Result<Job, JobStoreError> {
-    let is_known = plans.get(&new.plan).is_some_and(|plan| plan.job(new.id).is_some());
-    if !is_known {
-        if plan_of(plans, new.id).is_ok() {
-            return Err(JobStoreError::Refused(JobRefused::IdTaken { job: new.id }));
-        }
-        let queued = all_jobs(plans).filter(|job| job.state == JobState::Queued).count();
-        if queued >= QUEUED_JOBS_MAX {
-            return Err(JobStoreError::QueueFull { queued });
-        }
-    }
-    Ok(plans.entry(new.plan).or_default().enqueue(new, now)?)
-}
-
-/// Whether the owner of this claim ended the job so before: then it asks again, because the outcome was unknown.
-fn was_ended_so(job: &Job, claim: &Claim, end: &JobEnd) -> bool {
-    let (state, why) = match end {
-        JobEnd::Succeeded => (JobState::Succeeded, None),
-        JobEnd::Failed { why } => (JobState::Failed, Some(why)),
-        JobEnd::Cancelled => (JobState::Cancelled, None),
-    };
-    let by_an_owner = job.worker.is_some();
-    job.fence == claim.fence && by_an_owner && job.state == state && job.why.as_ref() == why
-}
-
-fn was_released(job: &Job, claim: &Claim) -> bool {
-    job.state == JobState::Queued && job.fence == claim.fence && claim.fence != Fence::NONE
-}
-
-#[async_trait]
-impl JobStore for MemoryStore {
-    async fn enqueue(&self, new: NewJob) -> Result<Job, JobStoreError> {
-        let now = self.now();
-        self.plans.update_all(|plans| enqueue(plans, new, now))
-    }
-
-    async fn claim(&self, request: &ClaimRequest) -> Result<Option<Job>, JobStoreError> {
-        let now = self.now();
-        Ok(self.plans.update_all(|plans| claim(plans, request, now))?)
-    }
-
-    async fn heartbeat(&self, claim: &Claim, lease: Duration) -> Result<Job, JobStoreError> {
-        self.owner_event(claim, &JobEvent::Heartbeat { fence: claim.fence, lease })
-    }
-
-    async fn settled_node(&self, _: &Effect, claim: &Claim) -> Result<(), JobStoreError> {
-        self.owner_event(claim, &JobEvent::SettledNode { fence: claim.fence }).map(drop)
-    }
-
-    async fn cancel(&self, job: JobId, reason: &str) -> Result<Job, JobStoreError> {
-        let now = self.now();
-        let event = JobEvent::Cancel { reason: reason.to_owned() };
-        self.plans.update_all(|plans| Ok(plan_of(plans, job)?.apply_job_event(job, &event, now)?.clone()))
-    }
-
-    async fn cancel_own(&self, claim: &Claim, reason: &str) -> Result<Job, JobStoreError> {
-        let now = self.now();
-        let event = JobEvent::Cancel { reason: reason.to_owned() };
-        Ok(self.write(claim, |plan| {
-            plan.guard(claim)?;
-            plan.apply_job_event(claim.job, &event, now).cloned()
-        })?)
-    }
-
-    async fn seal(&self, _: &Effect, claim: &Claim) -> Result<(), JobStoreError> {
-        self.owner_event(claim, &JobEvent::Seal { fence: claim.fence }).map(drop)
-    }
-
-    async fn end(&self, _: &Finisher, claim: &Claim, end: JobEnd) -> Result<Job, JobStoreError> {
-        let now = self.now();
-        Ok(self.write(claim, |plan| match plan.job(claim.job) {
-            Some(job) if was_ended_so(job, claim, &end) => Ok(job.clone()),
-            Some(_) | None => {
-                let fence = claim.fence;
-                let event = match end {
-                    JobEnd::Succeeded => JobEvent::Succeed { fence },
-                    JobEnd::Failed { why } => JobEvent::Fail { fence, why },
-                    JobEnd::Cancelled => JobEvent::Cancelled { fence },
-                };
-                plan.apply_job_event(claim.job, &event, now).cloned()
-            }
-        })?)
-    }
-
-    async fn release(&self, _: &Finisher, claim: &Claim) -> Result<Job, JobStoreError> {
-        let now = self.now();
-        Ok(self.write(claim, |plan| match plan.job(claim.job) {
-            // Nobody else can have released it: the fence of a queued job is that of its last owner, if it had one.
-            Some(job) if was_released(job, claim) => Ok(job.clone()),
-            Some(_) | None => {
-                let event = JobEvent::Release { fence: claim.fence };
-                plan.apply_job_event(claim.job, &event, now).cloned()
-            }
-        })?)
-    }
-
-    async fn free_leases(&self, worker: WorkerId) -> Result<usize, JobStoreError> {
-        let now = self.now();
-        self.plans.update_all(|plans| {
-            let owned: Vec<JobId> = all_jobs(plans)
-                .filter(|job| job.state == JobState::Running && job.worker == Some(worker))
-                .map(|job| job.id)
-                .collect();
-            for id in &owned {
-                plan_of(plans, *id)?.apply_job_event(*id, &JobEvent::FreeLease { worker }, now)?;
-            }
-            Ok(owned.len())
-        })
-    }
-
-    async fn job(&self, id: JobId) -> Result<Job, JobStoreError> {
-        let found = self.plans.update_all(|plans| all_jobs(plans).find(|job| job.id == id).cloned());
-        found.ok_or(JobStoreError::Refused(JobRefused::NotFound { job: id }))
-    }
-
-    async fn jobs(&self, plan: Option<PlanId>) -> Result<Vec<Job>, JobStoreError> {
-        let mut jobs: Vec<Job> = self.plans.update_all(|plans| {
-            all_jobs(plans).filter(|job| plan.is_none_or(|plan| plan == job.plan)).cloned().collect()
-        });
-        jobs.sort_by_key(|job| job.id);
-        Ok(jobs)
     }
 }

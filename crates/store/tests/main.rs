@@ -1,6 +1,8 @@
 //! What every store promises, and what a store says when it refuses.
 //!
-//! Index: `conformance` (one suite for all stores; each store is one line below), `error_words`.
+//! Index: `conformance` (one suite for all stores; each store is one line below), `error_words`,
+//! `sqlite_contents` (large ones, on the disk and collected), `sqlite_open` (whose file, which version, found again),
+//! `sqlite_processes` (many at once, killed ones).
 
 #![cfg(not(any(loom, shuttle)))]
 #![allow(
@@ -15,9 +17,18 @@
 mod conformance;
 #[path = "cases/error_words.rs"]
 mod error_words;
+#[path = "cases/sqlite_bench.rs"]
+mod sqlite_bench;
+#[path = "cases/sqlite_contents.rs"]
+mod sqlite_contents;
+#[path = "cases/sqlite_open.rs"]
+mod sqlite_open;
+#[path = "cases/sqlite_processes.rs"]
+mod sqlite_processes;
 
 use std::sync::Arc;
 
 use store::MemoryStore;
 
 conformance!(memory, |clock| Arc::new(MemoryStore::new(Arc::new(clock))));
+conformance!(sqlite, sqlite_bench::fresh);

@@ -38,7 +38,9 @@ impl Job {
             (S::Queued, E::Cancel { reason }) => {
                 Ok(self.cancel_requested(reason, now).ended(S::Cancelled, now))
             }
-            (S::Queued, E::TakeOver { .. } | E::FreeLease { .. }) => Err(JobRefused::NotRunning),
+            (S::Queued, E::TakeOver { .. } | E::FreeLease { .. } | E::BreakSeal) => {
+                Err(JobRefused::NotRunning)
+            }
 
             (S::Running, E::Claim { .. }) => Err(JobRefused::AlreadyClaimed),
             (S::Running, E::Heartbeat { fence, lease }) => {
@@ -71,6 +73,7 @@ impl Job {
                 Err(JobRefused::OtherWorker)
             }
             (S::Running, E::FreeLease { .. }) => Ok(Job { lease_until: Ms(0), ..self.clone() }),
+            (S::Running, E::BreakSeal) => Ok(Job { sealed_at: None, ..self.clone() }),
             (S::Running, E::SettledNode { fence }) => {
                 self.check_owner(*fence)?;
                 Ok(Job { lost_leases: 0, ..self.clone() })
@@ -102,7 +105,7 @@ impl Job {
             }
             (
                 S::Succeeded | S::Failed | S::Cancelled,
-                E::Claim { .. } | E::Cancel { .. } | E::TakeOver { .. } | E::FreeLease { .. },
+                E::Claim { .. } | E::Cancel { .. } | E::TakeOver { .. } | E::FreeLease { .. } | E::BreakSeal,
             ) => Err(JobRefused::Final { state: self.state }),
         }
     }

@@ -1,9 +1,10 @@
 //! Why a job did not move.
 
 use crate::class::ErrorClass;
-use crate::id::{Fence, JobId, PlanId};
+use crate::id::{ApplyId, Fence, JobId, PlanId};
 use crate::job::JobState;
 use crate::phase::Phase;
+use crate::plan::PlanState;
 use crate::time::Ms;
 
 /// The writer is not, or no longer, the owner of a running job.
@@ -86,6 +87,18 @@ pub enum JobRefused {
         /// The id that was used twice.
         job: JobId,
     },
+    /// The plan does not wait for such a job.
+    #[error("a plan that is {state} has no such job to queue")]
+    PlanNotReady {
+        /// Where the plan stands.
+        state: PlanState,
+    },
+    /// The id names another apply, or one that has ended.
+    #[error("apply {apply} was sealed before, as another one or to its end")]
+    ApplyTaken {
+        /// The id that was used twice.
+        apply: ApplyId,
+    },
     /// The record belongs to another plan.
     #[error("these are the jobs of plan {plan}")]
     OtherPlan {
@@ -119,6 +132,8 @@ impl JobRefused {
             | JobRefused::Sealed
             | JobRefused::NotApply { .. }
             | JobRefused::IdTaken { .. }
+            | JobRefused::PlanNotReady { .. }
+            | JobRefused::ApplyTaken { .. }
             | JobRefused::OtherPlan { .. } => ErrorClass::Bug,
         }
     }

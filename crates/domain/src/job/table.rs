@@ -38,7 +38,7 @@ pub fn table_markdown() -> String {
     table
 }
 
-fn events(fence: Fence, owner: WorkerId) -> [(&'static str, JobEvent); 11] {
+fn events(fence: Fence, owner: WorkerId) -> [(&'static str, JobEvent); 12] {
     let (worker, boot, lease) = (OTHER, BOOT, LEASE);
     [
         ("claim", JobEvent::Claim { worker, boot, lease }),
@@ -51,6 +51,7 @@ fn events(fence: Fence, owner: WorkerId) -> [(&'static str, JobEvent); 11] {
         ("cancelled", JobEvent::Cancelled { fence }),
         ("take over", JobEvent::TakeOver { worker, boot, lease }),
         ("free lease", JobEvent::FreeLease { worker: owner }),
+        ("break seal", JobEvent::BreakSeal),
         ("settled node", JobEvent::SettledNode { fence }),
     ]
 }

@@ -78,6 +78,7 @@ impl List {
         let shown = |(place, set): (usize, &Listed)| Changeset {
             id: set.id,
             ordinal: place as u32 + 1,
+            attempt: 1,
             state: set.state,
             entries: set.entries.clone(),
             digest: (set.state != ChangesetState::Open).then(|| changeset_digest(&set.entries)),
@@ -169,6 +170,8 @@ fn an_error_of_a_changeset_says_how_to_take_it() {
         (ChangesetError::UnknownChangeset { id }, ErrorClass::Bug),
         (ChangesetError::InvalidEntry { id: ChangeId::from_u128(1) }, ErrorClass::Bug),
         (ChangesetError::ChangesetClosed { id, entry: Box::new(change(1, "a")) }, ErrorClass::Permanent),
+        (ChangesetError::UnknownCall { attempt: 1, no: CallNo(2) }, ErrorClass::Bug),
+        (ChangesetError::CallEnded { attempt: 1, no: CallNo(2) }, ErrorClass::Bug),
         (ChangesetError::Full { what: "entries" }, ErrorClass::Permanent),
     ];
     for (error, class) in classes {

@@ -171,6 +171,15 @@ impl Row {
                 }
                 self.lease_until = 0;
             }
+            JobEvent::BreakSeal => {
+                if self.is_final() {
+                    return Err("final");
+                }
+                if self.state != "running" {
+                    return Err("not running");
+                }
+                self.sealed_at = None;
+            }
             JobEvent::SettledNode { fence } => {
                 self.where_owner(*fence)?;
                 self.lost_leases = 0;
@@ -196,6 +205,8 @@ fn name(refused: JobRefused) -> &'static str {
         JobRefused::NotDue { .. }
         | JobRefused::PlanBusy { .. }
         | JobRefused::IdTaken { .. }
+        | JobRefused::PlanNotReady { .. }
+        | JobRefused::ApplyTaken { .. }
         | JobRefused::OtherPlan { .. }
         | JobRefused::NotFound { .. } => "of no single job",
     }
@@ -206,7 +217,7 @@ fn some_event() -> impl Strategy<Value = (u8, u64, WorkerId, BootId, Duration)> 
     let worker = prop_oneof![Just(ANN), Just(BOB)];
     let boot = prop_oneof![9 => Just(BOOT), 1 => Just(OTHER_BOOT)];
     let behind = prop_oneof![4 => Just(0_u64), 1 => Just(1_u64)];
-    (0..14_u8, behind, worker, boot, (0..20_u64).prop_map(Duration::from_millis))
+    (0..15_u8, behind, worker, boot, (0..20_u64).prop_map(Duration::from_millis))
 }
 
 fn event(job: &Job, (what, behind, worker, boot, lease): (u8, u64, WorkerId, BootId, Duration)) -> JobEvent {
@@ -222,6 +233,7 @@ fn event(job: &Job, (what, behind, worker, boot, lease): (u8, u64, WorkerId, Boo
         7 => JobEvent::Cancelled { fence },
         8 | 12 | 13 => JobEvent::TakeOver { worker, boot, lease },
         9 => JobEvent::FreeLease { worker },
+        14 => JobEvent::BreakSeal,
         _ => JobEvent::SettledNode { fence },
     }
 }

@@ -5,7 +5,7 @@ use domain::*;
 
 use crate::sample::{ANN, BOB, BOOT, JOB, LEASE, OTHER_BOOT, PLAN, claim_by, new_job, take_over_by};
 
-/// As the documentation prints it. Each of the 55 cells says all that can come of the pair.
+/// As the documentation prints it. Each of the 60 cells says all that can come of the pair.
 const TABLE: &str = "\
 | event | queued | running | succeeded | failed | cancelled |
 |---|---|---|---|---|---|
@@ -19,6 +19,7 @@ const TABLE: &str = "\
 | cancelled | *LeaseLost* | cancelled; *CancelNotRequested*; *LeaseLost* | *Final*; *LeaseLost* | *Final*; *LeaseLost* | *Final*; *LeaseLost* |
 | take over | *NotRunning* | running, fence + 1; failed, fence + 1; *LeaseAlive* | *Final* | *Final* | *Final* |
 | free lease | *NotRunning* | running; *OtherWorker* | *Final* | *Final* | *Final* |
+| break seal | *NotRunning* | running | *Final* | *Final* | *Final* |
 | settled node | *LeaseLost* | running; *LeaseLost* | *Final*; *LeaseLost* | *Final*; *LeaseLost* | *Final*; *LeaseLost* |
 ";
 
@@ -163,6 +164,17 @@ fn only_an_apply_is_sealed_once_and_before_any_cancel() {
         let job = Job { phase, ..running() };
         assert_eq!(job.next(&seal, NOW), Err(JobRefused::NotApply { phase }));
     }
+}
+
+#[test]
+fn a_seal_that_recovery_breaks_lets_a_cancel_through_and_changes_nothing_else() {
+    let broken = sealed().next(&JobEvent::BreakSeal, NOW).unwrap();
+    assert_eq!(broken, Job { sealed_at: None, ..sealed() });
+    assert_eq!(broken.next(&JobEvent::BreakSeal, NOW), Ok(broken.clone()), "once more is the same");
+    let cancelled = broken.next(&JobEvent::Cancel { reason: "enough".to_owned() }, NOW).unwrap();
+    assert_eq!(cancelled.next(&JobEvent::Succeed { fence: FENCE }, NOW), Err(JobRefused::CancelRequested));
+    let released = broken.next(&JobEvent::Release { fence: FENCE }, NOW).unwrap();
+    assert_eq!(released.state, JobState::Queued);
 }
 
 #[test]
@@ -335,6 +347,8 @@ fn a_refusal_says_how_to_take_it() {
         (JobRefused::Sealed, ErrorClass::Bug),
         (JobRefused::NotApply { phase: Phase::Execute }, ErrorClass::Bug),
         (JobRefused::IdTaken { job: JOB }, ErrorClass::Bug),
+        (JobRefused::PlanNotReady { state: PlanState::FIRST }, ErrorClass::Bug),
+        (JobRefused::ApplyTaken { apply: ApplyId::from_u128(1) }, ErrorClass::Bug),
         (JobRefused::OtherPlan { plan: PLAN }, ErrorClass::Bug),
     ];
     for (refused, class) in classes {

@@ -31,11 +31,11 @@ fn an_owner_writes_to_its_plan() {
     let recorded = |changeset, seq, no| Ok(Recorded { changeset, seq, no });
     assert_eq!(record.record_latest(&claim, change(2, "two")), recorded(other, 1, 2));
     assert_eq!(record.record(&claim, SET, change(3, "three")), recorded(SET, 2, 3));
-    let closed = record.close(&claim, other).unwrap();
+    let closed = record.close(&claim, other, Ms(3)).unwrap();
     let digest = changeset_digest(&record.changesets().get(other).unwrap().entries);
     assert_eq!(closed, Closed { id: other, entries: 1, digest });
     let finished: Vec<_> =
-        record.finish(&claim, Ending::Closed).unwrap().into_iter().map(|closed| closed.id).collect();
+        record.finish(&claim, Ending::Closed, Ms(4)).unwrap().into_iter().map(|closed| closed.id).collect();
     assert_eq!((finished, state_of(&record)), (vec![SET], ChangesetState::Closed));
     let failing = error(1, step(1, "code"), ErrorCategory::Resource);
     let recovery = record.record_error(&claim, &Policy::default(), failing, Ms(7), 0).unwrap();
@@ -66,8 +66,8 @@ fn a_stale_claim_changes_nothing() {
         assert_eq!(after.start_changeset(&claim, ChangesetId::from_u128(9)), Err(refused.clone()));
         assert_eq!(after.record(&claim, SET, change(9, "nine")), Err(refused.clone()));
         assert_eq!(after.record_latest(&claim, change(9, "nine")), Err(refused.clone()));
-        assert_eq!(after.close(&claim, SET), Err(refused.clone()));
-        assert_eq!(after.finish(&claim, Ending::Closed), Err(lost(claim)));
+        assert_eq!(after.close(&claim, SET, Ms(1)), Err(refused.clone()));
+        assert_eq!(after.finish(&claim, Ending::Closed, Ms(1)), Err(lost(claim)));
         assert_eq!(after.record_error(&claim, &Policy::default(), failing, Ms(1), 0), Err(lost(claim)));
         assert_eq!(after, record);
         assert_eq!(refused.class(), ErrorClass::Cancelled);
@@ -213,7 +213,7 @@ proptest! {
                     newest.is_some_and(|claim| record.start_changeset(&claim, ChangesetId::from_u128(id)).is_ok())
                 }
                 Step::Record(id) => newest.is_some_and(|claim| record.record_latest(&claim, change(id, "x")).is_ok()),
-                Step::Finish => newest.is_some_and(|claim| record.finish(&claim, Ending::Closed).is_ok()),
+                Step::Finish => newest.is_some_and(|claim| record.finish(&claim, Ending::Closed, Ms(4)).is_ok()),
             };
             if !outcome {
                 prop_assert_eq!(&record, &before, "a refused call changes nothing");

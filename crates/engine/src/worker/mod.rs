@@ -177,6 +177,13 @@ struct Counts {
     store_errors: u64,
 }
 
+impl Counts {
+    fn settled(&self) -> u64 {
+        let Counts { succeeded, failed, cancelled, released, leases_lost, unsettled, store_errors: _ } = self;
+        succeeded + failed + cancelled + released + leases_lost + unsettled
+    }
+}
+
 impl AsyncWorker {
     /// A worker that has not started.
     ///
@@ -255,6 +262,18 @@ impl AsyncWorker {
         self.shared.hint.notify_one();
         for run in self.shared.running() {
             run.nudged.notify_one();
+        }
+    }
+
+    /// Completes when more than `seen` runs have been settled since the worker was made; says how many.
+    pub async fn settled(&self, seen: u64) -> u64 {
+        loop {
+            let ended = self.shared.ended.notified();
+            let settled = lock(&self.shared.state).counts.settled();
+            if settled > seen {
+                return settled;
+            }
+            ended.await;
         }
     }
 

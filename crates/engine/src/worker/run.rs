@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::{Claim, ErrorClass, Job, JobRefused, JobState};
+use domain::{Claim, ErrorClass, Job, JobRefused, JobState, Reason, why_constrained};
 use futures_util::future::abortable;
 use store::{JobEnd, JobStoreError, StoreError};
 use sync::primitives::{Mutex, lock};
@@ -42,6 +42,29 @@ const SETTLE_ANSWER_WAIT: Duration = Duration::from_secs(10);
 pub struct RunFailure {
     /// What stood in the way.
     pub why: String,
+    /// What an apply is constrained by: a gate or a conflict said no, and nothing was written. Empty for a failure.
+    pub constrained_by: Vec<Reason>,
+}
+
+impl RunFailure {
+    /// It could not be done.
+    pub fn failed(why: impl Into<String>) -> Self {
+        Self { why: why.into(), constrained_by: Vec::new() }
+    }
+
+    /// A gate or a conflict stands in the way of an apply.
+    pub fn constrained(reasons: Vec<Reason>) -> Self {
+        Self { why: why_constrained(&reasons), constrained_by: reasons }
+    }
+
+    /// How the job ends by it.
+    fn end(self) -> JobEnd {
+        if self.constrained_by.is_empty() {
+            JobEnd::Failed { why: self.why }
+        } else {
+            JobEnd::Constrained { reasons: self.constrained_by }
+        }
+    }
 }
 
 /// Does the jobs.
@@ -197,7 +220,7 @@ struct Interruption {
 #[derive(Clone, Debug)]
 enum Ended {
     Done,
-    Failed { why: String },
+    Failed(RunFailure),
     Interrupted(Interruption),
 }
 
@@ -274,7 +297,7 @@ async fn work(run: &Arc<Run>, ports: &Ports, time_to_end: &mut TimeToEnd<'_>) ->
         let _ = contained(task).await;
     });
     if let Err(error) = ports.runtime.spawn(TaskKind::Work, task) {
-        return Ended::Failed { why: format!("no thread for the work: {error}") };
+        return Ended::Failed(RunFailure::failed(format!("no thread for the work: {error}")));
     }
     let done = tokio::select! {
         biased;
@@ -292,9 +315,9 @@ async fn work(run: &Arc<Run>, ports: &Ports, time_to_end: &mut TimeToEnd<'_>) ->
     match (run.interruption(), done) {
         (Some(interruption), _) => interrupted(run, interruption, ports),
         (None, Ok(Ok(Ok(())))) => Ended::Done,
-        (None, Ok(Ok(Err(RunFailure { why })))) => Ended::Failed { why },
-        (None, Ok(Err(panicked))) => Ended::Failed { why: format!("the runner {panicked}") },
-        (None, Err(_)) => Ended::Failed { why: "the runner's task is gone".to_owned() },
+        (None, Ok(Ok(Err(failure)))) => Ended::Failed(failure),
+        (None, Ok(Err(panicked))) => Ended::Failed(RunFailure::failed(format!("the runner {panicked}"))),
+        (None, Err(_)) => Ended::Failed(RunFailure::failed("the runner's task is gone")),
     }
 }
 
@@ -320,7 +343,7 @@ async fn settle(
             return Settled::LeaseLost;
         }
         Ended::Interrupted(interruption) => LastWord::of(interruption),
-        Ended::Failed { why } => LastWord::End(JobEnd::Failed { why }),
+        Ended::Failed(failure) => LastWord::End(failure.end()),
         Ended::Done if is_drained => LastWord::End(JobEnd::Succeeded),
         Ended::Done => {
             let why =
@@ -333,7 +356,7 @@ async fn settle(
 
 async fn wind_down(run: &Run, finisher: &Finisher, ended: &Ended, ports: &Ports, config: &WorkerConfig) {
     let interrupted = match ended {
-        Ended::Done | Ended::Failed { .. } => None,
+        Ended::Done | Ended::Failed(_) => None,
         Ended::Interrupted(interruption) => Some(interruption.reason),
     };
     tokio::select! {

@@ -136,7 +136,7 @@ pub(crate) fn until_cancelled() -> Script {
     script(|run| {
         Box::pin(async move {
             let reason = run.scope().cancelled().await;
-            Err(RunFailure { why: reason.to_string() })
+            Err(RunFailure::failed(reason.to_string()))
         })
     })
 }
@@ -425,6 +425,10 @@ impl ChangesetStore for FaultyStore {
         self.inner.finish(finisher, claim, how).await
     }
 
+    async fn entries(&self, plan: PlanId, attempt: u32) -> Result<Vec<domain::ChangeEntry>, StoreError> {
+        self.inner.entries(plan, attempt).await
+    }
+
     async fn changesets(&self, plan: PlanId) -> Result<Vec<Changeset>, StoreError> {
         self.inner.changesets(plan).await
     }
@@ -502,3 +506,5 @@ impl JobStore for FaultyStore {
         self.inner.jobs(plan).await
     }
 }
+
+delegate_other_ports!(FaultyStore);

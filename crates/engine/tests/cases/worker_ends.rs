@@ -120,7 +120,7 @@ async fn a_waker_that_panics_ends_no_heartbeat() {
                 let _ = heard.as_mut().poll(&mut Context::from_waker(&waker));
             }
             run.scope().cancelled().await;
-            Err(RunFailure { why: "interrupted".to_owned() })
+            Err(RunFailure::failed("interrupted"))
         })
     }));
     let (first, second) = (machine.enqueue(1).await, machine.enqueue(2).await);
@@ -142,7 +142,7 @@ fn busy_script(machine: &Machine, effects: &Arc<AtomicU64>) -> crate::support::S
         Box::pin(async move {
             loop {
                 clock.sleep(Duration::from_secs(1)).await;
-                let _effect = run.enter().map_err(|error| RunFailure { why: error.to_string() })?;
+                let _effect = run.enter().map_err(|error| RunFailure::failed(error.to_string()))?;
                 effects.fetch_add(1, Ordering::Relaxed);
             }
         })
@@ -353,7 +353,7 @@ async fn a_sealed_apply_that_is_stopped_is_left_to_the_next_owner() {
             store.seal(&effect, &run.claim()).await.unwrap();
             drop(effect);
             let reason = run.scope().cancelled().await;
-            Err(RunFailure { why: reason.to_string() })
+            Err(RunFailure::failed(reason.to_string()))
         })
     }));
     let id = machine.enqueue_phase(1, Phase::Apply).await;

@@ -65,7 +65,7 @@ async fn an_expired_lease_is_taken_over_and_the_old_owner_can_write_nothing() {
                 run.scope().cancelled().await;
                 let refused = run.context().record_change(change(50)).await.unwrap_err();
                 assert_eq!(refused, PlanError::Cancelled { reason: CancelReason::LeaseLost });
-                return Err(RunFailure { why: "never stored".to_owned() });
+                return Err(RunFailure::failed("never stored"));
             }
             handle.close().await.unwrap();
             Ok(())
@@ -97,7 +97,7 @@ async fn a_worker_that_was_paused_through_a_takeover_finds_its_lease_lost() {
                 go.notified().await;
                 let error = run.context().start_changeset().await.unwrap_err();
                 assert!(matches!(error, PlanError::LeaseLost(_)), "{error}");
-                Err(RunFailure { why: error.to_string() })
+                Err(RunFailure::failed(error.to_string()))
             })
         })
     };
@@ -149,9 +149,7 @@ struct Blocking {
 impl JobRunner for Blocking {
     async fn run(&self, _: &JobRun) -> Result<(), RunFailure> {
         let beaten = self.beaten.lock().unwrap();
-        beaten
-            .recv_timeout(Duration::from_secs(60))
-            .map_err(|_| RunFailure { why: "no heartbeat".to_owned() })
+        beaten.recv_timeout(Duration::from_secs(60)).map_err(|_| RunFailure::failed("no heartbeat"))
     }
 }
 

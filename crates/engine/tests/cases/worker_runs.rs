@@ -47,7 +47,7 @@ async fn a_failing_runner_fails_the_job_with_its_words_and_a_panicking_one_with_
         let is_first = run.job().plan == PlanId::from_u128(1);
         Box::pin(async move {
             assert!(is_first, "no idea what to do");
-            Err(RunFailure { why: "the model refused".to_owned() })
+            Err(RunFailure::failed("the model refused"))
         })
     }));
     let (first, second) = (machine.enqueue(1).await, machine.enqueue(2).await);

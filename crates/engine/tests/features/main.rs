@@ -27,6 +27,9 @@
     reason = "a test fails by panicking, and a run without scenarios says so"
 )]
 
+#[macro_use]
+#[path = "../cases/delegated.rs"]
+mod delegated;
 mod arguments;
 mod breaker;
 mod breaker_many;

@@ -107,6 +107,10 @@ impl ChangesetStore for PausingStore {
         self.inner.finish(finisher, claim, how).await
     }
 
+    async fn entries(&self, plan: PlanId, attempt: u32) -> Result<Vec<domain::ChangeEntry>, StoreError> {
+        self.inner.entries(plan, attempt).await
+    }
+
     async fn changesets(&self, plan: PlanId) -> Result<Vec<Changeset>, StoreError> {
         self.inner.changesets(plan).await
     }
@@ -179,3 +183,5 @@ impl JobStore for PausingStore {
         self.inner.jobs(plan).await
     }
 }
+
+delegate_other_ports!(PausingStore);

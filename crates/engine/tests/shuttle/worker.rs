@@ -120,7 +120,7 @@ impl Recorder {
 impl JobRunner for Recorder {
     async fn run(&self, run: &JobRun) -> Result<(), RunFailure> {
         self.begun.fetch_add(1, Ordering::SeqCst);
-        let refused = |error: engine::PlanError| RunFailure { why: error.to_string() };
+        let refused = |error: engine::PlanError| RunFailure::failed(error.to_string());
         let handle = run.context().start_changeset().await.map_err(refused)?;
         handle.record(change(run.claim().fence.0)).await.map_err(refused)?;
         handle.close().await.map_err(refused)?;

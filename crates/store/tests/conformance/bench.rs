@@ -6,13 +6,14 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use domain::{
-    Changeset, ChangesetId, ChangesetState, Claim, ClaimRequest, Closed, Ending, ErrorHistory, Job, Ms,
-    NewChange, NewError, NewJob, PlanId, Policy, Recorded, Recovery, Started,
+    ApplyRecord, CallNo, Changeset, ChangesetId, ChangesetState, Claim, ClaimRequest, Closed, Decision,
+    Ending, ErrorHistory, EventRecord, Job, Lock, Ms, NewApply, NewCall, NewChange, NewDecision, NewError,
+    NewJob, Plan, PlanId, Policy, Recorded, Recovery, SandboxRecord, Started, ToolCall,
 };
-use store::{ChangesetStoreError, JobEnd, JobStoreError, Store, StoreError};
+use store::{By, CallOutcome, ChangesetStoreError, JobEnd, JobStoreError, Store, StoreError};
 use sync::{CancelReason, Clock, Effect, EffectGate, Finisher, ManualClock};
 
-use super::sample::{ANN, LEASE, STRANGER, new_job, request};
+use super::sample::{ANN, LEASE, STRANGER, call_end, new_job, reasons, request};
 
 /// Makes an empty store that reads this clock.
 pub(crate) type MakeStore = fn(ManualClock) -> Arc<dyn Store>;
@@ -32,7 +33,36 @@ pub(crate) struct Bench {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Snapshot {
     jobs: Vec<Job>,
-    plans: BTreeMap<PlanId, (Vec<Changeset>, ErrorHistory)>,
+    locks: Vec<Lock>,
+    plans: BTreeMap<PlanId, PlanSnapshot>,
+}
+
+/// All that a store tells about one plan.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PlanSnapshot {
+    row: Option<Plan>,
+    decisions: Vec<Decision>,
+    changesets: Vec<Changeset>,
+    calls: Vec<ToolCall>,
+    sandboxes: Vec<SandboxRecord>,
+    applies: Vec<ApplyRecord>,
+    history: ErrorHistory,
+    events: Vec<EventRecord>,
+}
+
+impl PlanSnapshot {
+    /// Whether nothing at all is kept of it.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self { row, decisions, changesets, calls, sandboxes, applies, history, events } = self;
+        row.is_none()
+            && decisions.is_empty()
+            && changesets.is_empty()
+            && calls.is_empty()
+            && sandboxes.is_empty()
+            && applies.is_empty()
+            && history.recorded() == 0
+            && events.is_empty()
+    }
 }
 
 impl Bench {
@@ -109,9 +139,32 @@ impl Bench {
         let known: BTreeSet<PlanId> = jobs.iter().map(|job| job.plan).chain([STRANGER]).collect();
         let mut plans = BTreeMap::new();
         for plan in known {
-            plans.insert(plan, (self.changesets(plan).await, self.history(plan).await));
+            plans.insert(plan, self.plan_snapshot(plan).await);
         }
-        Snapshot { jobs, plans }
+        Snapshot { jobs, locks: self.store.locks().await.unwrap(), plans }
+    }
+
+    pub(crate) async fn plan_snapshot(&self, plan: PlanId) -> PlanSnapshot {
+        PlanSnapshot {
+            row: self.store.plan(plan).await.ok(),
+            decisions: self.store.decisions(plan).await.unwrap(),
+            changesets: self.changesets(plan).await,
+            calls: self.store.calls(plan).await.unwrap(),
+            sandboxes: self.store.sandboxes(plan).await.unwrap(),
+            applies: self.store.applies(plan).await.unwrap(),
+            history: self.history(plan).await,
+            events: self.events(plan).await,
+        }
+    }
+
+    /// The plan, which was made.
+    pub(crate) async fn plan(&self, plan: PlanId) -> Plan {
+        self.store.plan(plan).await.unwrap()
+    }
+
+    /// All that happened to a plan.
+    pub(crate) async fn events(&self, plan: PlanId) -> Vec<EventRecord> {
+        self.store.events(plan, 0, usize::MAX).await.unwrap()
     }
 
     /// Runs `body` on so many threads that all start at once, and gathers what they return.
@@ -194,6 +247,34 @@ impl Owner {
         self.store.settled_node(&effect(), &self.claim).await
     }
 
+    pub(crate) async fn decide(&self, decision: NewDecision) -> Result<Decision, StoreError> {
+        self.store.decide(&effect(), &self.claim, decision).await
+    }
+
+    pub(crate) async fn begin_call(&self, new: NewCall) -> Result<ToolCall, StoreError> {
+        self.store.begin_call(&effect(), &self.claim, new).await
+    }
+
+    pub(crate) async fn end_call(&self, outcome: CallOutcome) -> Result<Vec<Recorded>, ChangesetStoreError> {
+        self.store.end_call(By::Effect(&effect()), &self.claim, outcome).await
+    }
+
+    /// Ends a call after the gate was closed.
+    pub(crate) async fn end_call_late(
+        &self,
+        outcome: CallOutcome,
+    ) -> Result<Vec<Recorded>, ChangesetStoreError> {
+        self.store.end_call(By::Finisher(&finisher()), &self.claim, outcome).await
+    }
+
+    pub(crate) async fn sandbox_opened(&self, record: SandboxRecord) -> Result<(), StoreError> {
+        self.store.sandbox_opened(&effect(), &self.claim, record).await
+    }
+
+    pub(crate) async fn seal_apply(&self, new: NewApply) -> Result<(), JobStoreError> {
+        self.store.seal_apply(&effect(), &self.claim, new).await
+    }
+
     pub(crate) async fn seal(&self) -> Result<(), JobStoreError> {
         self.store.seal(&effect(), &self.claim).await
     }
@@ -205,6 +286,23 @@ impl Owner {
     pub(crate) async fn release(&self) -> Result<Job, JobStoreError> {
         self.store.release(&finisher(), &self.claim).await
     }
+}
+
+/// How call `no` of the first attempt ended, with these changes in a changeset.
+pub(crate) fn outcome(no: u32, changeset: ChangesetId, changes: Vec<NewChange>) -> CallOutcome {
+    CallOutcome {
+        attempt: 1,
+        no: CallNo(no),
+        end: call_end(),
+        changeset: Some(changeset),
+        changes,
+        contents: Vec::new(),
+    }
+}
+
+/// An apply that something stands in the way of.
+pub(crate) fn constrained() -> JobEnd {
+    JobEnd::Constrained { reasons: reasons() }
 }
 
 /// A job that could not be done.

@@ -12,7 +12,7 @@ use super::bench::{Bench, Owner};
 use super::sample::{STRANGER, change, change_between, changeset_id, entry, path, plan_id};
 
 fn open(n: u64, ordinal: u32, entries: Vec<ChangeEntry>) -> Changeset {
-    Changeset { id: changeset_id(n), ordinal, state: ChangesetState::Open, entries, digest: None }
+    Changeset { id: changeset_id(n), ordinal, attempt: 1, state: ChangesetState::Open, entries, digest: None }
 }
 
 /// The same, after it was closed or interrupted.

@@ -3,14 +3,15 @@
 //! Every promise tries every write of an owner, and compares all that the store tells before and after.
 
 use domain::{
-    ChangesetError, ChangesetId, Claim, ClaimRequest, Ending, ErrorCategory, Fence, JobId, JobRefused,
-    JobState, LeaseLost, NewJob, PlanId, Policy,
+    ApplyKind, CallNo, ChangesetError, ChangesetId, Claim, ClaimRequest, Ending, ErrorCategory, Fence, JobId,
+    JobRefused, JobState, LeaseLost, NewJob, PlanId, Policy,
 };
 use store::{ChangesetStoreError, JobEnd, JobStoreError, StoreError};
 
-use super::bench::{Bench, Owner, failed};
+use super::bench::{Bench, Owner, constrained, failed, outcome};
 use super::sample::{
-    ANN, BOB, LEASE, STRANGER, change, changeset_id, error, job_id, new_apply, plan_id, request,
+    ANN, BOB, LEASE, STRANGER, an_apply, change, changeset_id, decision, error, job_id, new_apply, new_call,
+    plan_id, request, sandbox,
 };
 
 /// A write that only the owner of a job may do.
@@ -29,11 +30,19 @@ enum Write {
     Fail,
     AcknowledgeCancel,
     Release,
+    Constrain,
+    Decide,
+    BeginCall,
+    EndCall(u32),
+    OpenSandbox,
+    SealApply,
 }
 
 /// The number of what is in the store before the writes are tried, and of what is not.
 const KNOWN: u64 = 1;
 const NEW: u64 = 99;
+const KNOWN_CALL: u32 = 1;
+const NEW_CALL: u32 = 99;
 
 /// All of them; those that have a name, with one that the store knows and with one that it does not.
 fn all_writes() -> Vec<Write> {
@@ -59,6 +68,13 @@ fn all_writes() -> Vec<Write> {
         Write::Fail,
         Write::AcknowledgeCancel,
         Write::Release,
+        Write::Constrain,
+        Write::Decide,
+        Write::BeginCall,
+        Write::EndCall(KNOWN_CALL),
+        Write::EndCall(NEW_CALL),
+        Write::OpenSandbox,
+        Write::SealApply,
     ]
 }
 
@@ -112,6 +128,15 @@ impl Write {
             Self::Fail => owner.end(failed()).await.map(drop)?,
             Self::AcknowledgeCancel => owner.end(JobEnd::Cancelled).await.map(drop)?,
             Self::Release => owner.release().await.map(drop)?,
+            Self::Constrain => owner.end(constrained()).await.map(drop)?,
+            Self::Decide => owner.decide(decision("so")).await.map(drop)?,
+            Self::BeginCall => owner.begin_call(new_call(1, "execute")).await.map(drop)?,
+            Self::EndCall(no) => {
+                let outcome = outcome(no, changeset_id(KNOWN), vec![change(NEW)]);
+                owner.end_call(outcome).await.map(drop)?;
+            }
+            Self::OpenSandbox => owner.sandbox_opened(sandbox(1, 1)).await?,
+            Self::SealApply => owner.seal_apply(an_apply(1, 1, ApplyKind::Apply)).await?,
         }
         Ok(())
     }
@@ -124,14 +149,20 @@ impl Write {
             | Self::RecordLatest(_)
             | Self::Close(_)
             | Self::Finish(_)
-            | Self::RecordError(_) => false,
+            | Self::RecordError(_)
+            | Self::Decide
+            | Self::BeginCall
+            | Self::EndCall(_)
+            | Self::OpenSandbox => false,
             Self::Heartbeat
             | Self::SettledNode
             | Self::Seal
             | Self::Succeed
             | Self::Fail
             | Self::AcknowledgeCancel
-            | Self::Release => true,
+            | Self::Release
+            | Self::Constrain
+            | Self::SealApply => true,
         }
     }
 }
@@ -151,13 +182,14 @@ async fn writes_nothing(bench: &Bench, claim: Claim, expected: impl Fn(Write) ->
     }
 }
 
-/// Ann applies plan 1, with a changeset open that has an entry, and with an error.
+/// Ann applies plan 1, with a changeset open that has an entry, with an error and with a call that runs.
 async fn busy_owner(bench: &Bench) -> Owner {
     let owner = bench.owner_of(new_apply(1)).await;
     for write in [
         Write::Start(changeset_id(KNOWN)),
         Write::Record(changeset_id(KNOWN), KNOWN),
         Write::RecordError(KNOWN),
+        Write::BeginCall,
     ] {
         assert_eq!(write.by(&owner).await, Ok(()));
     }
@@ -176,6 +208,10 @@ pub(crate) async fn the_owner_may_write(bench: Bench) {
         let expected = match write {
             Write::Record(named, _) | Write::Close(named) if named == id => {
                 Err(Refusal::Changeset(ChangesetError::UnknownChangeset { id }))
+            }
+            Write::EndCall(NEW_CALL) => {
+                let no = CallNo(NEW_CALL);
+                Err(Refusal::Changeset(ChangesetError::UnknownCall { attempt: 1, no }))
             }
             _ => Ok(()),
         };
@@ -214,9 +250,10 @@ pub(crate) async fn nobody_writes_for_a_job_that_waits(bench: Bench) {
 }
 
 /// How a job ended, and the write that ends it so.
-const ENDS: [(JobState, Write); 3] = [
+const ENDS: [(JobState, Write); 4] = [
     (JobState::Succeeded, Write::Succeed),
     (JobState::Failed, Write::Fail),
+    (JobState::Failed, Write::Constrain),
     (JobState::Cancelled, Write::AcknowledgeCancel),
 ];
 

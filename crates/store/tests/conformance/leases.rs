@@ -287,7 +287,7 @@ pub(crate) async fn no_open_changeset_outlives_its_owner(bench: Bench) {
         left.unwrap();
         let entries = vec![entry(recorded, &change(n))];
         let digest = Some(changeset_digest(&entries));
-        let expected = Changeset { id, ordinal: 1, state, entries, digest };
+        let expected = Changeset { id, ordinal: 1, attempt: 1, state, entries, digest };
         assert_eq!(bench.changesets(plan_id(n)).await, [expected], "{way_out}");
         let lost = LeaseLost { job: owner.claim.job, fence: owner.claim.fence };
         let late = owner.record(id, &change(n + 10)).await;

@@ -12,6 +12,13 @@
 //! | `leases` | who is silent for too long is replaced |
 //! | `cancels` | a cancel wins over what comes after it, and over nothing before |
 //! | `fencing` | who does not own the job writes nothing |
+//! | `plans` | a plan is made whole, found, and forgotten whole |
+//! | `moves` | who may move a plan, and how it follows its job |
+//! | `calls` | a call ends with all that it changed, or not at all |
+//! | `contents` | bytes under their hash, as long as somebody names them |
+//! | `locks` | one holder at a time |
+//! | `applies` | an apply is sealed or cancelled, and ends once |
+//! | `events` | what happened is told, without gaps |
 //! | `concurrency` | changesets and errors, by many threads at once |
 //! | `contention` | jobs, by many threads at once |
 //!
@@ -22,16 +29,24 @@
 //! # Not here
 //! What only some stores do: to survive a crash, to be opened twice, to run out of space.
 
+pub(crate) mod applies;
 mod bench;
+pub(crate) mod calls;
 pub(crate) mod cancels;
 pub(crate) mod changesets;
 pub(crate) mod concurrency;
 pub(crate) mod contention;
+pub(crate) mod contents;
 pub(crate) mod errors;
+pub(crate) mod events;
 pub(crate) mod fencing;
 pub(crate) mod jobs;
 pub(crate) mod leases;
+pub(crate) mod locks;
+pub(crate) mod moves;
+pub(crate) mod plans;
 mod sample;
+mod walk;
 
 pub(crate) use bench::{Bench, MakeStore};
 
@@ -121,6 +136,97 @@ macro_rules! conformance {
                 the_next_job_of_a_plan_is_not_open_to_the_owner_of_the_last,
                 a_claim_of_no_job_of_the_plan_writes_nothing,
                 a_claim_of_no_plan_writes_nothing,
+            }
+            plans {
+                a_plan_is_made_with_its_prompt_and_its_first_job,
+                a_plan_made_again_is_one_plan,
+                a_long_title_is_cut_and_the_plan_is_still_the_same,
+                another_plan_under_a_known_id_is_refused,
+                a_plan_that_cannot_have_its_job_is_not_made,
+                with_a_full_queue_no_plan_is_made_and_none_moves,
+                nobody_sees_half_a_plan,
+                one_plan_made_by_eight_is_one_plan,
+                an_unknown_plan_has_nothing,
+                plans_are_listed_newest_first_and_by_what_is_asked_for,
+                plans_are_found_by_how_their_id_begins,
+                decisions_are_numbered_and_bounded,
+                a_forgotten_plan_leaves_nothing_behind,
+                only_a_final_plan_is_forgotten,
+            }
+            moves {
+                every_move_by_hand_is_made_or_refused_as_the_table_says,
+                a_move_from_an_old_version_shows_the_plan_as_it_stands,
+                a_move_asked_for_again_is_made_once,
+                a_move_and_its_job_are_made_together_or_not_at_all,
+                a_plan_that_nobody_made_is_not_moved,
+                a_move_keeps_what_the_person_chose,
+                a_plan_without_its_job_can_be_given_one_and_no_other,
+                attempts_and_reversions_are_counted_and_reversions_end,
+                a_plan_follows_its_job,
+                a_constrained_plan_says_why_until_it_moves_on,
+                a_takeover_leaves_the_plan_where_it_is_and_giving_up_fails_it,
+                a_heartbeat_is_no_write_to_the_plan,
+                of_eight_who_advance_a_plan_one_does,
+                one_move_asked_for_by_eight_is_made_once,
+                of_a_claim_and_a_cancel_the_plan_follows_the_one_that_won,
+            }
+            calls {
+                calls_are_numbered_from_one_in_each_attempt,
+                calls_that_eight_begin_have_each_a_number,
+                a_call_comes_back_as_it_ended_with_what_it_changed,
+                a_call_that_changed_nothing_needs_no_changeset,
+                a_call_ends_with_all_of_its_changes_or_not_at_all,
+                an_unknown_call_does_not_end,
+                a_call_ended_again_is_answered_as_the_first_time,
+                a_call_may_end_after_the_gate_was_closed,
+                a_replaced_owner_ends_no_call_and_the_next_may,
+                entries_are_told_by_the_attempt_in_which_their_changeset_began,
+                a_sandbox_is_kept_opened_and_closed,
+            }
+            contents {
+                a_content_is_read_hashed_and_told_from_binary,
+                a_content_comes_back_whole,
+                an_unknown_hash_is_not_found,
+                a_reader_that_fails_leaves_nothing_behind,
+                what_is_named_by_an_entry_or_an_output_is_not_collected,
+                a_dry_run_removes_nothing,
+                a_content_that_two_plans_name_goes_with_the_last,
+                a_large_content_that_waits_for_its_name_is_not_collected,
+                whoever_collects_beside_calls_takes_nothing_that_they_name,
+            }
+            locks {
+                a_lock_has_one_holder_who_is_named,
+                a_lock_that_was_let_go_or_ran_out_is_taken_under_the_next_fence,
+                a_late_release_or_renewal_touches_nothing_of_others,
+                a_holder_that_renews_keeps_its_lock,
+                a_lock_of_another_boot_is_free_at_once,
+                one_of_eight_takes_a_lock,
+                whoever_holds_the_lock_is_alone_until_it_lets_go,
+            }
+            applies {
+                a_sealed_apply_is_kept_as_it_was_given,
+                a_seal_asked_for_again_does_no_more_and_another_is_refused,
+                a_cancel_before_the_seal_wins,
+                a_seal_before_the_cancel_wins,
+                of_a_cancel_and_a_seal_of_an_apply_one_wins,
+                only_an_apply_of_the_owners_plan_is_sealed,
+                an_apply_that_is_applied_ends_its_job_and_its_plan,
+                an_apply_ends_once_whoever_says_so,
+                an_apply_that_was_rolled_back_constrains_its_plan,
+                an_apply_that_never_began_breaks_its_seal,
+                a_seal_that_another_apply_needs_is_not_broken,
+                an_apply_is_ended_for_an_owner_that_died,
+                an_apply_whose_job_was_given_up_is_applied_all_the_same,
+                an_undo_leaves_the_plan_applied_and_says_when,
+                an_undo_that_did_not_come_about_changes_nothing,
+                an_apply_that_failed_before_its_seal_leaves_no_apply,
+            }
+            events {
+                what_happened_is_told_in_pages,
+                the_events_of_a_plan_retell_its_state,
+                each_write_is_told_by_its_kind,
+                what_is_asked_for_again_or_refused_is_told_by_nothing,
+                events_that_eight_cause_have_no_gaps,
             }
             concurrency {
                 eight_threads_fill_each_its_own_changeset,

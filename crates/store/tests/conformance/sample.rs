@@ -6,10 +6,12 @@
 use std::time::Duration;
 
 use domain::{
-    Base, BootId, CallNo, ChangeEntry, ChangeId, ChangesetId, ClaimRequest, Draft, ErrorCategory, ErrorId,
-    FileState, JobId, Ms, NewChange, NewError, NewJob, Phase, PlanId, Recorded, RelPath, RootNo, StepId,
-    WorkerId,
+    ApplyId, ApplyKind, Base, BootId, CallEnd, CallNo, CallState, ChangeEntry, ChangeId, ChangesetId,
+    ClaimRequest, DecisionKind, Draft, ErrorCategory, ErrorId, FileState, Hash, JobId, Ms, NewApply, NewCall,
+    NewChange, NewDecision, NewError, NewJob, NewPlan, NotCaptured, Phase, PlanId, ProjectLink, Reason,
+    Recorded, RelPath, RootNo, SandboxRecord, StepId, WallMs, WorkerId,
 };
+use serde_json::{Value, json};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 pub(crate) const ONE_MS: Duration = Duration::from_millis(1);
@@ -101,4 +103,106 @@ pub(crate) fn error(n: u64, category: ErrorCategory) -> NewError {
 
 pub(crate) fn error_at(n: u64, step: StepId, category: ErrorCategory) -> NewError {
     NewError::new(ErrorId::from_u128(n.into()), Phase::Execute, step, category, "it failed")
+}
+
+/// Plan n, as somebody asks for it.
+pub(crate) fn new_plan(n: u64) -> NewPlan {
+    let spec = json!({
+        "task": {"run": ["make", "it's", [0xff, 0x20]], "env": [["A", "b"]], "pass_env": ["HOME"]},
+        "validations": [{"name": "tests", "run": "make test", "mode": "required", "timeout_s": 60}],
+        "ignore": ["@gitignored"], "max_file_bytes": 1_u64 << 40, "sandbox": "auto", "isolation_required": true,
+        "time_limit_s": 7_200,
+    });
+    NewPlan {
+        id: plan_id(n),
+        title: format!("make é {n}"),
+        spec: serde_json::from_value(spec).unwrap(),
+        projects: vec![project("web", b"/srv/w\xe9b"), project("api", b"/srv/api")],
+    }
+}
+
+pub(crate) fn project(alias: &str, root: &[u8]) -> ProjectLink {
+    ProjectLink { alias: alias.to_owned(), root: root.to_vec().into(), read_only: alias == "api" }
+}
+
+/// What a plan was asked for: its first decision.
+pub(crate) fn prompt() -> NewDecision {
+    NewDecision { parent: None, kind: DecisionKind::Prompt, ..decision("make it") }
+}
+
+/// A choice that follows from the prompt.
+pub(crate) fn decision(chosen: &str) -> NewDecision {
+    NewDecision {
+        parent: Some(1),
+        attempt: 1,
+        phase: Phase::Strategize,
+        kind: DecisionKind::Choice,
+        question: "how?".to_owned(),
+        chosen: chosen.to_owned(),
+        rationale: "é".to_owned(),
+        confidence: Some(0.5),
+    }
+}
+
+/// The kth job of plan n.
+pub(crate) fn plan_job(n: u64, k: u64, phase: Phase) -> NewJob {
+    NewJob { id: job_id(n * 1_000 + k), plan: plan_id(n), phase, not_before: Ms(0) }
+}
+
+pub(crate) fn new_call(attempt: u32, node: &str) -> NewCall {
+    NewCall {
+        attempt,
+        node: node.to_owned(),
+        tool: "command".to_owned(),
+        requested: json!({"run": ["make"]}),
+        effective: json!({"run": ["make", "-j2"], "cwd": "/srv"}),
+    }
+}
+
+pub(crate) fn call_end() -> CallEnd {
+    CallEnd {
+        state: CallState::Ok,
+        duration_ms: 1 << 40,
+        exit: Some(-1),
+        error: Some("é".to_owned()),
+        result: json!({"lines": 3}),
+        isolation: Some(json!({"namespaces": true})),
+        stdout: None,
+        stderr: None,
+    }
+}
+
+pub(crate) fn reasons() -> Vec<Reason> {
+    let reason = |kind: &str, subject: &str| Reason {
+        kind: kind.to_owned(),
+        subject: subject.to_owned(),
+        message: "both sides changed it".to_owned(),
+    };
+    vec![reason("conflict", "web:src/é.rs"), reason("validation", "tests")]
+}
+
+/// An apply or undo of plan `plan`, named by n.
+pub(crate) fn an_apply(n: u64, plan: u64, kind: ApplyKind) -> NewApply {
+    NewApply {
+        id: ApplyId::from_u128(n.into()),
+        plan: plan_id(plan),
+        kind,
+        net_hash: Hash::of(b"net"),
+        selection: Value::Null,
+        summary: json!({"files": 3}),
+    }
+}
+
+pub(crate) fn sandbox(plan: u64, attempt: u32) -> SandboxRecord {
+    SandboxRecord {
+        plan: plan_id(plan),
+        attempt,
+        rung: "overlay".to_owned(),
+        passed_over: vec![("reflink".to_owned(), "not this file system".to_owned())],
+        dir: b"/tmp/\xff".to_vec(),
+        boot: BOOT,
+        opened: WallMs(7),
+        closed: None,
+        not_captured: NotCaptured::default(),
+    }
 }

@@ -1,0 +1,134 @@
+//! `agents config get | set | list`.
+
+use serde_json::{Value as Json, json};
+
+use super::Invocation;
+use crate::config::{self, ConfigError, ENTRIES, Entry, Key, Settings, Value, entry_named};
+use crate::failure::Failure;
+use crate::output::{Report, Table};
+use crate::{places, project};
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum ConfigCommand {
+    /// Print a setting as it holds here
+    Get {
+        /// Which, like plan.concurrency
+        key: String,
+        /// Print what each level says, the strongest first
+        #[arg(long)]
+        origin: bool,
+    },
+    /// Set settings for yourself, all of them or none
+    Set {
+        /// What, like plan.concurrency=8
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Print all settings as they hold here
+    List,
+}
+
+impl ConfigCommand {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            ConfigCommand::Get { .. } => "config get",
+            ConfigCommand::Set { .. } => "config set",
+            ConfigCommand::List => "config list",
+        }
+    }
+}
+
+pub(super) fn run(command: ConfigCommand, invocation: &Invocation) -> Result<Report, Failure> {
+    match command {
+        ConfigCommand::Get { key, origin } => get(&key, origin, invocation),
+        ConfigCommand::Set { settings } => set(&settings, invocation),
+        ConfigCommand::List => list(invocation),
+    }
+}
+
+/// The settings as they hold in the project that the person stands in.
+fn settings(invocation: &Invocation) -> Result<Settings, Failure> {
+    let projects = project::find_all(&[], &invocation.here)?;
+    invocation.settings(Vec::new(), &projects)
+}
+
+fn known(key: &str) -> Result<&'static Entry, Failure> {
+    entry_named(key).ok_or_else(|| ConfigError::KeyUnknown { key: key.to_owned(), place: None }.into())
+}
+
+fn get(key: &str, origin: bool, invocation: &Invocation) -> Result<Report, Failure> {
+    let entry = known(key)?;
+    let settings = settings(invocation)?;
+    let (value, from) = settings.get(entry.key);
+    let mut text = format!("{}\n", value.typed());
+    let levels: Vec<Json> = settings
+        .levels(entry.key)
+        .iter()
+        .map(|level| {
+            json!({ "level": level.origin.word(), "place": level.origin.place(), "value": level.value.to_json() })
+        })
+        .collect();
+    if origin {
+        let mut table = Table::new(&["level", "value", "place"]);
+        for level in settings.levels(entry.key) {
+            table.row(vec![level.origin.word().to_owned(), level.value.typed(), level.origin.place()]);
+        }
+        text = format!(
+            "{} = {}  ({})\n{}",
+            entry.name,
+            value.typed(),
+            from.word(),
+            table.shown(&invocation.look)
+        );
+    }
+    let data = json!({
+        "key": entry.name, "value": value.to_json(), "origin": from.word(), "place": from.place(), "levels": levels,
+    });
+    Ok(Report::new(data, text))
+}
+
+fn set(words: &[String], invocation: &Invocation) -> Result<Report, Failure> {
+    let values: Vec<(Key, Value)> = words.iter().map(|word| parsed(word)).collect::<Result<_, _>>()?;
+    let path = places::user_config(&invocation.env).ok_or(ConfigError::NoHome)?;
+    config::set(&path, &values)?;
+    let text: String =
+        values.iter().map(|(key, value)| format!("{} = {}\n", key.entry().name, value.typed())).collect();
+    let set: Vec<Json> = values
+        .iter()
+        .map(|(key, value)| json!({ "key": key.entry().name, "value": value.to_json() }))
+        .collect();
+    Ok(Report::new(json!({ "file": path.display().to_string(), "set": set }), text))
+}
+
+fn parsed(word: &str) -> Result<(Key, Value), Failure> {
+    let Some((key, text)) = word.split_once('=') else {
+        let message = format!("`{word}` sets nothing: write KEY=VALUE");
+        return Err(Failure::new(&crate::failure::codes::USAGE, message)
+            .hint("like `agents config set plan.concurrency=8`"));
+    };
+    let entry = known(key.trim())?;
+    let value = entry.shape.parse(text.trim()).map_err(|_| ConfigError::ValueInvalid {
+        key: entry.name.to_owned(),
+        value: text.to_owned(),
+        allowed: entry.shape.allowed(),
+        place: None,
+    })?;
+    Ok((entry.key, value))
+}
+
+fn list(invocation: &Invocation) -> Result<Report, Failure> {
+    let settings = settings(invocation)?;
+    let mut table = Table::new(&["setting", "value", "set by", "what it does"]);
+    let mut all = Vec::new();
+    for entry in &ENTRIES {
+        let (value, from) = settings.get(entry.key);
+        table.row(vec![entry.name.to_owned(), value.typed(), from.word().to_owned(), entry.doc.to_owned()]);
+        all.push(json!({
+            "key": entry.name, "value": value.to_json(), "origin": from.word(), "place": from.place(),
+            "default": entry.default_value().to_json(), "allowed": entry.shape.allowed(),
+            "variable": entry.env_name(), "scope": entry.scope.shown(), "doc": entry.doc,
+        }));
+    }
+    let file = places::user_config(&invocation.env).map(|path| path.display().to_string());
+    Ok(Report::new(json!({ "settings": all, "user_file": file }), table.shown(&invocation.look)))
+}

@@ -1,0 +1,150 @@
+//! One call of the program: its options, its environment, where it was made, and what is opened for it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use domain::{Gate, PlanId, Policy, ProjectLink, REVERSIONS_MAX};
+use engine::plans::{Engine, EngineOptions};
+
+use super::Global;
+use crate::config::{self, Key, Settings, Sources, Value};
+use crate::failure::{Failure, codes, from_engine};
+use crate::output::{self, Look, Note};
+use crate::places::{self, Env};
+use crate::project;
+
+/// How often steps of one plan are retried, over all steps.
+const RETRIES_PER_PLAN_MAX: u32 = 30;
+
+/// One call of the program.
+#[derive(Debug)]
+pub struct Invocation {
+    /// The options of every command.
+    pub global: Global,
+    /// How answers look.
+    pub look: Look,
+    /// The environment.
+    pub env: Env,
+    /// Where it was made.
+    pub here: PathBuf,
+}
+
+/// A plan that was named.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// Which.
+    pub id: PlanId,
+    /// The shortest text that names it.
+    pub short: String,
+}
+
+impl Invocation {
+    /// This call.
+    ///
+    /// # Errors
+    /// The working directory is gone.
+    pub fn new(global: Global, look: Look, env: Env) -> Result<Self, Failure> {
+        let here = std::env::current_dir().map_err(|error| {
+            Failure::new(&codes::IO_FAILED, format!("the working directory cannot be found: {error}"))
+        })?;
+        Ok(Self { global, look, env, here })
+    }
+
+    /// The settings as they hold for these projects.
+    ///
+    /// # Errors
+    /// A file or a variable says what is not allowed.
+    pub fn settings(&self, flags: Vec<(Key, Value)>, projects: &[ProjectLink]) -> Result<Settings, Failure> {
+        let user_file = places::user_config(&self.env);
+        let sources = Sources {
+            flags,
+            env: self.env.clone(),
+            user_file: user_file.as_deref(),
+            roots: projects.iter().map(|project| path_of(project.root.as_bytes())).collect(),
+        };
+        let settings = config::load(&sources)?;
+        settings.warnings.iter().for_each(|warning| self.tell(&Note::warning(warning)));
+        Ok(settings)
+    }
+
+    /// Opens the engine with the user's own settings: what a project says was frozen in each plan.
+    ///
+    /// # Errors
+    /// The data directory or the store cannot be used.
+    pub async fn engine(&self) -> Result<Engine, Failure> {
+        let settings = self.settings(Vec::new(), &[])?;
+        self.engine_with(&settings).await
+    }
+
+    /// Opens the engine with these settings.
+    ///
+    /// # Errors
+    /// The data directory or the store cannot be used.
+    pub async fn engine_with(&self, settings: &Settings) -> Result<Engine, Failure> {
+        let data_dir = places::data_dir(self.global.data_dir.as_deref(), &self.env)?;
+        places::make_data_dir(&data_dir)?;
+        let sandbox_dir = match settings.word(Key::SandboxDir) {
+            "" => data_dir.join("sandboxes"),
+            named => places::expanded(named, &self.env),
+        };
+        let retries = u32::try_from(settings.count(Key::RecoveryMaxRetriesPerStep)).unwrap_or(u32::MAX);
+        let recovery = Policy::new(retries, RETRIES_PER_PLAN_MAX, Gate::Ask, REVERSIONS_MAX)
+            .map_err(|error| Failure::new(&codes::CONFIG_VALUE_INVALID, error.to_string()))?;
+        let options = EngineOptions {
+            data_dir,
+            sandbox_dir,
+            child: sandbox::child::ChildProgram::default(),
+            plan_concurrency: u32::try_from(settings.count(Key::PlanConcurrency)).unwrap_or(u32::MAX),
+            recovery,
+            retention: Duration::from_secs(settings.count(Key::RetentionDays).saturating_mul(86_400)),
+        };
+        let engine = Engine::open(options).await.map_err(|error| from_engine::open(&error))?;
+        for recovered in engine.recovered() {
+            let whose = match recovered.plan {
+                Some(plan) => format!(" of plan {}", short_id(&engine, plan).await?),
+                None => String::new(),
+            };
+            self.tell(&recovered_note(recovered, &whose));
+        }
+        Ok(engine)
+    }
+
+    /// The plan that a word names.
+    ///
+    /// # Errors
+    /// None or several are meant.
+    pub async fn plan(&self, engine: &Engine, word: &str) -> Result<Named, Failure> {
+        let root = project::root_of(&self.here).ok();
+        let id = engine.find(word, root.as_deref()).await.map_err(|error| from_engine::find(&error))?;
+        Ok(Named { id, short: short_id(engine, id).await? })
+    }
+
+    /// Tells something at once, beside the answer.
+    pub fn tell(&self, note: &Note) {
+        output::tell(note, &self.look);
+    }
+}
+
+/// The shortest text that names the plan.
+pub(super) async fn short_id(engine: &Engine, id: PlanId) -> Result<String, Failure> {
+    engine.short_id(id).await.map_err(|error| from_engine::store(&error))
+}
+
+fn recovered_note(recovered: &engine::plans::RecoveredApply, whose: &str) -> Note {
+    let what = match recovered.kind {
+        domain::ApplyKind::Apply => "apply",
+        domain::ApplyKind::Undo => "undo",
+    };
+    let how = if recovered.finished { "was finished now" } else { "was taken back now" };
+    let mut message = format!("an interrupted {what}{whose} {how}");
+    if !recovered.left.is_empty() {
+        message.push_str(&format!("; left as you edited them: {}", recovered.left.join(", ")));
+    }
+    Note::warning(message)
+}
+
+/// The path that these bytes name.
+pub(super) fn path_of(bytes: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    Path::new(std::ffi::OsStr::from_bytes(bytes)).to_owned()
+}

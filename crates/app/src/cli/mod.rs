@@ -1,0 +1,294 @@
+//! The command line: what can be typed, and which file does it.
+//!
+//! # Invariants
+//! 1. A command line is read whole before anything is opened. What cannot be understood is told in the format that was
+//!    asked for, with exit 2.
+//! 2. A command answers with a [`Report`] or a [`Failure`]; writing it is done here, once.
+//! 3. Commands that only read have one thread; those that run plans have several.
+
+mod completions;
+mod config;
+mod doctor;
+mod invocation;
+mod man;
+mod plan;
+mod run;
+mod task;
+mod work;
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+pub use invocation::Invocation;
+
+use crate::failure::{Exit, Failure, codes};
+use crate::output::{self, ColorWhen, Format, Look, Report, Timing};
+use crate::places::Env;
+use crate::time::{now, stamp};
+
+/// Runs commands and agents in a sandbox, shows exactly what they changed, and applies it in one step that can be undone.
+#[derive(Debug, Parser)]
+#[command(name = "agents", version, disable_help_subcommand = false, after_help = AFTER_HELP)]
+#[command(propagate_version = true, infer_long_args = true)]
+pub struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+const AFTER_HELP: &str = "\
+A plan is named by its id, by the beginning of its id, or by @last.
+Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused by a gate or a conflict, 5 cancelled, 6 needs a person.";
+
+const SHORT_HELP: &str = "\
+agents runs a command in a sandbox of your project and shows what it changed; your files change when you say so.
+
+  agents run -- COMMAND     run a command (an agent, a codemod, a script) in a sandbox
+  agents plan diff          see what it changed
+  agents plan apply @last   bring it into your files (`agents plan undo @last` takes it back)
+
+All commands: agents --help
+";
+
+/// Options of every command.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Options of every command")]
+pub struct Global {
+    /// How answers are written [default: rich at a terminal, else plain]
+    #[arg(long, global = true, value_enum, env = "CLEVERAGENTS_FORMAT", hide_env_values = true)]
+    pub format: Option<Format>,
+    /// When to use colour
+    #[arg(long, global = true, value_enum, default_value = "auto", hide_possible_values = false)]
+    pub color: ColorWhen,
+    /// Where plans are kept [default: cleveragents in the XDG data directory]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// No progress while working
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a command in a sandbox of your project
+    Run(run::RunArgs),
+    /// Look at plans, apply them, undo them
+    #[command(subcommand)]
+    Plan(plan::PlanCommand),
+    /// Read and write settings
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+    /// Find out what this machine offers, and clear what a crash left
+    Doctor,
+    /// Print the completions of a shell
+    Completions(completions::CompletionsArgs),
+    /// Print the manual page, or write all pages to a directory
+    Man(man::ManArgs),
+}
+
+impl Command {
+    /// Its name, as the envelope has it.
+    fn name(&self) -> &'static str {
+        match self {
+            Command::Run(_) => "run",
+            Command::Plan(command) => command.name(),
+            Command::Config(command) => command.name(),
+            Command::Doctor => "doctor",
+            Command::Completions(_) => "completions",
+            Command::Man(_) => "man",
+        }
+    }
+}
+
+/// The command line as clap knows it.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Reads the command line, does what it says, and answers.
+pub fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let started = (now(), Instant::now());
+    let exit = match Cli::try_parse_from(&args) {
+        Ok(cli) => answer(cli, started),
+        Err(error) => refuse(&error, &args, started),
+    };
+    ExitCode::from(exit.number())
+}
+
+type Started = (domain::WallMs, Instant);
+
+fn answer(cli: Cli, started: Started) -> Exit {
+    let env: Env = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let look = Look::find(cli.global.format, cli.global.color, |name| env.get(name).cloned());
+    let Some(command) = cli.command else {
+        // Nobody is left to tell when the output is closed.
+        let _ = std::io::stdout().write_all(SHORT_HELP.as_bytes());
+        return Exit::Done;
+    };
+    let name = command.name();
+    let report = Invocation::new(cli.global, look, env)
+        .and_then(|invocation| dispatch(command, &invocation))
+        .unwrap_or_else(Report::from);
+    output::write(&report, name, timing(started), &look)
+}
+
+fn timing((began, instant): Started) -> Timing {
+    Timing {
+        started: stamp(began),
+        duration_ms: u64::try_from(instant.elapsed().as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+fn dispatch(command: Command, invocation: &Invocation) -> Result<Report, Failure> {
+    match command {
+        Command::Run(args) => working(run::run(args, invocation)),
+        Command::Plan(command) => plan::dispatch(command, invocation),
+        Command::Config(command) => config::run(command, invocation),
+        Command::Doctor => working(doctor::run(invocation)),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
+    }
+}
+
+/// Runs what works on plans: commands, captures and applies beside each other.
+fn working<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    block_on(runtime, command)
+}
+
+/// Runs what only reads: one thread is enough, and starts at once.
+fn reading<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    block_on(tokio::runtime::Builder::new_current_thread().enable_all().build(), command)
+}
+
+fn block_on<T>(
+    runtime: std::io::Result<tokio::runtime::Runtime>,
+    command: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let runtime = runtime
+        .map_err(|error| Failure::new(&codes::IO_FAILED, format!("no threads can be started: {error}")))?;
+    runtime.block_on(command)
+}
+
+/// Help and version are answers; everything else that clap says is a failure.
+fn refuse(error: &clap::Error, args: &[OsString], started: Started) -> Exit {
+    use clap::error::ErrorKind;
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // Nobody is left to tell when the output is closed.
+        let _ = error.print();
+        return Exit::Done;
+    }
+    let look = Look::find(asked_format(args), ColorWhen::Auto, |name| std::env::var(name).ok());
+    output::write(&Report::from(usage_failure(error)), "agents", timing(started), &look)
+}
+
+/// The format that a command line asks for which cannot be read otherwise.
+fn asked_format(args: &[OsString]) -> Option<Format> {
+    let words: Vec<&str> =
+        args.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str()).collect();
+    let after =
+        words.iter().position(|word| *word == "--format").and_then(|place| words.get(place + 1).copied());
+    let joined = words.iter().find_map(|word| word.strip_prefix("--format="));
+    let variable = std::env::var("CLEVERAGENTS_FORMAT").ok();
+    let word = after.or(joined).or(variable.as_deref())?;
+    clap::ValueEnum::from_str(word, false).ok()
+}
+
+/// What clap says, in our words' order: facts first, then how it is called.
+fn usage_failure(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    let mut parts = text.trim().split("\n\n");
+    let first = parts.next().unwrap_or_default().trim_start_matches("error: ");
+    let mut lines = first.lines();
+    let failure =
+        Failure::new(&codes::USAGE, lines.next().unwrap_or("the command line cannot be understood"));
+    let mut failure = lines.fold(failure, |failure, line| failure.line(line.trim()));
+    for part in parts.flat_map(str::lines).map(str::trim).filter(|line| !line.is_empty()) {
+        failure = match part.strip_prefix("tip: ") {
+            Some(tip) => failure.hint(tip),
+            None if part.starts_with("For more information") => failure,
+            None => failure.hint(
+                part.replacen("Usage: ", "it is called as `", 1)
+                    + if part.starts_with("Usage: ") { "`" } else { "" },
+            ),
+        };
+    }
+    failure.hint("see `agents --help`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(std::iter::once(&"agents").chain(words))
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_of_the_design_can_be_typed() {
+        for line in [
+            "run --project a=. --check x --timeout 10m --network --pass-env A --env K=V --writable /tmp --apply -- c -d",
+            "plan use -- make",
+            "plan execute 01 --again",
+            "plan list --phase execute --state complete --project . --limit 5",
+            "plan status",
+            "plan watch @last",
+            "plan logs 01 --call 2",
+            "plan diff 01 src --stat",
+            "plan diff 01 --call 1 --conflicts --reveal --name-only",
+            "plan artifacts 01 --out d",
+            "plan apply 01 --only a --reject b#1 --take c --allow-empty --yes",
+            "plan apply 01 -i",
+            "plan apply 01 --commit --message m",
+            "plan apply 01 --branch b",
+            "plan undo 01 --yes",
+            "plan cancel 01 --reason because --wait 5s",
+            "plan resume 01",
+            "plan errors",
+            "plan gc --dry-run --older 30d",
+            "config get plan.concurrency --origin",
+            "config set a=b c=d",
+            "config list",
+            "doctor --format json",
+            "completions bash",
+            "man --out d",
+        ] {
+            let words: Vec<&str> = line.split(' ').collect();
+            assert!(parse(&words).is_ok(), "{line}: {}", parse(&words).unwrap_err());
+        }
+    }
+
+    #[test]
+    fn the_words_of_a_command_are_its_own() {
+        let cli = parse(&["run", "--", "codex", "--format", "json", "-q"]).unwrap();
+        assert_eq!(cli.global.format, None);
+        assert!(!cli.global.quiet);
+        let args = ["agents", "run", "--bogus", "--", "x", "--format", "json"].map(OsString::from);
+        assert_eq!(asked_format(&args), None);
+        let args = ["agents", "run", "--format=yaml", "--bogus"].map(OsString::from);
+        assert_eq!(asked_format(&args), Some(Format::Yaml));
+    }
+
+    #[test]
+    fn a_usage_failure_says_what_and_how() {
+        let failure = usage_failure(&parse(&["plan", "aply", "01"]).unwrap_err());
+        assert_eq!(failure.code, &codes::USAGE);
+        assert_eq!(failure.message, "unrecognized subcommand 'aply'");
+        assert!(failure.hints.iter().any(|hint| hint.contains("'apply'")), "{failure:?}");
+    }
+}

@@ -1,0 +1,196 @@
+//! `agents plan apply`: brings a plan's changes into the user's files, all that were chosen or none.
+//!
+//! # Invariants
+//! 1. Nobody's files change without a yes: asked for at a terminal, given by `--yes`, or by enter in a review.
+//! 2. What stands in the way is told before anybody is asked.
+
+use engine::plans::{ApplyRequest, ApplySummary, DiffRequest, Engine, Preview};
+use serde_json::{Value, json};
+
+use super::{agreed, diff};
+use crate::cli::invocation::Named;
+use crate::cli::{Invocation, work};
+use crate::diff_view::{self, counted};
+use crate::failure::{Exit, Failure, codes, from_engine};
+use crate::output::{Note, Report};
+use crate::plan_view;
+use crate::review::{self, Review};
+use crate::time::stamp;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct ApplyArgs {
+    /// Which plan
+    plan: String,
+    /// Only this file, directory, glob or hunk (FILE#N); may be repeated
+    #[arg(long, value_name = "WHAT")]
+    only: Vec<String>,
+    /// Not this file, directory, glob or hunk; may be repeated
+    #[arg(long, value_name = "WHAT")]
+    reject: Vec<String>,
+    /// The plan's file over yours where both changed it; may be repeated
+    #[arg(long, value_name = "FILE")]
+    take: Vec<String>,
+    /// Applying nothing is fine
+    #[arg(long)]
+    allow_empty: bool,
+    /// Commit the changes, and nothing else
+    #[arg(long)]
+    commit: bool,
+    /// Put the changes on a new branch, and leave the files alone
+    #[arg(long, value_name = "NAME")]
+    branch: Option<String>,
+    /// The message of the commit [default: the plan's title]
+    #[arg(long, short, value_name = "TEXT")]
+    message: Option<String>,
+    /// Choose files and hunks on the screen
+    #[arg(long, short)]
+    interactive: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+}
+
+pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let engine = invocation.engine().await?;
+    let plan = invocation.plan(&engine, &args.plan).await?;
+    let facts = super::facts(&engine, &plan).await?;
+    let mut request = ApplyRequest {
+        only: args.only,
+        reject: args.reject,
+        take: args.take,
+        allow_empty: args.allow_empty,
+        commit: None,
+        branch: args.branch,
+    };
+    if args.commit || request.branch.is_some() || args.message.is_some() {
+        request.commit = Some(args.message.unwrap_or_else(|| facts.plan.title.clone()));
+    }
+    let stands = facts.plan.undone_at.is_none()
+        && facts.plan.state == domain::PlanState::Apply(domain::ApplyState::Applied);
+    if !stands {
+        if args.interactive {
+            match reviewed(&engine, &plan, invocation).await? {
+                Some(left_out) => request.reject.extend(left_out),
+                None => return Ok(not_applied(&plan)),
+            }
+        }
+        let preview = engine.preview(plan.id, &request).await;
+        let preview = preview.map_err(|error| from_engine::apply(&error, &plan.short))?;
+        let may = may_ask(&preview, &facts);
+        if may && !agreed(&question(&preview, &plan, invocation), args.yes || args.interactive, invocation)? {
+            return Ok(not_applied(&plan));
+        }
+    }
+    let applied = work::follow(invocation, &engine, &plan, engine.apply(plan.id, &request)).await?;
+    let summary = applied.map_err(|error| from_engine::apply(&error, &plan.short))?;
+    let facts = super::facts(&engine, &plan).await?;
+    let mut data = summary_json(&summary, &plan);
+    data["state"] = plan_view::to_json(&facts, &plan.short);
+    let word = if summary.already { "already applied" } else { "applied" };
+    let report = Report::new(data, summary_line(&summary, &plan, word));
+    Ok(if request.is_partial() && !facts.plan.spec.validations.is_empty() {
+        report.note(Note::warning("a part of the plan was applied: the checks ran on the whole of it"))
+    } else {
+        report
+    })
+}
+
+/// Whether there is anything to say yes to: what is refused anyway needs no question.
+fn may_ask(preview: &Preview, facts: &engine::plans::PlanFacts) -> bool {
+    use domain::{ApplyState, PlanState, Work};
+    let is_ready = matches!(
+        facts.plan.state,
+        PlanState::Execute(Work::Complete)
+            | PlanState::Apply(ApplyState::Constrained | ApplyState::Errored | ApplyState::Applied)
+    );
+    is_ready && preview.conflicts.is_empty() && preview.validations.lets_through()
+}
+
+fn question(preview: &Preview, plan: &Named, invocation: &Invocation) -> String {
+    let mut text =
+        format!("apply plan {} to your files: {}", plan.short, counted(preview.files.len(), "file"));
+    if !preview.merged.is_empty() {
+        text.push_str(&format!(", {} merged with your edits", preview.merged.len()));
+    }
+    if preview.validations.verdict == "none" {
+        text.push_str(", no validations");
+    }
+    let shown: Vec<String> =
+        preview.files.iter().take(10).map(|file| format!("  {}\n", invocation.look.cut(file, 4))).collect();
+    let more = preview.files.len().saturating_sub(shown.len());
+    let rest = if more > 0 { format!("  … and {more} more\n") } else { String::new() };
+    format!("{}{rest}{text}?", shown.concat())
+}
+
+fn not_applied(plan: &Named) -> Report {
+    let mut report = Report::new(json!({ "plan": plan.id, "applied": false }), "nothing was applied\n");
+    report.exit = Exit::Done;
+    report
+}
+
+/// What is left out, chosen on the screen; none when the person quit.
+async fn reviewed(
+    engine: &Engine,
+    plan: &Named,
+    invocation: &Invocation,
+) -> Result<Option<Vec<String>>, Failure> {
+    if !invocation.look.can_ask {
+        return Err(Failure::new(
+            &codes::CONFIRMATION_NEEDED,
+            "a review needs a terminal, and there is none",
+        )
+        .hint("choose with `--only` and `--reject`, and add `--yes`"));
+    }
+    let found = engine.diff(plan.id, &DiffRequest::default()).await;
+    let found = found.map_err(|error| from_engine::plan(&error, &plan.short))?;
+    let files: Vec<_> = found.files.iter().collect();
+    let shown = diff::shown_diffs(&files, false, engine)?;
+    let title = format!("plan {}  {}", plan.short, crate::output::calm(&found.plan.title));
+    let review = Review::new(title, diff_view::to_review(&shown));
+    let with_colour = invocation.look.err_paint.is_on();
+    let screen = tokio::task::spawn_blocking(move || review::on_screen(review, with_colour));
+    let cannot = |why: &dyn std::fmt::Display| {
+        Failure::new(&codes::IO_FAILED, format!("the review cannot be shown: {why}"))
+            .hint("choose with `--only` and `--reject`")
+    };
+    screen.await.map_err(|error| cannot(&error))?.map_err(|error| cannot(&error))
+}
+
+/// The apply as programs read it.
+pub(in crate::cli) fn summary_json(summary: &ApplySummary, plan: &Named) -> Value {
+    json!({
+        "plan": plan.id, "apply": summary.apply, "applied": true, "already": summary.already, "files": summary.files,
+        "insertions": summary.insertions, "deletions": summary.deletions, "merged": summary.merged,
+        "replaced": summary.replaced, "left_out": summary.left_out,
+        "validations": { "passed": summary.validations.0, "required": summary.validations.1 },
+        "commit": summary.commit, "undo_until": stamp(summary.undo_until),
+    })
+}
+
+/// The apply in one line.
+pub(in crate::cli) fn summary_line(summary: &ApplySummary, plan: &Named, word: &str) -> String {
+    let id = &plan.short;
+    let mut text = format!(
+        "{word} {id}: {} (+{} -{})",
+        counted(summary.files, "file"),
+        summary.insertions,
+        summary.deletions
+    );
+    if !summary.merged.is_empty() {
+        text.push_str(&format!(", {} merged with your edits", summary.merged.len()));
+    }
+    if !summary.replaced.is_empty() {
+        text.push_str(&format!(", replaced: {}", summary.replaced.join(", ")));
+    }
+    if !summary.left_out.is_empty() {
+        text.push_str(&format!(", left out: {}", summary.left_out.join(", ")));
+    }
+    match summary.validations {
+        (_, 0) => text.push_str(", no validations"),
+        (passed, required) => text.push_str(&format!(", validations {passed} of {required}")),
+    }
+    if let Some(commit) = &summary.commit {
+        text.push_str(&format!(", commit {}", commit.get(..12).unwrap_or(commit)));
+    }
+    format!("{text}; undo with `agents plan undo {id}`\n")
+}

@@ -1,0 +1,25 @@
+//! `agents plan execute`: runs a plan, as far as a person has to be asked.
+
+use engine::plans::ExecuteOptions;
+
+use crate::cli::{Invocation, run, work};
+use crate::failure::{Failure, from_engine};
+use crate::output::Report;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct ExecuteArgs {
+    /// Which plan
+    plan: String,
+    /// Do the work of a complete plan anew; the earlier work is kept
+    #[arg(long)]
+    again: bool,
+}
+
+pub(super) async fn run(args: ExecuteArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let engine = invocation.engine().await?;
+    let plan = invocation.plan(&engine, &args.plan).await?;
+    let options = ExecuteOptions { again: args.again, stop_before_apply: false };
+    let facts = work::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
+    let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
+    Ok(run::shown(&facts, &plan, invocation))
+}

@@ -1,0 +1,59 @@
+//! `agents plan gc`: clears what nobody needs any more.
+
+use std::time::Duration;
+
+use engine::plans::{GcReport, GcRequest};
+use serde_json::json;
+
+use crate::cli::Invocation;
+use crate::config::Key;
+use crate::diff_view::counted;
+use crate::failure::{Failure, from_engine};
+use crate::output::{Report, calm};
+use crate::time::parse_duration;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct GcArgs {
+    /// Only tell what would be cleared
+    #[arg(long)]
+    dry_run: bool,
+    /// Plans that ended longer ago than this [default: the setting retention.days]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    older: Option<Duration>,
+}
+
+pub(super) async fn run(args: GcArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let settings = invocation.settings(Vec::new(), &[])?;
+    let engine = invocation.engine_with(&settings).await?;
+    let kept = Duration::from_secs(settings.count(Key::RetentionDays).saturating_mul(86_400));
+    let request = GcRequest {
+        dry_run: args.dry_run,
+        older: args.older.unwrap_or(kept),
+        max_bytes: settings.count(Key::RetentionMaxMb).saturating_mul(1024 * 1024),
+    };
+    let report = engine.gc(request).await.map_err(|error| from_engine::gc(&error))?;
+    let data = json!({
+        "dry_run": args.dry_run, "sandboxes": report.sandboxes, "stuck": report.stuck, "plans": report.plans,
+        "undo_journals": report.undo_journals, "undo_bytes": report.undo_bytes, "contents": report.contents,
+        "content_bytes": report.content_bytes,
+    });
+    Ok(Report::new(data, shown(&report, args.dry_run)))
+}
+
+fn shown(report: &GcReport, dry_run: bool) -> String {
+    let count = |count: u64, noun: &str| counted(usize::try_from(count).unwrap_or(usize::MAX), noun);
+    let mut text = format!(
+        "{}: {}, {}, {} ({} KiB), {} ({} KiB)\n",
+        if dry_run { "would be cleared" } else { "cleared" },
+        counted(report.plans.len(), "plan"),
+        count(report.sandboxes, "sandbox directory").replace("directorys", "directories"),
+        count(report.undo_journals, "undo journal"),
+        report.undo_bytes / 1024,
+        count(report.contents, "content"),
+        report.content_bytes / 1024,
+    );
+    for stuck in &report.stuck {
+        text.push_str(&format!("could not be cleared: {}\n", calm(stuck)));
+    }
+    text
+}

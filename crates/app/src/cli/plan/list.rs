@@ -1,0 +1,86 @@
+//! `agents plan list`.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use domain::{Phase, PlanState};
+use serde_json::{Value, json};
+use store::PlanFilter;
+
+use crate::cli::Invocation;
+use crate::cli::invocation::short_id;
+use crate::failure::{Failure, from_engine};
+use crate::output::{Report, Table};
+use crate::project;
+use crate::time::{age, now};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct ListArgs {
+    /// Only plans in this phase: strategize, execute, apply
+    #[arg(long, value_parser = phases())]
+    phase: Option<String>,
+    /// Only plans in this state: queued, processing, complete, errored, cancelled, applied, constrained
+    #[arg(long, value_parser = states())]
+    state: Option<String>,
+    /// Only plans of this project
+    #[arg(long, value_name = "DIR")]
+    project: Option<PathBuf>,
+    /// At most so many
+    #[arg(long, default_value_t = 50)]
+    limit: usize,
+}
+
+fn phases() -> Vec<&'static str> {
+    Phase::ALL.map(Phase::as_str).to_vec()
+}
+
+fn states() -> Vec<&'static str> {
+    let mut words: Vec<&str> = PlanState::ALL.map(PlanState::word).to_vec();
+    words.sort_unstable();
+    words.dedup();
+    words
+}
+
+pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let root = args.project.map(|dir| project::root_of(&invocation.here.join(dir))).transpose()?;
+    let filter = PlanFilter {
+        phase: args.phase,
+        state: args.state,
+        root: root.map(|root| root.as_os_str().as_bytes().to_vec()),
+        limit: args.limit,
+    };
+    let engine = invocation.engine().await?;
+    let (rows, total) = engine.list(&filter).await.map_err(|error| from_engine::store(&error))?;
+    let now = now();
+    let mut table = Table::new(&["plan", "phase", "state", "files", "age", "project", "title"]);
+    let mut plans: Vec<Value> = Vec::new();
+    for row in &rows {
+        let plan = &row.plan;
+        let short = short_id(&engine, plan.id).await?;
+        let projects: Vec<&str> = plan.projects.iter().map(|project| project.alias.as_str()).collect();
+        let state = if plan.undone_at.is_some() { "undone" } else { plan.state.word() };
+        table.row(vec![
+            short.clone(),
+            plan.state.phase().to_string(),
+            state.to_owned(),
+            row.files.to_string(),
+            age(plan.created, now),
+            projects.join(","),
+            plan.title.clone(),
+        ]);
+        plans.push(json!({
+            "plan_id": plan.id, "short_id": short, "title": plan.title, "phase": plan.state.phase(),
+            "state": plan.state.word(), "undone": plan.undone_at.is_some(), "project": projects.first(),
+            "projects": projects, "age_ms": now.0.saturating_sub(plan.created.0), "files": row.files,
+        }));
+    }
+    let mut text = if rows.is_empty() {
+        "no plans; start one with `agents run -- COMMAND`\n".to_owned()
+    } else {
+        table.shown(&invocation.look)
+    };
+    if total > rows.len() && !rows.is_empty() {
+        text.push_str(&format!("{} of {total} plans; see more with `--limit {total}`\n", rows.len()));
+    }
+    Ok(Report::new(json!({ "plans": plans, "total": total }), text))
+}

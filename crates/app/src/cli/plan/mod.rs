@@ -1,0 +1,117 @@
+//! `agents plan …`: a file for each verb.
+
+pub(super) mod apply;
+mod artifacts;
+mod cancel;
+mod diff;
+mod errors;
+mod execute;
+mod gc;
+mod list;
+mod logs;
+mod resume;
+mod status;
+mod undo;
+mod use_plan;
+mod watch;
+
+use clap::Subcommand;
+use engine::plans::{Engine, PlanFacts};
+
+use super::invocation::Named;
+use super::{Invocation, reading, working};
+use crate::failure::{Failure, codes, from_engine};
+use crate::output::{Report, confirm};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum PlanCommand {
+    /// Make a plan and do not run it yet
+    Use(use_plan::UseArgs),
+    /// Run a plan that was made and has not run
+    Execute(execute::ExecuteArgs),
+    /// List plans, newest first
+    List(list::ListArgs),
+    /// Show how a plan stands, and what can be done with it
+    Status(status::StatusArgs),
+    /// Follow what happens to a plan until it waits or ends
+    Watch(watch::WatchArgs),
+    /// Show what the commands of a plan printed
+    Logs(logs::LogsArgs),
+    /// Show what a plan changed
+    Diff(diff::DiffArgs),
+    /// List the files that a plan made, or write them out
+    Artifacts(artifacts::ArtifactsArgs),
+    /// Bring a plan's changes into your files
+    Apply(apply::ApplyArgs),
+    /// Take an applied plan out of your files again
+    Undo(undo::UndoArgs),
+    /// Stop a plan for good
+    Cancel(cancel::CancelArgs),
+    /// Go on with a plan that failed or was broken off
+    Resume(resume::ResumeArgs),
+    /// Show what went wrong in a plan
+    Errors(errors::ErrorsArgs),
+    /// Clear what nobody needs any more
+    Gc(gc::GcArgs),
+}
+
+impl PlanCommand {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            PlanCommand::Use(_) => "plan use",
+            PlanCommand::Execute(_) => "plan execute",
+            PlanCommand::List(_) => "plan list",
+            PlanCommand::Status(_) => "plan status",
+            PlanCommand::Watch(_) => "plan watch",
+            PlanCommand::Logs(_) => "plan logs",
+            PlanCommand::Diff(_) => "plan diff",
+            PlanCommand::Artifacts(_) => "plan artifacts",
+            PlanCommand::Apply(_) => "plan apply",
+            PlanCommand::Undo(_) => "plan undo",
+            PlanCommand::Cancel(_) => "plan cancel",
+            PlanCommand::Resume(_) => "plan resume",
+            PlanCommand::Errors(_) => "plan errors",
+            PlanCommand::Gc(_) => "plan gc",
+        }
+    }
+}
+
+pub(super) fn dispatch(command: PlanCommand, invocation: &Invocation) -> Result<Report, Failure> {
+    match command {
+        PlanCommand::Use(args) => reading(use_plan::run(args, invocation)),
+        PlanCommand::Execute(args) => working(execute::run(args, invocation)),
+        PlanCommand::List(args) => reading(list::run(args, invocation)),
+        PlanCommand::Status(args) => reading(status::run(args, invocation)),
+        PlanCommand::Watch(args) => reading(watch::run(args, invocation)),
+        PlanCommand::Logs(args) => reading(logs::run(args, invocation)),
+        PlanCommand::Diff(args) => reading(diff::run(args, invocation)),
+        PlanCommand::Artifacts(args) => reading(artifacts::run(args, invocation)),
+        PlanCommand::Apply(args) => working(apply::run(args, invocation)),
+        PlanCommand::Undo(args) => working(undo::run(args, invocation)),
+        PlanCommand::Cancel(args) => working(cancel::run(args, invocation)),
+        PlanCommand::Resume(args) => working(resume::run(args, invocation)),
+        PlanCommand::Errors(args) => reading(errors::run(args, invocation)),
+        PlanCommand::Gc(args) => working(gc::run(args, invocation)),
+    }
+}
+
+/// All that is known of the plan.
+pub(super) async fn facts(engine: &Engine, plan: &Named) -> Result<PlanFacts, Failure> {
+    engine.facts(plan.id).await.map_err(|error| from_engine::plan(&error, &plan.short))
+}
+
+/// The person's yes to a change of their files: given beforehand, or asked for at a terminal.
+fn agreed(question: &str, yes: bool, invocation: &Invocation) -> Result<bool, Failure> {
+    if yes {
+        return Ok(true);
+    }
+    if !invocation.look.can_ask || invocation.look.format.is_for_programs() {
+        return Err(Failure::new(
+            &codes::CONFIRMATION_NEEDED,
+            "this changes your files, and nobody is here to say yes",
+        )
+        .hint("add `--yes`"));
+    }
+    confirm(question)
+        .map_err(|error| Failure::new(&codes::IO_FAILED, format!("the terminal cannot be read: {error}")))
+}

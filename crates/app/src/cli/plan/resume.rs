@@ -1,0 +1,19 @@
+//! `agents plan resume`: goes on with a plan that failed or was broken off.
+
+use crate::cli::{Invocation, run, work};
+use crate::failure::{Failure, from_engine};
+use crate::output::Report;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct ResumeArgs {
+    /// Which plan
+    plan: String,
+}
+
+pub(super) async fn run(args: ResumeArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let engine = invocation.engine().await?;
+    let plan = invocation.plan(&engine, &args.plan).await?;
+    let facts = work::follow(invocation, &engine, &plan, engine.resume(plan.id)).await?;
+    let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
+    Ok(run::shown(&facts, &plan, invocation))
+}

@@ -1,0 +1,26 @@
+//! `agents plan status`: how a plan stands, and what can be done with it.
+//!
+//! A plan that failed is shown with exit 0: the question was answered.
+
+use crate::cli::Invocation;
+use crate::failure::Failure;
+use crate::output::Report;
+use crate::plan_view;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct StatusArgs {
+    /// Which plan
+    #[arg(default_value = "@last")]
+    plan: String,
+}
+
+pub(super) async fn run(args: StatusArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let engine = invocation.engine().await?;
+    let plan = invocation.plan(&engine, &args.plan).await?;
+    let facts = super::facts(&engine, &plan).await?;
+    let mut text = plan_view::to_text(&facts, &plan.short, &invocation.look);
+    for (rung, why) in facts.sandbox.iter().flat_map(|sandbox| &sandbox.passed_over) {
+        text.push_str(&format!("sandbox {rung} was not possible: {}\n", crate::output::calm(why)));
+    }
+    Ok(Report::new(plan_view::to_json(&facts, &plan.short), text))
+}

@@ -1,0 +1,50 @@
+//! `agents plan undo`: takes an applied plan out of the user's files again.
+
+use serde_json::json;
+
+use super::agreed;
+use crate::cli::{Invocation, work};
+use crate::diff_view::counted;
+use crate::failure::{Failure, from_engine};
+use crate::output::Report;
+use crate::plan_view;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct UndoArgs {
+    /// Which plan
+    plan: String,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+}
+
+pub(super) async fn run(args: UndoArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    use domain::{ApplyState, PlanState};
+    let engine = invocation.engine().await?;
+    let plan = invocation.plan(&engine, &args.plan).await?;
+    let facts = super::facts(&engine, &plan).await?;
+    let stands = facts.plan.state == PlanState::Apply(ApplyState::Applied) && facts.plan.undone_at.is_none();
+    let question =
+        format!("take plan {} ({}) out of your files?", plan.short, counted(facts.net.len(), "file"));
+    // What cannot be undone needs no yes to be told so.
+    if stands && !agreed(&question, args.yes, invocation)? {
+        return Ok(Report::new(json!({ "plan": plan.id, "undone": false }), "nothing was undone\n"));
+    }
+    let undone = work::follow(invocation, &engine, &plan, engine.undo(plan.id)).await?;
+    let summary = undone.map_err(|error| from_engine::undo(&error, &plan.short))?;
+    let facts = super::facts(&engine, &plan).await?;
+    let mut data = super::apply::summary_json(&summary, &plan);
+    data["applied"] = false.into();
+    data["undone"] = true.into();
+    data["state"] = plan_view::to_json(&facts, &plan.short);
+    let merged = match summary.merged.len() {
+        0 => String::new(),
+        count => format!(", {count} merged with your edits"),
+    };
+    let id = &plan.short;
+    let files = counted(summary.files, "file");
+    Ok(Report::new(
+        data,
+        format!("undone {id}: {files}{merged}; apply again with `agents plan apply {id}`\n"),
+    ))
+}

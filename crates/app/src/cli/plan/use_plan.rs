@@ -1,0 +1,24 @@
+//! `agents plan use`: makes a plan and does not run it.
+
+use domain::Gate;
+
+use crate::cli::invocation::{Named, short_id};
+use crate::cli::task::TaskArgs;
+use crate::cli::{Invocation, run};
+use crate::failure::{Failure, from_engine};
+use crate::output::Report;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct UseArgs {
+    #[command(flatten)]
+    task: TaskArgs,
+}
+
+pub(super) async fn run(args: UseArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let asked = args.task.asked(invocation, Gate::Ask)?;
+    let engine = invocation.engine_with(&asked.settings).await?;
+    let made = engine.use_plan(asked.request).await.map_err(|error| from_engine::use_plan(&error))?;
+    let plan = Named { id: made.id, short: short_id(&engine, made.id).await? };
+    let facts = super::facts(&engine, &plan).await?;
+    Ok(run::shown(&facts, &plan, invocation))
+}

@@ -1,0 +1,100 @@
+//! `agents run`: makes a plan, executes it, and applies it when that was asked for.
+//!
+//! # Invariants
+//! 1. `--apply` is the person's yes: it applies what its required checks let through, also when there are none.
+//! 2. With `automation = auto` and without `--apply` a plan is applied only if at least one required check passed.
+
+use domain::{Gate, PlanState, Work};
+use engine::plans::{ApplyRequest, Engine, ExecuteOptions, PlanFacts};
+
+use super::invocation::{Named, short_id};
+use super::task::TaskArgs;
+use super::{Invocation, plan, work};
+use crate::config::Key;
+use crate::failure::{Exit, Failure, from_engine};
+use crate::output::{Note, Report};
+use crate::plan_view;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct RunArgs {
+    #[command(flatten)]
+    task: TaskArgs,
+    /// Apply the result at once, if its checks pass
+    #[arg(long)]
+    apply: bool,
+}
+
+/// Who has said yes to applying.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Yes {
+    Person,
+    IfChecked,
+    Nobody,
+}
+
+pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let gate = if args.apply { Gate::Auto } else { Gate::Ask };
+    let asked = args.task.asked(invocation, gate)?;
+    let yes = match asked.settings.word(Key::Automation) {
+        _ if args.apply => Yes::Person,
+        "auto" => Yes::IfChecked,
+        _ => Yes::Nobody,
+    };
+    let engine = invocation.engine_with(&asked.settings).await?;
+    let made = engine.use_plan(asked.request).await.map_err(|error| from_engine::use_plan(&error))?;
+    let plan = Named { id: made.id, short: short_id(&engine, made.id).await? };
+    let options = ExecuteOptions { again: false, stop_before_apply: true };
+    let facts = work::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
+    let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
+    finish(invocation, &engine, &plan, facts, yes).await
+}
+
+async fn finish(
+    invocation: &Invocation,
+    engine: &Engine,
+    plan: &Named,
+    facts: PlanFacts,
+    yes: Yes,
+) -> Result<Report, Failure> {
+    let is_done = facts.plan.state == PlanState::Execute(Work::Complete) && facts.validations.lets_through();
+    let is_checked = facts.validations.required > 0;
+    if !is_done || facts.net.is_empty() {
+        return Ok(shown(&facts, plan, invocation));
+    }
+    match yes {
+        Yes::Nobody => Ok(shown(&facts, plan, invocation)),
+        Yes::IfChecked if !is_checked => {
+            let note =
+                "automation is `auto`, but the plan has no required check that passed: it waits for your yes";
+            let mut report = shown(&facts, plan, invocation).note(Note::warning(note));
+            report.exit = Exit::NeedsPerson;
+            Ok(report)
+        }
+        Yes::Person | Yes::IfChecked => {
+            let request = ApplyRequest::default();
+            let applied = work::follow(invocation, engine, plan, engine.apply(plan.id, &request)).await?;
+            let facts = plan::facts(engine, plan).await?;
+            match applied {
+                Ok(summary) => {
+                    let mut report = shown(&facts, plan, invocation);
+                    report.data["apply"] = plan::apply::summary_json(&summary, plan);
+                    report.text.extend(plan::apply::summary_line(&summary, plan, "applied").into_bytes());
+                    Ok(report)
+                }
+                Err(error) => {
+                    Ok(shown(&facts, plan, invocation).failed(from_engine::apply(&error, &plan.short)))
+                }
+            }
+        }
+    }
+}
+
+/// The plan as it stands, and why it did not come further when it should have.
+pub(super) fn shown(facts: &PlanFacts, plan: &Named, invocation: &Invocation) -> Report {
+    let text = plan_view::to_text(facts, &plan.short, &invocation.look);
+    let report = Report::new(plan_view::to_json(facts, &plan.short), text);
+    match plan_view::failure_of(facts, &plan.short) {
+        Some(failure) => report.failed(failure),
+        None => report,
+    }
+}

@@ -1,0 +1,207 @@
+//! What a plan is asked to do, from the options of `run` and `plan use`.
+//!
+//! # Invariants
+//! 1. A plan's spec is frozen here from flags and settings: later changes of either do not touch it.
+//! 2. The command begins where the person stands, in the sandbox.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use domain::{
+    ByteText, CommandTask, Gate, PlanSpec, ProjectLink, Run, TITLE_CHARS_MAX, Validation, ValidationMode,
+};
+use engine::plans::NewPlanRequest;
+
+use super::Invocation;
+use super::invocation::path_of;
+use crate::config::{Key, Settings, Value, join_validations};
+use crate::failure::{Failure, codes};
+use crate::places;
+use crate::project::{self, ProjectArg};
+use crate::time::parse_duration;
+
+/// The end of a command that names none.
+const TIMEOUT_DEFAULT: &str = "30m";
+/// The bounds of a command's end, in seconds.
+const TIMEOUT_MAX_S: u64 = 86_400;
+/// The end of a check that `--check` names, in seconds.
+const CHECK_TIMEOUT_S: u64 = 600;
+
+/// What to do, and where.
+#[derive(Debug, clap::Args)]
+pub(super) struct TaskArgs {
+    /// Where to work: [NAME=]DIR, with :ro at the end to only read it; may be repeated [default: the project you are in]
+    #[arg(long, value_name = "[NAME=]DIR[:ro]")]
+    project: Vec<ProjectArg>,
+    /// A check that has to pass before the plan can be applied, run by the shell in the sandbox; may be repeated
+    #[arg(long, value_name = "CMD")]
+    check: Vec<String>,
+    /// When to stop the command: 30s, 10m, 2h
+    #[arg(long, value_name = "DURATION", default_value = TIMEOUT_DEFAULT, value_parser = timeout)]
+    timeout: u64,
+    /// Let the command use the network
+    #[arg(long)]
+    network: bool,
+    /// A variable of your environment that the command gets; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pass_env: Vec<String>,
+    /// A variable to set for the command; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    env: Vec<(String, String)>,
+    /// A path outside the project that the command may write; may be repeated
+    #[arg(long, value_name = "PATH")]
+    writable: Vec<PathBuf>,
+    /// One line about the plan [default: the command]
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+    /// What goes on without asking: manual, review or auto [default: the setting]
+    #[arg(long, value_name = "LEVEL", value_parser = ["manual", "review", "auto"])]
+    automation: Option<String>,
+    /// Taken for a command that was typed without `--`
+    #[arg(hide = true)]
+    what: Option<OsString>,
+    /// The command and its arguments, after `--`
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+fn timeout(text: &str) -> Result<u64, String> {
+    let seconds = parse_duration(text).map_err(|error| error.to_string())?.as_secs();
+    if (1..=TIMEOUT_MAX_S).contains(&seconds) { Ok(seconds) } else { Err("from 1s to 24h".to_owned()) }
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        Some(_) | None => Err("a variable is set as NAME=VALUE".to_owned()),
+    }
+}
+
+/// A plan that is about to be made, and the settings that it was made with.
+pub(super) struct Asked {
+    pub(super) request: NewPlanRequest,
+    pub(super) settings: Settings,
+}
+
+impl TaskArgs {
+    /// The plan that is asked for. `apply` is what the person said about applying it.
+    pub(super) fn asked(self, invocation: &Invocation, apply: Gate) -> Result<Asked, Failure> {
+        self.refuse_missing_command()?;
+        let projects = project::find_all(&self.project, &invocation.here)?;
+        let level = self.automation.clone().map(|level| (Key::Automation, Value::Word(level)));
+        let settings = invocation.settings(level.into_iter().collect(), &projects)?;
+        if self.network && settings.word(Key::PolicyNetwork) == "never" {
+            let message = "the plan asks for the network, and `policy.network` is `never`";
+            return Err(Failure::new(&codes::PREFLIGHT_FAILED, message)
+                .hint("leave `--network` out, or allow it: `agents config set policy.network=declared`"));
+        }
+        let run = Run::Argv(self.command.iter().cloned().map(|word| ByteText(word.into_vec())).collect());
+        let title = self.title.clone().unwrap_or_else(|| run.shown());
+        let title = title.lines().next().unwrap_or_default().chars().take(TITLE_CHARS_MAX).collect();
+        let spec = self.spec(run, apply, &settings, &projects, invocation)?;
+        Ok(Asked { request: NewPlanRequest { title, spec, projects }, settings })
+    }
+
+    fn refuse_missing_command(&self) -> Result<(), Failure> {
+        match (&self.what, self.command.is_empty()) {
+            (None, false) => Ok(()),
+            (None, true) => Err(Failure::new(&codes::USAGE, "no command was given")
+                .hint("put it after `--`, like `agents run -- make fix`")),
+            (Some(word), _) => {
+                let word = word.to_string_lossy().into_owned();
+                Err(Failure::new(&codes::USAGE, format!("`{word}` stands where no word is expected"))
+                    .hint(format!("a command goes after `--`, like `agents run -- {word}`")))
+            }
+        }
+    }
+
+    fn spec(
+        &self,
+        run: Run,
+        apply: Gate,
+        settings: &Settings,
+        projects: &[ProjectLink],
+        invocation: &Invocation,
+    ) -> Result<PlanSpec, Failure> {
+        let checks = self.check.iter().map(|command| Validation {
+            name: command.clone(),
+            run: Run::Shell(command.clone()),
+            mode: ValidationMode::Required,
+            timeout_s: CHECK_TIMEOUT_S,
+        });
+        let paths = |key: Key| -> Vec<ByteText> {
+            let words = settings.words(key).iter().map(|word| places::expanded(word, &invocation.env));
+            words.map(|path| ByteText(path.into_os_string().into_vec())).collect()
+        };
+        let task = CommandTask {
+            run,
+            cwd: self.cwd(projects, &invocation.here),
+            timeout_s: Some(self.timeout),
+            network: self.network,
+            env: self.env.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect(),
+            pass_env: self.pass_env.clone(),
+            writable: self.writable_paths(invocation)?,
+        };
+        Ok(PlanSpec {
+            task,
+            validations: join_validations(checks.chain(settings.validations.iter().cloned())),
+            apply,
+            ignore: settings.words(Key::CaptureIgnore).to_vec(),
+            protected: settings.words(Key::PathsProtected).to_vec(),
+            max_file_bytes: settings.count(Key::CaptureMaxFileMb).saturating_mul(1024 * 1024),
+            sandbox: settings.word(Key::SandboxStrategy).to_owned(),
+            isolation_required: settings.word(Key::PolicySandbox) == "required",
+            hide: paths(Key::IsolationHide),
+            scratch: paths(Key::IsolationScratch),
+            time_limit_s: settings.count(Key::LimitsTime),
+        })
+    }
+
+    /// Where the person stands below the first project's root.
+    fn cwd(&self, projects: &[ProjectLink], here: &Path) -> ByteText {
+        let asked = self.project.first().map_or_else(|| here.to_owned(), |project| here.join(&project.dir));
+        let root = projects.first().map(|project| path_of(project.root.as_bytes())).unwrap_or_default();
+        let below = std::fs::canonicalize(asked).ok();
+        let below = below.as_deref().and_then(|place| place.strip_prefix(&root).ok());
+        ByteText(below.map(|path| path.as_os_str().as_bytes().to_vec()).unwrap_or_default())
+    }
+
+    /// Paths outside, absolute; one that is not there would be made by nobody.
+    fn writable_paths(&self, invocation: &Invocation) -> Result<Vec<ByteText>, Failure> {
+        let find = |path: &PathBuf| {
+            let named =
+                path.to_str().map_or_else(|| path.clone(), |text| places::expanded(text, &invocation.env));
+            let place = invocation.here.join(named);
+            match std::fs::canonicalize(&place) {
+                Ok(found) => Ok(ByteText(found.into_os_string().into_vec())),
+                Err(error) => Err(Failure::new(
+                    &codes::PREFLIGHT_FAILED,
+                    format!("`--writable {}` is not there: {error}", path.display()),
+                )
+                .hint("make it first, or leave it out")),
+            }
+        };
+        self.writable.iter().map(find).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commands_end_has_bounds() {
+        assert_eq!((timeout("10m"), timeout("24h")), (Ok(600), Ok(86_400)));
+        for wrong in ["0s", "25h", "soon"] {
+            assert!(timeout(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_variable_is_a_name_and_a_value() {
+        assert_eq!(pair("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
+        assert_eq!(pair("A="), Ok(("A".to_owned(), String::new())));
+        assert!(pair("A").is_err() && pair("=b").is_err());
+    }
+}

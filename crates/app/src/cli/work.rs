@@ -1,0 +1,108 @@
+//! While a plan works: what is shown of it, and what Ctrl-C does.
+//!
+//! # Invariants
+//! 1. The first Ctrl-C cancels the plan and waits until nothing of it can happen any more; the second ends the program at
+//!    once, and the kernel kills what lives of the plan with it.
+//! 2. Showing progress never delays the work: it only reads, and what cannot be read is not shown.
+
+use std::future::Future;
+use std::time::Duration;
+
+use domain::PlanId;
+use engine::plans::Engine;
+
+use super::Invocation;
+use super::invocation::Named;
+use crate::failure::{Exit, Failure, from_engine};
+use crate::output::Note;
+use crate::progress::Progress;
+
+/// How often progress is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How long a cancel by Ctrl-C waits for its acknowledgement.
+const CANCEL_WAIT: Duration = Duration::from_secs(30);
+/// How many events are read at a time.
+const EVENTS_MAX: usize = 100;
+
+/// Does `work` on a plan, showing progress, until it is done or cancelled.
+pub(super) async fn follow<T>(
+    invocation: &Invocation,
+    engine: &Engine,
+    plan: &Named,
+    work: impl Future<Output = T>,
+) -> Result<T, Failure> {
+    let mut progress = Progress::new(&invocation.look, invocation.global.quiet, &plan.short);
+    let mut cursor = last_event(engine, plan.id).await;
+    let mut work = std::pin::pin!(work);
+    let mut cancelling = std::pin::pin!(cancel_on_interrupt(invocation, engine, plan));
+    let mut is_cancelled = false;
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => {
+                show_news(engine, plan.id, &mut cursor, &mut progress).await;
+                progress.clear();
+                return Ok(done);
+            }
+            cancelled = &mut cancelling, if !is_cancelled => {
+                is_cancelled = true;
+                cancelled?;
+            }
+            () = tokio::time::sleep(LOOK_EVERY) => show_news(engine, plan.id, &mut cursor, &mut progress).await,
+        }
+    }
+}
+
+/// Waits for Ctrl-C, then cancels; a second Ctrl-C while that takes its time ends the program.
+async fn cancel_on_interrupt(invocation: &Invocation, engine: &Engine, plan: &Named) -> Result<(), Failure> {
+    if tokio::signal::ctrl_c().await.is_err() {
+        // Without signals there is nothing to wait for.
+        return std::future::pending().await;
+    }
+    invocation.tell(&Note::info(format!("cancelling plan {}; Ctrl-C again ends at once", plan.short)));
+    tokio::select! {
+        report = engine.cancel(plan.id, "interrupted by the user", CANCEL_WAIT) => {
+            report.map(|_| ()).map_err(|error| from_engine::cancel(&error, &plan.short))
+        }
+        _ = tokio::signal::ctrl_c() => std::process::exit(i32::from(Exit::Cancelled.number())),
+    }
+}
+
+async fn last_event(engine: &Engine, plan: PlanId) -> u64 {
+    let mut last = 0;
+    while let Ok(events) = engine.store().events(plan, last, EVENTS_MAX).await {
+        match events.last() {
+            Some(event) => last = event.n,
+            None => break,
+        }
+    }
+    last
+}
+
+async fn show_news(engine: &Engine, plan: PlanId, cursor: &mut u64, progress: &mut Progress) {
+    if !progress.is_shown() {
+        return;
+    }
+    if let Ok(events) = engine.store().events(plan, *cursor, EVENTS_MAX).await {
+        for event in events {
+            *cursor = event.n;
+            progress.event(&event);
+        }
+    }
+    let last_line = if progress.is_live() { last_line(engine, plan).await } else { None };
+    progress.beat(last_line.as_deref());
+}
+
+/// The last line that the running command printed.
+async fn last_line(engine: &Engine, plan: PlanId) -> Option<String> {
+    let calls = engine.store().calls(plan).await.ok()?;
+    let running = calls.iter().rev().find(|call| call.end.is_none())?.no;
+    let logs = engine.logs(plan, Some(running)).await.ok()?;
+    let log = logs.first()?;
+    let of = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes.get(bytes.len().saturating_sub(4096)..).unwrap_or_default())
+            .into_owned();
+        text.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_owned)
+    };
+    of(&log.stdout).or_else(|| of(&log.stderr))
+}

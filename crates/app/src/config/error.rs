@@ -1,0 +1,133 @@
+//! Why settings cannot be read or written.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::file::Place;
+use super::registry::ENTRIES;
+use crate::failure::{Failure, codes};
+
+/// Why settings cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// There is no such setting.
+    #[error("there is no setting `{key}`{}", at(place))]
+    KeyUnknown {
+        /// What was asked for.
+        key: String,
+        /// Where it stands; none when it was typed.
+        place: Option<Place>,
+    },
+    /// The setting cannot have this value.
+    #[error("`{key}` cannot be `{value}`{}: it takes {allowed}", at(place))]
+    ValueInvalid {
+        /// The setting.
+        key: String,
+        /// What it was to be.
+        value: String,
+        /// What it can be.
+        allowed: String,
+        /// Where it stands, or the variable that says so; none when it was typed.
+        place: Option<Place>,
+    },
+    /// A project sets what only its user may set.
+    #[error("`{key}` cannot be set by a project ({place}): it guards the person who runs it")]
+    NotAllowedHere {
+        /// The setting.
+        key: String,
+        /// Where it stands.
+        place: Place,
+    },
+    /// A file is no TOML.
+    #[error("{place}: {why}")]
+    FileInvalid {
+        /// Where it stops being TOML.
+        place: Place,
+        /// Why.
+        why: String,
+    },
+    /// A file cannot be read or written.
+    #[error("{} cannot be {what}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// `read` or `written`.
+        what: &'static str,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// There is no place for the user's settings.
+    #[error("neither HOME nor XDG_CONFIG_HOME says where the settings of the user are")]
+    NoHome,
+}
+
+impl ConfigError {
+    pub(super) fn io(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> ConfigError {
+        move |source| ConfigError::Io { path: path.to_owned(), what, source }
+    }
+}
+
+fn at(place: &Option<Place>) -> impl fmt::Display {
+    place.as_ref().map(|place| format!(" ({place})")).unwrap_or_default()
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        let message = error.to_string();
+        match error {
+            ConfigError::KeyUnknown { key, .. } => {
+                let failure = Failure::new(&codes::CONFIG_KEY_UNKNOWN, message);
+                match nearest(&key) {
+                    Some(name) => failure.hint(format!("did you mean `{name}`?")),
+                    None => failure.hint("see all settings with `agents config list`"),
+                }
+            }
+            ConfigError::ValueInvalid { .. } => Failure::new(&codes::CONFIG_VALUE_INVALID, message),
+            ConfigError::NotAllowedHere { key, .. } => Failure::new(&codes::CONFIG_NOT_ALLOWED_HERE, message)
+                .hint(format!(
+                    "remove the line; if you want it for yourself, set it with `agents config set {key}=VALUE`"
+                )),
+            ConfigError::FileInvalid { .. } => Failure::new(&codes::CONFIG_FILE_INVALID, message),
+            ConfigError::Io { .. } => Failure::new(&codes::IO_FAILED, message),
+            ConfigError::NoHome => Failure::new(&codes::USAGE, message).hint("set HOME"),
+        }
+    }
+}
+
+/// The setting whose name differs least, if it differs little.
+pub(super) fn nearest(wrong: &str) -> Option<&'static str> {
+    let distance = |name: &'static str| (edits(wrong, name), name);
+    let best = ENTRIES.iter().map(|entry| distance(entry.name)).min()?;
+    (best.0 <= 1 + wrong.len() / 3).then_some(best.1)
+}
+
+/// How many letters have to be added, removed or changed.
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, letter) in a.chars().enumerate() {
+        let mut diagonal = i;
+        row[0] = i + 1;
+        for (j, other) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *other);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_finds_the_setting_that_was_meant() {
+        assert_eq!(nearest("plan.concurency"), Some("plan.concurrency"));
+        assert_eq!(nearest("retention.day"), Some("retention.days"));
+        assert_eq!(nearest("colour"), None);
+        assert_eq!((edits("", "abc"), edits("kitten", "sitting"), edits("a", "a")), (3, 3, 0));
+    }
+}

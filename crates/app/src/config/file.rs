@@ -1,0 +1,277 @@
+//! A config file, read: its settings and validations, each with the line that it stands on.
+//!
+//! # Invariants
+//! 1. A file is read whole and checked whole before anything of it is used.
+//! 2. A file that is not there sets nothing. One that is there and cannot be read is an error.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use domain::{ByteText, Run, Validation, ValidationMode};
+use toml_edit::{Document, Item, Table};
+
+use super::error::ConfigError;
+use super::registry::{Key, entry_named};
+use super::value::{Shape, Value};
+
+/// The table in which validations stand, several of them.
+const VALIDATION: &str = "validation";
+/// The bounds and the default of a validation's end.
+const TIMEOUT: Shape = Shape::Span { min_s: 1, max_s: 86_400 };
+const TIMEOUT_DEFAULT_S: u64 = 600;
+
+/// Where something was said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a file, at a line from 1.
+    Line {
+        /// The file.
+        file: PathBuf,
+        /// The line.
+        line: usize,
+    },
+    /// In the environment.
+    Variable {
+        /// Its name.
+        name: String,
+    },
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Line { file, line } => write!(f, "{}:{line}", file.display()),
+            Place::Variable { name } => f.write_str(name),
+        }
+    }
+}
+
+/// What a file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigFile {
+    /// Settings with their lines.
+    pub values: Vec<(Key, Value, Place)>,
+    /// The checks of its `[[validation]]` tables.
+    pub validations: Vec<Validation>,
+}
+
+impl ConfigFile {
+    /// Reads the file, if it is there.
+    ///
+    /// # Errors
+    /// It cannot be read, is no TOML, or says something that is not allowed.
+    pub fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
+        match fs::read_to_string(path) {
+            Ok(text) => ConfigFile::parse(path, &text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ConfigFile::default()),
+            Err(error) => Err(ConfigError::io(path, "read")(error)),
+        }
+    }
+
+    /// Reads what stands in `text`, which came from `path`.
+    ///
+    /// # Errors
+    /// It is no TOML, or says something that is not allowed.
+    pub fn parse(path: &Path, text: &str) -> Result<ConfigFile, ConfigError> {
+        let document = Document::parse(text).map_err(|error| ConfigError::FileInvalid {
+            place: place(path, text, error.span()),
+            why: error.message().trim().replace('\n', ", "),
+        })?;
+        let mut reader = Reader { path, text, found: ConfigFile::default() };
+        reader.table("", document.as_table())?;
+        Ok(reader.found)
+    }
+}
+
+/// The line on which a part of the file begins.
+fn place(path: &Path, text: &str, span: Option<std::ops::Range<usize>>) -> Place {
+    let start = span.map_or(0, |span| span.start).min(text.len());
+    let line = text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count() + 1;
+    Place::Line { file: path.to_owned(), line }
+}
+
+struct Reader<'a> {
+    path: &'a Path,
+    text: &'a str,
+    found: ConfigFile,
+}
+
+impl Reader<'_> {
+    /// Everything below `prefix`; a setting's name is the keys on the way to it, joined by dots.
+    fn table(&mut self, prefix: &str, table: &Table) -> Result<(), ConfigError> {
+        for (key, item) in table {
+            let name = if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
+            let span = table.key(key).and_then(toml_edit::Key::span).or_else(|| item.span());
+            let here = place(self.path, self.text, span);
+            match item {
+                Item::ArrayOfTables(tables) if name == VALIDATION => {
+                    for table in tables {
+                        let validation = self.validation(table)?;
+                        self.found.validations.push(validation);
+                    }
+                }
+                Item::Table(inner) if entry_named(&name).is_none() => self.table(&name, inner)?,
+                Item::Value(toml_edit::Value::InlineTable(inner)) if entry_named(&name).is_none() => {
+                    self.table(&name, &inner.clone().into_table())?;
+                }
+                Item::Value(value) => self.value(&name, value, here)?,
+                Item::None | Item::Table(_) | Item::ArrayOfTables(_) => {
+                    return Err(ConfigError::KeyUnknown { key: name, place: Some(here) });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, name: &str, value: &toml_edit::Value, here: Place) -> Result<(), ConfigError> {
+        let Some(entry) = entry_named(name) else {
+            return Err(ConfigError::KeyUnknown { key: name.to_owned(), place: Some(here) });
+        };
+        match entry.shape.take(value) {
+            Ok(value) => self.found.values.push((entry.key, value, here)),
+            Err(_) => return Err(invalid(name, value, entry.shape.allowed(), here)),
+        }
+        Ok(())
+    }
+
+    fn validation(&self, table: &Table) -> Result<Validation, ConfigError> {
+        let whole = place(self.path, self.text, table.span());
+        let mut run = None;
+        let mut name = None;
+        let mut mode = ValidationMode::Required;
+        let mut timeout_s = TIMEOUT_DEFAULT_S;
+        for (key, item) in table {
+            let span = table.key(key).and_then(toml_edit::Key::span).or_else(|| item.span());
+            let (full, here) = (format!("{VALIDATION}.{key}"), place(self.path, self.text, span));
+            let Some(value) = item.as_value() else {
+                return Err(ConfigError::KeyUnknown { key: full, place: Some(here) });
+            };
+            let refused = |allowed: &str| Err(invalid(&full, value, allowed.to_owned(), here.clone()));
+            match key {
+                "run" => match run_of(value) {
+                    Some(found) => run = Some(found),
+                    None => return refused("a command: a text for the shell, or a list of words"),
+                },
+                "name" => match value.as_str() {
+                    Some(text) if !text.trim().is_empty() => name = Some(text.to_owned()),
+                    Some(_) | None => return refused("a text"),
+                },
+                "mode" => match value.as_str() {
+                    Some("required") => mode = ValidationMode::Required,
+                    Some("informational") => mode = ValidationMode::Informational,
+                    Some(_) | None => return refused("one of required, informational"),
+                },
+                "timeout" => match TIMEOUT.take(value) {
+                    Ok(Value::Span(span)) => timeout_s = span.as_secs(),
+                    Ok(_) | Err(_) => return refused(&TIMEOUT.allowed()),
+                },
+                _ => return Err(ConfigError::KeyUnknown { key: full, place: Some(here) }),
+            }
+        }
+        let Some(run) = run else {
+            return Err(ConfigError::ValueInvalid {
+                key: VALIDATION.to_owned(),
+                value: String::new(),
+                allowed: "at least `run`, the command".to_owned(),
+                place: Some(whole),
+            });
+        };
+        Ok(Validation { name: name.unwrap_or_else(|| run.shown()), run, mode, timeout_s })
+    }
+}
+
+fn invalid(name: &str, value: &toml_edit::Value, allowed: String, here: Place) -> ConfigError {
+    let value = value.to_string().trim().to_owned();
+    ConfigError::ValueInvalid { key: name.to_owned(), value, allowed, place: Some(here) }
+}
+
+fn run_of(value: &toml_edit::Value) -> Option<Run> {
+    if let Some(text) = value.as_str() {
+        return (!text.trim().is_empty()).then(|| Run::Shell(text.to_owned()));
+    }
+    let words: Option<Vec<ByteText>> =
+        value.as_array()?.iter().map(|word| word.as_str().map(ByteText::from)).collect();
+    words.filter(|words| !words.is_empty()).map(Run::Argv)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<ConfigFile, String> {
+        ConfigFile::parse(Path::new("config.toml"), text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn settings_are_found_however_toml_spells_them() {
+        let line = |line| Place::Line { file: "config.toml".into(), line };
+        let spelled = parse("plan.concurrency = 2\n[retention]\ndays = 7\n").unwrap();
+        let expected = [
+            (Key::PlanConcurrency, Value::Count(2), line(1)),
+            (Key::RetentionDays, Value::Count(7), line(3)),
+        ];
+        assert_eq!(spelled.values, expected);
+        let inline = parse("plan = { concurrency = 2 }\n").unwrap();
+        assert_eq!(inline.values.iter().map(|(key, ..)| *key).collect::<Vec<_>>(), [Key::PlanConcurrency]);
+    }
+
+    #[test]
+    fn every_mistake_names_its_line() {
+        for (text, says) in [
+            ("\nplan.concurency = 2\n", "there is no setting `plan.concurency` (config.toml:2)"),
+            (
+                "[plan]\n\nconcurrency = 0",
+                "`plan.concurrency` cannot be `0` (config.toml:3): it takes a whole number from 1 to 64",
+            ),
+            ("plan = 3\n", "there is no setting `plan` (config.toml:1)"),
+            ("[automation]\nx = 1\n", "there is no setting `automation` (config.toml:1)"),
+            ("a = 1\nb = = 2\n", "config.toml:2: "),
+            ("a = 1\na = 2\n", "config.toml:2: duplicate key"),
+            (
+                "[[validation]]\nname = \"x\"\n",
+                "`validation` cannot be `` (config.toml:1): it takes at least `run`, the command",
+            ),
+            (
+                "[[validation]]\nrun = \"x\"\nmod = \"y\"\n",
+                "there is no setting `validation.mod` (config.toml:3)",
+            ),
+            (
+                "[[validation]]\nrun = []\n",
+                "`validation.run` cannot be `[]` (config.toml:2): it takes a command",
+            ),
+        ] {
+            let said = parse(text).unwrap_err();
+            assert!(said.starts_with(says), "{text:?}: {said}");
+        }
+    }
+
+    #[test]
+    fn validations_have_a_name_a_mode_and_an_end() {
+        let file = parse(
+            "[[validation]]\nrun = \"cargo test\"\n[[validation]]\nname = \"lint\"\nrun = [\"cargo\", \"clippy\"]\n\
+             mode = \"informational\"\ntimeout = \"2m\"\n",
+        );
+        let expected = [
+            Validation {
+                name: "cargo test".into(),
+                run: Run::Shell("cargo test".into()),
+                mode: ValidationMode::Required,
+                timeout_s: 600,
+            },
+            Validation {
+                name: "lint".into(),
+                run: Run::Argv(vec!["cargo".into(), "clippy".into()]),
+                mode: ValidationMode::Informational,
+                timeout_s: 120,
+            },
+        ];
+        assert_eq!(file.unwrap().validations, expected);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_sets_nothing() {
+        assert_eq!(ConfigFile::read(Path::new("no/such/config.toml")).unwrap(), ConfigFile::default());
+    }
+}

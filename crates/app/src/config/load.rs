@@ -1,0 +1,400 @@
+//! All levels joined: what each setting is, and where it was set.
+//!
+//! # Invariants
+//! 1. Of what guards the user, nothing a project says makes it looser, whatever the other levels say.
+//! 2. Every level that named a setting is kept with the answer, also one that lost.
+//! 3. A check that several levels ask for is run once, and is required if one of them requires it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use domain::{Validation, ValidationMode};
+
+use super::error::ConfigError;
+use super::file::{ConfigFile, Place};
+use super::registry::{ENTRIES, Entry, Key, Scope};
+use super::value::Value;
+
+/// The file with a project's settings, below its root.
+pub const PROJECT_FILE: &str = ".cleveragents/config.toml";
+
+/// Who set a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The command line.
+    Flag,
+    /// The environment.
+    Environment {
+        /// The variable.
+        name: String,
+    },
+    /// A project's file.
+    Project(Place),
+    /// The user's file.
+    User(Place),
+    /// Nobody.
+    Default,
+}
+
+impl Origin {
+    /// The level's name.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Origin::Flag => "flag",
+            Origin::Environment { .. } => "environment",
+            Origin::Project(_) => "project",
+            Origin::User(_) => "user",
+            Origin::Default => "default",
+        }
+    }
+
+    /// Where exactly.
+    pub fn place(&self) -> String {
+        match self {
+            Origin::Flag | Origin::Default => String::new(),
+            Origin::Environment { name } => name.clone(),
+            Origin::Project(place) | Origin::User(place) => place.to_string(),
+        }
+    }
+}
+
+/// What one level says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// Who.
+    pub origin: Origin,
+    /// What.
+    pub value: Value,
+}
+
+/// Where settings come from.
+#[derive(Debug, Default)]
+pub struct Sources<'a> {
+    /// What the command line sets.
+    pub flags: Vec<(Key, Value)>,
+    /// The environment.
+    pub env: BTreeMap<String, String>,
+    /// The user's file, where there can be one.
+    pub user_file: Option<&'a Path>,
+    /// The roots of the projects, the first one first.
+    pub roots: Vec<PathBuf>,
+}
+
+/// All settings, as they hold.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    values: BTreeMap<Key, (Value, Origin, Vec<Level>)>,
+    /// Checks that files ask for.
+    pub validations: Vec<Validation>,
+    /// What is odd and still no error.
+    pub warnings: Vec<String>,
+}
+
+/// Joins all levels.
+///
+/// # Errors
+/// A file cannot be read, or some level says what is not allowed.
+pub fn load(sources: &Sources<'_>) -> Result<Settings, ConfigError> {
+    let user = sources.user_file.map_or_else(|| Ok(ConfigFile::default()), ConfigFile::read)?;
+    let projects = read_projects(&sources.roots)?;
+    let mut values = BTreeMap::new();
+    for entry in &ENTRIES {
+        let own = own_levels(entry, sources, &user)?;
+        values.insert(entry.key, join(entry, own, &projects));
+    }
+    let files = std::iter::once(&user).chain(&projects);
+    let validations = join_validations(files.flat_map(|file| file.validations.iter().cloned()));
+    Ok(Settings { values, validations, warnings: unknown_variables(&sources.env) })
+}
+
+fn read_projects(roots: &[PathBuf]) -> Result<Vec<ConfigFile>, ConfigError> {
+    let mut files = Vec::new();
+    for root in roots {
+        let file = ConfigFile::read(&root.join(PROJECT_FILE))?;
+        let forbidden = file.values.iter().find(|(key, ..)| key.entry().scope == Scope::User);
+        if let Some((key, _, place)) = forbidden {
+            let key = key.entry().name.to_owned();
+            return Err(ConfigError::NotAllowedHere { key, place: place.clone() });
+        }
+        files.push(file);
+    }
+    Ok(files)
+}
+
+/// What the user says, the strongest level first; the default is the last.
+fn own_levels(entry: &Entry, sources: &Sources<'_>, user: &ConfigFile) -> Result<Vec<Level>, ConfigError> {
+    let mut levels = Vec::new();
+    let flags = sources.flags.iter().rev().filter(|(key, _)| *key == entry.key);
+    levels.extend(flags.map(|(_, value)| Level { origin: Origin::Flag, value: value.clone() }));
+    let name = entry.env_name();
+    if let Some(text) = sources.env.get(&name) {
+        let value = entry.shape.parse(text).map_err(|_| ConfigError::ValueInvalid {
+            key: entry.name.to_owned(),
+            value: text.clone(),
+            allowed: entry.shape.allowed(),
+            place: Some(Place::Variable { name: name.clone() }),
+        })?;
+        levels.push(Level { origin: Origin::Environment { name }, value });
+    }
+    levels.extend(said(user, entry.key).map(|(value, place)| Level { origin: Origin::User(place), value }));
+    levels.push(Level { origin: Origin::Default, value: entry.default_value() });
+    Ok(levels)
+}
+
+fn said(file: &ConfigFile, key: Key) -> Option<(Value, Place)> {
+    file.values
+        .iter()
+        .find(|(known, ..)| *known == key)
+        .map(|(_, value, place)| (value.clone(), place.clone()))
+}
+
+/// The value that holds, who set it, and all levels, the strongest first.
+fn join(entry: &Entry, own: Vec<Level>, projects: &[ConfigFile]) -> (Value, Origin, Vec<Level>) {
+    let theirs: Vec<Level> = projects
+        .iter()
+        .filter_map(|file| said(file, entry.key))
+        .map(|(value, place)| Level { origin: Origin::Project(place), value })
+        .collect();
+    // The user's levels above a project's file: the command line and the environment.
+    let above =
+        own.iter().take_while(|level| matches!(level.origin, Origin::Flag | Origin::Environment { .. }));
+    let above = above.count();
+    let mut levels = own.clone();
+    levels.splice(above..above, theirs.clone());
+    let strongest = match entry.scope {
+        Scope::Anybody | Scope::User => levels.first(),
+        Scope::Tighten => own.first(),
+    };
+    let (mut value, mut origin) = match strongest {
+        Some(level) => (level.value.clone(), level.origin.clone()),
+        None => (entry.default_value(), Origin::Default),
+    };
+    if entry.scope == Scope::Tighten {
+        for level in &theirs {
+            let tightened = entry.shape.tightened(&value, &level.value);
+            if tightened != value {
+                (value, origin) = (tightened, level.origin.clone());
+            }
+        }
+    }
+    (value, origin, levels)
+}
+
+/// The checks of several places as one list, in their order: equal commands once, required if one says so, names unique.
+pub fn join_validations(all: impl IntoIterator<Item = Validation>) -> Vec<Validation> {
+    let mut joined: Vec<Validation> = Vec::new();
+    for validation in all {
+        match joined.iter_mut().find(|known| known.run == validation.run) {
+            Some(known) => {
+                if validation.mode == ValidationMode::Required {
+                    known.mode = ValidationMode::Required;
+                }
+            }
+            None => joined.push(validation),
+        }
+    }
+    for index in 1..joined.len() {
+        let (before, rest) = joined.split_at_mut(index);
+        let Some(this) = rest.first_mut() else { continue };
+        let plain = this.name.clone();
+        let mut copies = 1;
+        while before.iter().any(|other| other.name == this.name) {
+            copies += 1;
+            this.name = format!("{plain} ({copies})");
+        }
+    }
+    joined
+}
+
+/// Variables that look like settings and are none: most likely a slip.
+fn unknown_variables(env: &BTreeMap<String, String>) -> Vec<String> {
+    let known = |name: &str| {
+        ["CLEVERAGENTS_DATA_DIR", "CLEVERAGENTS_FORMAT"].contains(&name)
+            || ENTRIES.iter().any(|entry| entry.env_name() == name)
+    };
+    let unknown = env.keys().filter(|name| name.starts_with("CLEVERAGENTS_") && !known(name));
+    unknown.map(|name| format!("the variable {name} is no setting and has no effect")).collect()
+}
+
+impl Settings {
+    /// The value that holds, and who set it.
+    pub fn get(&self, key: Key) -> (&Value, &Origin) {
+        // `load` has put every key in.
+        let (value, origin, _) = &self.values[&key];
+        (value, origin)
+    }
+
+    /// All levels that name it, the strongest first, the default last.
+    pub fn levels(&self, key: Key) -> &[Level] {
+        &self.values[&key].2
+    }
+
+    /// A word.
+    pub fn word(&self, key: Key) -> &str {
+        match self.get(key).0 {
+            Value::Word(text) | Value::Path(text) => text,
+            Value::Count(_) | Value::Span(_) | Value::Words(_) => "",
+        }
+    }
+
+    /// A number.
+    pub fn count(&self, key: Key) -> u64 {
+        match self.get(key).0 {
+            Value::Count(count) => *count,
+            Value::Span(span) => span.as_secs(),
+            Value::Word(_) | Value::Path(_) | Value::Words(_) => 0,
+        }
+    }
+
+    /// A list.
+    pub fn words(&self, key: Key) -> &[String] {
+        match self.get(key).0 {
+            Value::Words(words) => words,
+            Value::Word(_) | Value::Path(_) | Value::Count(_) | Value::Span(_) => &[],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use domain::Run;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    struct World {
+        dir: TempDir,
+        sources: Sources<'static>,
+    }
+
+    impl World {
+        fn new(user: &str, project: &str) -> World {
+            let dir = TempDir::new().unwrap();
+            let root = dir.path().join("project");
+            fs::create_dir_all(root.join(".cleveragents")).unwrap();
+            fs::write(root.join(PROJECT_FILE), project).unwrap();
+            fs::write(dir.path().join("user.toml"), user).unwrap();
+            World { dir, sources: Sources { roots: vec![root], ..Sources::default() } }
+        }
+
+        fn set(mut self, name: &str, value: &str) -> World {
+            self.sources.env.insert(name.to_owned(), value.to_owned());
+            self
+        }
+
+        fn load(&self) -> Result<Settings, ConfigError> {
+            let user_file = self.dir.path().join("user.toml");
+            load(&Sources {
+                user_file: Some(&user_file),
+                flags: self.sources.flags.clone(),
+                env: self.sources.env.clone(),
+                roots: self.sources.roots.clone(),
+            })
+        }
+    }
+
+    fn words(settings: &Settings, key: Key) -> (String, &'static str) {
+        let (value, origin) = settings.get(key);
+        (value.typed(), origin.word())
+    }
+
+    #[test]
+    fn each_level_stands_over_the_next() {
+        let key = Key::RecoveryMaxRetriesPerStep;
+        let holds = |world: World| words(&world.load().unwrap(), key);
+        let (user, project) = ("recovery.max_retries_per_step = 1", "recovery.max_retries_per_step = 2");
+        assert_eq!(holds(World::new("", "")), ("3".into(), "default"));
+        assert_eq!(holds(World::new(user, "")), ("1".into(), "user"));
+        assert_eq!(holds(World::new(user, project)), ("2".into(), "project"));
+        let variable = "CLEVERAGENTS_RECOVERY_MAX_RETRIES_PER_STEP";
+        assert_eq!(holds(World::new(user, project).set(variable, "4")), ("4".into(), "environment"));
+        let mut world = World::new(user, project).set(variable, "4");
+        world.sources.flags.push((key, Value::Count(5)));
+        let settings = world.load().unwrap();
+        assert_eq!(words(&settings, key), ("5".into(), "flag"));
+        let levels: Vec<_> =
+            settings.levels(key).iter().map(|level| (level.origin.word(), level.value.typed())).collect();
+        let expected =
+            [("flag", "5"), ("environment", "4"), ("project", "2"), ("user", "1"), ("default", "3")];
+        assert_eq!(levels, expected.map(|(level, value)| (level, value.to_owned())));
+    }
+
+    #[test]
+    fn a_hostile_project_cannot_loosen_what_guards_the_user() {
+        let project = "automation = \"auto\"\nlimits.time = \"24h\"\npaths.protected = []\n";
+        let user = "paths.protected = [\"secrets\"]\n";
+        let settings = World::new(user, project).load().unwrap();
+        assert_eq!(words(&settings, Key::Automation), ("review".into(), "default"));
+        assert_eq!(words(&settings, Key::LimitsTime), ("2h".into(), "default"));
+        assert_eq!(words(&settings, Key::PathsProtected), ("secrets".into(), "user"));
+        for line in [
+            "policy.sandbox = \"optional\"",
+            "policy.network = \"declared\"",
+            "sandbox.strategy = \"copy\"",
+            "isolation.hide = []",
+            "retention.days = 1",
+            "plan.concurrency = 64",
+        ] {
+            let error = World::new("", &format!("# a clone\n{line}\n")).load().unwrap_err();
+            let ConfigError::NotAllowedHere { place: Place::Line { file, line: 2 }, .. } = &error else {
+                panic!("{line}: {error}");
+            };
+            assert!(file.ends_with(PROJECT_FILE));
+        }
+    }
+
+    #[test]
+    fn a_project_may_tighten_even_what_a_flag_says() {
+        let project = "automation = \"manual\"\nlimits.time = \"10m\"\npaths.protected = [\"vendor\"]\n";
+        let mut world = World::new("paths.protected = [\"secrets\"]\n", project);
+        world.sources.flags.push((Key::Automation, Value::Word("auto".into())));
+        let settings = world.load().unwrap();
+        assert_eq!(words(&settings, Key::Automation), ("manual".into(), "project"));
+        assert_eq!(words(&settings, Key::LimitsTime), ("10m".into(), "project"));
+        assert_eq!(words(&settings, Key::PathsProtected), ("secrets,vendor".into(), "project"));
+    }
+
+    #[test]
+    fn of_several_projects_the_first_decides_and_all_tighten() {
+        let mut world = World::new("", "capture.max_file_mb = 5\nlimits.time = \"30m\"\n");
+        let second = world.dir.path().join("second");
+        fs::create_dir_all(second.join(".cleveragents")).unwrap();
+        fs::write(second.join(PROJECT_FILE), "capture.max_file_mb = 7\nlimits.time = \"20m\"\n").unwrap();
+        world.sources.roots.push(second);
+        let settings = world.load().unwrap();
+        assert_eq!(words(&settings, Key::CaptureMaxFileMb), ("5".into(), "project"));
+        assert_eq!(words(&settings, Key::LimitsTime), ("20m".into(), "project"));
+    }
+
+    #[test]
+    fn a_variable_is_checked_like_a_file() {
+        let error = World::new("", "").set("CLEVERAGENTS_PLAN_CONCURRENCY", "many").load().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`plan.concurrency` cannot be `many` (CLEVERAGENTS_PLAN_CONCURRENCY): it takes a whole number from 1 to 64"
+        );
+        let settings = World::new("", "").set("CLEVERAGENTS_PLAN_CONCURENCY", "2").load().unwrap();
+        assert_eq!(
+            settings.warnings,
+            ["the variable CLEVERAGENTS_PLAN_CONCURENCY is no setting and has no effect"]
+        );
+        assert!(World::new("", "").set("CLEVERAGENTS_DATA_DIR", "/d").load().unwrap().warnings.is_empty());
+    }
+
+    #[test]
+    fn checks_of_all_levels_add_up() {
+        let user = "[[validation]]\nrun = \"a\"\nmode = \"informational\"\n[[validation]]\nname = \"t\"\nrun = \"b\"\n";
+        let project = "[[validation]]\nrun = \"a\"\n[[validation]]\nname = \"t\"\nrun = \"c\"\n";
+        let settings = World::new(user, project).load().unwrap();
+        let found: Vec<_> =
+            settings.validations.iter().map(|check| (check.name.as_str(), &check.run, check.mode)).collect();
+        let shell = |text: &str| Run::Shell(text.into());
+        let required = ValidationMode::Required;
+        assert_eq!(
+            found,
+            [("a", &shell("a"), required), ("t", &shell("b"), required), ("t (2)", &shell("c"), required)]
+        );
+    }
+}

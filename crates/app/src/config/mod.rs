@@ -1,0 +1,27 @@
+//! Settings: what can be set, where it was set, and who may set it.
+//!
+//! # Where to look
+//! `registry` is the one table of settings, `value` what they can be, `file` reads a config file, `load` joins all
+//! levels, `set` writes the user's file.
+//!
+//! # Invariants
+//! 1. The order is flag, environment, project, user, default. But a project never decides what guards the user: keys of
+//!    scope [`Scope::User`] are refused in a project's file, keys of scope [`Scope::Tighten`] only become stricter there.
+//! 2. A key that nobody knows and a value that is not allowed are errors, never ignored.
+//!
+//! # Not here
+//! Where the files lie: [`crate::places`].
+
+mod error;
+mod file;
+mod load;
+mod registry;
+mod set;
+mod value;
+
+pub use error::ConfigError;
+pub use file::{ConfigFile, Place};
+pub use load::{Level, Origin, PROJECT_FILE, Settings, Sources, join_validations, load};
+pub use registry::{ENTRIES, Entry, Key, Scope, entry_named};
+pub use set::set;
+pub use value::{Shape, Value};

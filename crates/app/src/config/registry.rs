@@ -1,0 +1,250 @@
+//! The one table of settings.
+//!
+//! # Invariants
+//! 1. Every [`Key`] has exactly one entry, at its own place in [`ENTRIES`]; names and environment names are unique.
+//! 2. A default is a value that its own entry allows.
+
+use super::value::{Shape, Value};
+
+/// Who may set a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Anybody; a project decides over its user.
+    Anybody,
+    /// The user only: a project's file that names it is refused.
+    User,
+    /// The user; a project can only make it stricter.
+    Tighten,
+}
+
+impl Scope {
+    /// The scope in words, for lists.
+    pub const fn shown(self) -> &'static str {
+        match self {
+            Scope::Anybody => "user or project",
+            Scope::User => "user only",
+            Scope::Tighten => "user; a project may tighten",
+        }
+    }
+}
+
+/// A setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "each is told by the doc line of its entry")]
+pub enum Key {
+    Automation,
+    CaptureIgnore,
+    CaptureMaxFileMb,
+    IsolationHide,
+    IsolationScratch,
+    LimitsTime,
+    PathsProtected,
+    PlanConcurrency,
+    PolicyNetwork,
+    PolicySandbox,
+    RecoveryMaxRetriesPerStep,
+    RetentionDays,
+    RetentionMaxMb,
+    SandboxDir,
+    SandboxStrategy,
+}
+
+/// What is known of a setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Which.
+    pub key: Key,
+    /// Its name in files and commands.
+    pub name: &'static str,
+    /// What it can be.
+    pub shape: Shape,
+    /// What it is when nobody set it, as it would be typed.
+    pub default: &'static str,
+    /// Who may set it.
+    pub scope: Scope,
+    /// What it does, in one line.
+    pub doc: &'static str,
+}
+
+impl Key {
+    /// What is known of it.
+    pub fn entry(self) -> &'static Entry {
+        // A test holds the table against the enum: each key stands at its own place.
+        &ENTRIES[self as usize]
+    }
+}
+
+impl Entry {
+    /// The variable that sets it: `.` becomes `_`, in capitals, after `CLEVERAGENTS_`.
+    pub fn env_name(&self) -> String {
+        format!("CLEVERAGENTS_{}", self.name.replace('.', "_").to_uppercase())
+    }
+
+    /// What it is when nobody set it.
+    pub fn default_value(&self) -> Value {
+        // A test holds every default against its shape, so the second half is never taken.
+        self.shape.parse(self.default).unwrap_or_else(|_| Value::Word(self.default.to_owned()))
+    }
+}
+
+/// The entry with this name.
+pub fn entry_named(name: &str) -> Option<&'static Entry> {
+    ENTRIES.iter().find(|entry| entry.name == name)
+}
+
+/// All settings, by name.
+pub static ENTRIES: [Entry; 15] = [
+    Entry {
+        key: Key::Automation,
+        name: "automation",
+        shape: Shape::Word(&["manual", "review", "auto"]),
+        default: "review",
+        scope: Scope::Tighten,
+        doc: "what goes on without asking: `auto` also applies what its required validations passed",
+    },
+    Entry {
+        key: Key::CaptureIgnore,
+        name: "capture.ignore",
+        shape: Shape::Words,
+        default: "@gitignored",
+        scope: Scope::Anybody,
+        doc: "files that are counted and not captured: globs, or @gitignored",
+    },
+    Entry {
+        key: Key::CaptureMaxFileMb,
+        name: "capture.max_file_mb",
+        shape: Shape::Count { min: 1, max: 1_048_576 },
+        default: "1024",
+        scope: Scope::Anybody,
+        doc: "larger files are named, but their content is not kept",
+    },
+    Entry {
+        key: Key::IsolationHide,
+        name: "isolation.hide",
+        shape: Shape::Words,
+        default: "~/.ssh,~/.gnupg,~/.aws,~/.kube,~/.docker,~/.netrc",
+        scope: Scope::User,
+        doc: "paths that commands of a plan cannot see",
+    },
+    Entry {
+        key: Key::IsolationScratch,
+        name: "isolation.scratch",
+        shape: Shape::Words,
+        default: "~/.cache,~/.cargo,~/.npm,~/go",
+        scope: Scope::User,
+        doc: "paths of which commands of a plan get a throw-away copy to write to",
+    },
+    Entry {
+        key: Key::LimitsTime,
+        name: "limits.time",
+        shape: Shape::Span { min_s: 1, max_s: 30 * 86_400 },
+        default: "2h",
+        scope: Scope::Tighten,
+        doc: "how long a plan may work all in all",
+    },
+    Entry {
+        key: Key::PathsProtected,
+        name: "paths.protected",
+        shape: Shape::Words,
+        default: "",
+        scope: Scope::Tighten,
+        doc: "names of files and directories that are never written, beside .git and its like",
+    },
+    Entry {
+        key: Key::PlanConcurrency,
+        name: "plan.concurrency",
+        shape: Shape::Count { min: 1, max: 64 },
+        default: "4",
+        scope: Scope::User,
+        doc: "how many plans work at once; the rest wait in order",
+    },
+    Entry {
+        key: Key::PolicyNetwork,
+        name: "policy.network",
+        shape: Shape::Word(&["never", "declared"]),
+        default: "declared",
+        scope: Scope::User,
+        doc: "whether a plan that asks for the network gets it",
+    },
+    Entry {
+        key: Key::PolicySandbox,
+        name: "policy.sandbox",
+        shape: Shape::Word(&["required", "optional"]),
+        default: "required",
+        scope: Scope::User,
+        doc: "whether commands may run without isolation where the machine offers none",
+    },
+    Entry {
+        key: Key::RecoveryMaxRetriesPerStep,
+        name: "recovery.max_retries_per_step",
+        shape: Shape::Count { min: 0, max: 100 },
+        default: "3",
+        scope: Scope::Anybody,
+        doc: "how often a step is tried again after an error that may pass by itself",
+    },
+    Entry {
+        key: Key::RetentionDays,
+        name: "retention.days",
+        shape: Shape::Count { min: 1, max: 36_500 },
+        default: "30",
+        scope: Scope::User,
+        doc: "how long finished plans and what undoes them are kept",
+    },
+    Entry {
+        key: Key::RetentionMaxMb,
+        name: "retention.max_mb",
+        shape: Shape::Count { min: 1, max: 1_048_576 },
+        default: "5120",
+        scope: Scope::User,
+        doc: "above this the oldest finished plans go first",
+    },
+    Entry {
+        key: Key::SandboxDir,
+        name: "sandbox.dir",
+        shape: Shape::Path,
+        default: "",
+        scope: Scope::User,
+        doc: "where sandboxes lie; in the data directory when empty",
+    },
+    Entry {
+        key: Key::SandboxStrategy,
+        name: "sandbox.strategy",
+        shape: Shape::Word(&["auto", "overlay", "reflink", "worktree", "copy"]),
+        default: "auto",
+        scope: Scope::User,
+        doc: "the kind of sandbox: the best that works, or only the one that is named",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_key_stands_at_its_own_place() {
+        for (index, entry) in ENTRIES.iter().enumerate() {
+            assert_eq!(entry.key as usize, index, "{}", entry.name);
+            assert_eq!(entry.key.entry().name, entry.name);
+        }
+        assert!(ENTRIES.is_sorted_by_key(|entry| entry.name));
+        assert_eq!(entry_named("plan.concurrency").map(|entry| entry.key), Some(Key::PlanConcurrency));
+    }
+
+    #[test]
+    fn no_two_settings_share_a_variable() {
+        // The variables that are no settings must not be taken for one either.
+        let others = ["CLEVERAGENTS_DATA_DIR", "CLEVERAGENTS_FORMAT"].map(str::to_owned);
+        let names: BTreeSet<String> = ENTRIES.iter().map(Entry::env_name).chain(others).collect();
+        assert_eq!(names.len(), ENTRIES.len() + 2);
+        assert!(names.contains("CLEVERAGENTS_CAPTURE_MAX_FILE_MB"));
+    }
+
+    #[test]
+    fn every_default_is_allowed() {
+        for entry in &ENTRIES {
+            assert!(entry.shape.parse(entry.default).is_ok(), "{}", entry.name);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Writes settings into the user's file: all of them or none, whatever happens meanwhile.
+//!
+//! # Invariants
+//! 1. The file is at every moment the old one or the new one, whole: the new one is written beside it, synced and
+//!    renamed over it.
+//! 2. Two writers come one after the other, by a lock on the directory, and each reads what the other wrote: the lock is
+//!    the kernel's, so it goes with a process that is killed.
+//! 3. Comments, order and everything else in the file stay as they are.
+//!
+//! # Not here
+//! Whether the values are allowed: they come as [`Value`]s, which are.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use toml_edit::{DocumentMut, Item, Table};
+
+use super::error::ConfigError;
+use super::file::ConfigFile;
+use super::registry::Key;
+use super::value::Value;
+
+/// Only its owner reads a file that we make.
+const NEW_FILE_MODE: u32 = 0o600;
+
+/// Sets all of these in the file at `path`, which is made if it is not there.
+///
+/// # Errors
+/// The file is no valid config file, or cannot be read or written; then it is as before.
+pub fn set(path: &Path, values: &[(Key, Value)]) -> Result<(), ConfigError> {
+    // A link to a file that lies elsewhere (a folder of dotfiles) stays a link.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let dir = target.parent().unwrap_or(Path::new("/"));
+    let written = |error| ConfigError::io(path, "written")(error);
+    fs::create_dir_all(dir).map_err(written)?;
+    let locked_dir = File::open(dir).map_err(written)?;
+    flock(&locked_dir, FlockOperation::LockExclusive).map_err(|error| written(error.into()))?;
+    let text = match fs::read_to_string(&target) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(ConfigError::io(path, "read")(error)),
+    };
+    // What is wrong in the file already is told with its line, before anything is added to it.
+    ConfigFile::parse(path, &text)?;
+    let edited = edited(path, &text, values)?;
+    ConfigFile::parse(path, &edited)?;
+    replace(&target, edited.as_bytes()).map_err(written)?;
+    locked_dir.sync_all().map_err(written)
+}
+
+fn edited(path: &Path, text: &str, values: &[(Key, Value)]) -> Result<String, ConfigError> {
+    let mut document: DocumentMut =
+        text.parse().map_err(|error: toml_edit::TomlError| ConfigError::FileInvalid {
+            place: super::Place::Line { file: path.to_owned(), line: 1 },
+            why: error.message().to_owned(),
+        })?;
+    // A file of comments alone: what is added goes below them, where the editor would put it above.
+    let comments = if document.as_table().is_empty() {
+        std::mem::take(&mut document).to_string()
+    } else {
+        String::new()
+    };
+    for (key, value) in values {
+        put(document.as_table_mut(), key.entry().name, value.to_toml());
+    }
+    let gap = if comments.is_empty() || comments.ends_with('\n') { "" } else { "\n" };
+    Ok(format!("{comments}{gap}{document}"))
+}
+
+/// Puts a value where the file has it already, or into the table of its first word.
+fn put(root: &mut Table, name: &str, value: toml_edit::Value) {
+    match name.split_once('.') {
+        None => replace_value(root.entry(name).or_insert(Item::None), value),
+        Some((head, tail)) => {
+            let inner = root.entry(head).or_insert_with(|| Item::Table(Table::new()));
+            match inner.as_table_like_mut() {
+                Some(table) => replace_value(table.entry(tail).or_insert(Item::None), value),
+                // Checked before: only tables stand there.
+                None => *inner = Item::Value(value),
+            }
+        }
+    }
+}
+
+/// The comment behind the old value stays behind the new one.
+fn replace_value(item: &mut Item, mut value: toml_edit::Value) {
+    if let Some(old) = item.as_value() {
+        *value.decor_mut() = old.decor().clone();
+    }
+    *item = Item::Value(value);
+}
+
+/// Writes beside and renames over. The name beside is fixed: who holds the lock finds at most one left by a writer that
+/// was killed, and writes over it.
+fn replace(target: &Path, bytes: &[u8]) -> io::Result<()> {
+    let beside = beside(target);
+    let mode = fs::metadata(target).map_or(NEW_FILE_MODE, |found| found.permissions().mode() & 0o7777);
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(NEW_FILE_MODE).open(&beside)?;
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&beside, target)
+}
+
+fn beside(target: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(target.file_name().unwrap_or_default());
+    name.push(".new");
+    target.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn count(key: Key, count: u64) -> (Key, Value) {
+        (key, Value::Count(count))
+    }
+
+    #[test]
+    fn a_setting_is_changed_and_all_else_stays() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("config.toml");
+        let before = "# mine\nautomation = \"review\" # for now\n\n[plan] # how many\nconcurrency = 2 # cores\n\n[[validation]]\nrun = \"x\"\n";
+        fs::write(&path, before).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let values = [
+            count(Key::PlanConcurrency, 8),
+            (Key::Automation, Value::Word("auto".into())),
+            count(Key::RetentionDays, 9),
+        ];
+        set(&path, &values).unwrap();
+        let after = fs::read_to_string(&path).unwrap();
+        assert_eq!(
+            after,
+            "# mine\nautomation = \"auto\" # for now\n\n[plan] # how many\nconcurrency = 8 # cores\n\n[[validation]]\nrun = \"x\"\n\n[retention]\ndays = 9\n"
+        );
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_new_file_is_its_owners_and_a_dotted_spelling_is_kept() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("deep/config.toml");
+        set(&path, &[count(Key::PlanConcurrency, 8)]).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "[plan]\nconcurrency = 8\n");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::write(&path, "plan.concurrency = 3\nretention = { days = 1 }\n").unwrap();
+        set(&path, &[count(Key::PlanConcurrency, 4), count(Key::RetentionDays, 2)]).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "plan.concurrency = 4\nretention = { days = 2 }\n");
+    }
+
+    #[test]
+    fn a_link_to_the_file_stays_a_link() {
+        let dir = TempDir::new().unwrap();
+        let (real, link) = (dir.path().join("real.toml"), dir.path().join("config.toml"));
+        fs::write(&real, "").unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        set(&link, &[count(Key::PlanConcurrency, 8)]).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&real).unwrap(), "[plan]\nconcurrency = 8\n");
+    }
+
+    #[test]
+    fn a_file_that_is_wrong_already_is_not_touched() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("config.toml");
+        fs::write(&path, "plan = 3\n").unwrap();
+        assert!(set(&path, &[count(Key::PlanConcurrency, 8)]).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "plan = 3\n");
+    }
+}

@@ -1,0 +1,548 @@
+//! A plan's changes as a patch, a list or a page for people, and as programs read them.
+//!
+//! # Invariants
+//! 1. The plain form is a patch that `git apply` takes. Where a secret was taken out of it, it warns and is made so that
+//!    git refuses it: a mark must never be applied in place of a secret.
+//! 2. A hunk has the same address whether secrets are shown or not.
+//! 3. Only the plain form holds bytes of files as they are; what a terminal shows is calm.
+//!
+//! # Not here
+//! Which secrets there are: whoever calls passes a function that takes them out.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use domain::{Base, FileState, Hunk, HunkPart, Kind, LineTag, NotCaptured, Op, RelPath, unified_from};
+use engine::plans::FileDiff;
+use serde_json::{Value, json};
+
+use crate::output::{Look, Paint, calm_bytes};
+use crate::review::{ReviewFile, ReviewHunk};
+
+/// What stands for lines of which not even the length may be shown.
+const WITHHELD: &[u8] = b"[REDACTED]\n";
+/// Git takes no patch with such a line where a hunk should begin.
+const UNAPPLIABLE: &[u8] = b"@@ redacted: see it with --reveal @@\n";
+
+/// Takes the secrets out of a content of the file at a path, or of a line of it.
+pub type Redact<'a> = dyn Fn(&RelPath, &[u8]) -> Vec<u8> + 'a;
+
+/// A file's change, ready to be shown.
+#[derive(Clone, Debug)]
+pub struct ShownDiff<'a> {
+    file: &'a FileDiff,
+    hunks: Cow<'a, [Hunk]>,
+    is_redacted: bool,
+}
+
+impl<'a> ShownDiff<'a> {
+    /// The change with its secrets.
+    pub fn revealed(file: &'a FileDiff) -> Self {
+        Self { file, hunks: Cow::Borrowed(&file.hunks), is_redacted: false }
+    }
+
+    /// The change without its secrets.
+    pub fn redacted(file: &'a FileDiff, redact: &Redact<'_>) -> Self {
+        let path = &file.change.path;
+        let (before, after) = (Sight::of(&file.before, path, redact), Sight::of(&file.after, path, redact));
+        if before.is_clear() && after.is_clear() {
+            return Self::revealed(file);
+        }
+        let mut hunks = file.hunks.clone();
+        let mut is_redacted = false;
+        for line in hunks.iter_mut().flat_map(|hunk| &mut hunk.lines) {
+            let sight = match line.tag {
+                LineTag::Removed => &before,
+                LineTag::Context | LineTag::Added => &after,
+            };
+            if !sight.shows(&line.bytes) {
+                line.bytes = hidden(&line.bytes, path, redact);
+                is_redacted = true;
+            }
+        }
+        Self { file, hunks: Cow::Owned(hunks), is_redacted }
+    }
+
+    /// Whether a secret was taken out.
+    pub fn is_redacted(&self) -> bool {
+        self.is_redacted
+    }
+
+    /// Its address.
+    pub fn address(&self) -> &str {
+        &self.file.address
+    }
+}
+
+/// Which lines of a content may be seen: a secret may span lines, so the content is redacted whole, and what is left of
+/// its lines is what may be seen.
+struct Sight {
+    /// None when there is no secret in it.
+    left: Option<HashSet<Vec<u8>>>,
+}
+
+impl Sight {
+    fn of(content: &Option<Vec<u8>>, path: &RelPath, redact: &Redact<'_>) -> Self {
+        let redacted = content.as_ref().map(|content| (content, redact(path, content)));
+        let changed = redacted.filter(|(content, redacted)| *content != redacted);
+        let lines = |text: Vec<u8>| text.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+        Self { left: changed.map(|(_, redacted)| lines(redacted)) }
+    }
+
+    fn is_clear(&self) -> bool {
+        self.left.is_none()
+    }
+
+    fn shows(&self, line: &[u8]) -> bool {
+        self.left.as_ref().is_none_or(|left| left.contains(line))
+    }
+}
+
+/// The line with a mark in place of its secret; nothing of it, when only the lines around it tell that it is one.
+fn hidden(line: &[u8], path: &RelPath, redact: &Redact<'_>) -> Vec<u8> {
+    let mut marked = redact(path, line);
+    if marked == line {
+        return WITHHELD.to_vec();
+    }
+    if line.ends_with(b"\n") && !marked.ends_with(b"\n") {
+        marked.push(b'\n');
+    }
+    marked
+}
+
+/// The patch of all files. With several projects their names are the first part of each path.
+pub fn patch(files: &[ShownDiff<'_>]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for file in files {
+        let part = unified_from(&file.file.change, &file.hunks);
+        text.extend(if file.is_redacted { unappliable(&part) } else { part });
+    }
+    text
+}
+
+/// The patch with every hunk's head replaced by one that git refuses.
+fn unappliable(part: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(part.len());
+    for line in part.split_inclusive(|byte| *byte == b'\n') {
+        if line.starts_with(b"@@ -") {
+            text.extend_from_slice(UNAPPLIABLE);
+        }
+        text.extend_from_slice(line);
+    }
+    text
+}
+
+/// The names alone, a line each.
+pub fn names(files: &[ShownDiff<'_>]) -> String {
+    files.iter().map(|file| format!("{}\n", file.file.address)).collect()
+}
+
+/// A line for each file, and a sum.
+pub fn stat(files: &[ShownDiff<'_>], not_captured: &NotCaptured, look: &Look) -> String {
+    let width = files.iter().map(|file| label(file.file).chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for file in files {
+        let lines = if file.file.binary { "binary".to_owned() } else { counts(file.file, look.paint) };
+        text.push_str(&format!("{}  {:width$}  {lines}\n", letter(file.file), label(file.file)));
+    }
+    text.push_str(&sum_line(files));
+    text.push_str(&left_out_line(not_captured));
+    text
+}
+
+fn label(file: &FileDiff) -> String {
+    match &file.change.from {
+        Some(from) => format!("{from} -> {}", file.address),
+        None => file.address.clone(),
+    }
+}
+
+fn counts(file: &FileDiff, paint: Paint) -> String {
+    let (added, removed) = (format!("+{}", file.lines.insertions), format!("-{}", file.lines.deletions));
+    format!("{} {}", paint.green(&added), paint.red(&removed))
+}
+
+fn sum_line(files: &[ShownDiff<'_>]) -> String {
+    let (insertions, deletions) = sums(files);
+    format!("{}  +{insertions} -{deletions}\n", counted(files.len(), "file"))
+}
+
+/// `1 file`, `2 files`.
+pub fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+fn sums(files: &[ShownDiff<'_>]) -> (u64, u64) {
+    let lines = files.iter().map(|file| file.file.lines);
+    lines.fold((0, 0), |sum, lines| (sum.0 + lines.insertions, sum.1 + lines.deletions))
+}
+
+/// What capture left out, when it left something out.
+pub fn left_out_line(not_captured: &NotCaptured) -> String {
+    let NotCaptured { scratch, protected, special } = not_captured;
+    let parts: Vec<String> = [(scratch, "scratch"), (protected, "protected"), (special, "special")]
+        .into_iter()
+        .filter(|(count, _)| **count > 0)
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect();
+    if parts.is_empty() { String::new() } else { format!("not captured: {}\n", parts.join(", ")) }
+}
+
+/// What happened to the file, in a letter.
+pub fn letter(file: &FileDiff) -> char {
+    match (&file.change.before, &file.change.after, &file.change.from) {
+        (_, _, Some(_)) => 'R',
+        (None, _, None) => 'A',
+        (Some(_), None, None) => 'D',
+        (Some(_), Some(_), None) => 'M',
+    }
+}
+
+/// The changes for a person at a terminal, each hunk with the address that `--only` and `--reject` take.
+pub fn page(files: &[ShownDiff<'_>], not_captured: &NotCaptured, look: &Look) -> String {
+    let paint = look.paint;
+    let mut text = String::new();
+    for file in files {
+        let head = format!("{} {}", letter(file.file), label(file.file));
+        text.push_str(&format!("{}  {}\n", paint.bold(&head), counts(file.file, paint)));
+        for hunk in file.hunks.iter() {
+            text.push_str(&format!("{}\n", paint.cyan(&hunk_head(file.file, hunk))));
+            for line in &hunk.lines {
+                let shown = calm_bytes(line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes));
+                text.push_str(&match line.tag {
+                    LineTag::Context => format!("   {shown}\n"),
+                    LineTag::Removed => format!("{}\n", paint.red(&format!("  -{shown}"))),
+                    LineTag::Added => format!("{}\n", paint.green(&format!("  +{shown}"))),
+                });
+            }
+        }
+        text.push('\n');
+    }
+    text.push_str(&sum_line(files));
+    text.push_str(&left_out_line(not_captured));
+    text
+}
+
+fn hunk_head(file: &FileDiff, hunk: &Hunk) -> String {
+    format!("{}#{}  {}", file.address, hunk.number, hunk_title(file, hunk))
+}
+
+fn hunk_title(file: &FileDiff, hunk: &Hunk) -> String {
+    match hunk.part {
+        HunkPart::Lines => {
+            format!("@@ -{},{} +{},{} @@", hunk.old_start, hunk.old_lines, hunk.new_start, hunk.new_lines)
+        }
+        HunkPart::Mode => mode_title(file),
+        HunkPart::Whole => match (&file.change.before, &file.change.after) {
+            _ if file.binary => {
+                format!("binary, {} -> {}", size(&file.change.before), size(&file.change.after))
+            }
+            (None, Some(after)) => format!("new {}", kind_word(after.kind)),
+            (Some(before), None) => format!("deleted {}", kind_word(before.kind)),
+            (Some(before), Some(after)) if before.mode != after.mode && before.hash == after.hash => {
+                mode_title(file)
+            }
+            (Some(_), Some(_)) if file.change.from.is_some() => "moved".to_owned(),
+            (Some(before), Some(after)) => format!("{} -> {}", kind_word(before.kind), kind_word(after.kind)),
+            (None, None) => "nothing".to_owned(),
+        },
+    }
+}
+
+fn mode_title(file: &FileDiff) -> String {
+    let mode = |state: &Option<FileState>| state.map_or(0, |state| state.mode);
+    format!("mode {:04o} -> {:04o}", mode(&file.change.before), mode(&file.change.after))
+}
+
+fn size(state: &Option<FileState>) -> String {
+    state.map_or_else(|| "none".to_owned(), |state| format!("{} bytes", state.size))
+}
+
+fn kind_word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File => "file",
+        Kind::Symlink => "link",
+        Kind::Dir => "directory",
+    }
+}
+
+/// The changes as programs read them.
+pub fn to_json(plan: &str, files: &[ShownDiff<'_>], not_captured: &NotCaptured) -> Value {
+    let (insertions, deletions) = sums(files);
+    json!({
+        "plan": plan,
+        "summary": {
+            "files": files.len(), "insertions": insertions, "deletions": deletions, "not_captured": not_captured,
+            "redacted": files.iter().any(ShownDiff::is_redacted),
+        },
+        "files": files.iter().map(file_json).collect::<Vec<_>>(),
+    })
+}
+
+fn file_json(shown: &ShownDiff<'_>) -> Value {
+    let file = shown.file;
+    let change = &file.change;
+    let text = |path: &RelPath| String::from_utf8_lossy(path.as_bytes()).into_owned();
+    let mode = |state: &Option<FileState>| state.map(|state| format!("{:04o}", state.mode));
+    let kind = change.after.or(change.before).map(|state| kind_word(state.kind));
+    let mut value = json!({
+        "project": file.alias, "path": text(&change.path), "from": change.from.as_ref().map(text),
+        "address": file.address, "op": op_word(file), "kind": kind,
+        "mode_before": mode(&change.before), "mode_after": mode(&change.after), "binary": file.binary,
+        "insertions": file.lines.insertions, "deletions": file.lines.deletions,
+        "base": match change.base { Base::Known => "known", Base::Moved => "moved" },
+        "calls": change.calls, "redacted": shown.is_redacted,
+        "hunks": shown.hunks.iter().map(|hunk| hunk_json(file, hunk)).collect::<Vec<_>>(),
+    });
+    // A name that is not UTF-8 is given exactly beside the form for people.
+    if std::str::from_utf8(change.path.as_bytes()).is_err() {
+        value["path_b64"] = base64(change.path.as_bytes()).into();
+    }
+    value
+}
+
+fn op_word(file: &FileDiff) -> &'static str {
+    let change = &file.change;
+    let op = match (&change.from, &change.before, &change.after) {
+        (Some(from), ..) => Op::Rename { from: from.clone() },
+        (None, None, _) => Op::Create,
+        (None, Some(_), None) => Op::Delete,
+        (None, Some(before), Some(after)) if before.hash == after.hash && before.kind == after.kind => {
+            Op::Mode
+        }
+        (None, Some(_), Some(_)) => Op::Modify,
+    };
+    match op {
+        Op::Create => "create",
+        Op::Modify => "modify",
+        Op::Delete => "delete",
+        Op::Rename { .. } => "rename",
+        Op::Mode => "mode",
+    }
+}
+
+fn hunk_json(file: &FileDiff, hunk: &Hunk) -> Value {
+    let line = |line: &domain::Line| {
+        let sign = match line.tag {
+            LineTag::Context => ' ',
+            LineTag::Removed => '-',
+            LineTag::Added => '+',
+        };
+        format!("{sign}{}", String::from_utf8_lossy(&line.bytes))
+    };
+    json!({
+        "id": format!("{}#{}", file.address, hunk.number), "old_start": hunk.old_start, "old_lines": hunk.old_lines,
+        "new_start": hunk.new_start, "new_lines": hunk.new_lines,
+        "lines": hunk.lines.iter().map(line).collect::<Vec<_>>(),
+    })
+}
+
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+fn base64(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for group in bytes.chunks(3) {
+        let word =
+            group.iter().fold(0_u32, |word, byte| (word << 8) | u32::from(*byte)) << (8 * (3 - group.len()));
+        for place in 0..4 {
+            let letter = BASE64[(word >> (18 - 6 * place)) as usize & 63];
+            text.push(if place <= group.len() { char::from(letter) } else { '=' });
+        }
+    }
+    text
+}
+
+/// The changes for a review by hand.
+pub fn to_review(files: &[ShownDiff<'_>]) -> Vec<ReviewFile> {
+    let line =
+        |line: &domain::Line| (line.tag, calm_bytes(line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes)));
+    let hunk = |file: &FileDiff, hunk: &Hunk| ReviewHunk {
+        address: format!("{}#{}", file.address, hunk.number),
+        title: hunk_head(file, hunk),
+        lines: hunk.lines.iter().map(line).collect(),
+        taken: true,
+    };
+    let review = |shown: &ShownDiff<'_>| ReviewFile {
+        address: shown.file.address.clone(),
+        letter: letter(shown.file),
+        insertions: shown.file.lines.insertions,
+        deletions: shown.file.lines.deletions,
+        hunks: shown.hunks.iter().map(|part| hunk(shown.file, part)).collect(),
+    };
+    files.iter().map(review).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::path::Path;
+    use std::process::{Command, Stdio};
+
+    use domain::{CallNo, NetChange, RootNo, hunks, lines_changed};
+
+    use super::*;
+    use crate::output::{ColorWhen, Format};
+
+    fn diff(path: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> FileDiff {
+        let state = |bytes: Option<&[u8]>| bytes.map(|bytes| FileState::file(bytes, 0o644));
+        let change = NetChange {
+            root: RootNo(0),
+            path: RelPath::new(path).unwrap(),
+            from: None,
+            before: state(before),
+            after: state(after),
+            base: Base::Known,
+            calls: vec![CallNo(1)],
+        };
+        let hunks = hunks(before, after, &change);
+        FileDiff {
+            address: change.path.to_string(),
+            alias: "shop".to_owned(),
+            before: before.map(<[u8]>::to_vec),
+            after: after.map(<[u8]>::to_vec),
+            lines: lines_changed(&hunks),
+            hunks,
+            binary: false,
+            change,
+        }
+    }
+
+    fn redact(path: &RelPath, content: &[u8]) -> Vec<u8> {
+        let redactor = domain::Redactor::new([7; 32], Vec::new()).unwrap();
+        redactor.redact_file(path, content).into_owned()
+    }
+
+    fn look() -> Look {
+        Look { width: None, ..Look::find(Some(Format::Rich), ColorWhen::Never, |_| None) }
+    }
+
+    /// What `git apply` says to a patch in a directory: whether it took it.
+    fn git_takes(dir: &Path, patch: &[u8]) -> bool {
+        let mut git = Command::new("git");
+        git.args(["apply", "-"]).current_dir(dir).env("GIT_CEILING_DIRECTORIES", dir);
+        let mut child =
+            git.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(patch).unwrap();
+        child.wait().unwrap().success()
+    }
+
+    #[test]
+    fn the_plain_form_is_a_patch_that_git_takes() {
+        let dir = tempfile::TempDir::new().unwrap();
+        std::fs::write(dir.path().join("a.txt"), "one\ntwo\nthree").unwrap();
+        let files = [
+            diff("a.txt", Some(b"one\ntwo\nthree"), Some(b"one\n2\nthree\n")),
+            diff("new \"dir\"/b", None, Some(b"caf\xe9\n")),
+        ];
+        let shown: Vec<_> = files.iter().map(|file| ShownDiff::redacted(file, &redact)).collect();
+        assert!(git_takes(dir.path(), &patch(&shown)));
+        assert_eq!(std::fs::read(dir.path().join("a.txt")).unwrap(), b"one\n2\nthree\n");
+        assert_eq!(std::fs::read(dir.path().join("new \"dir\"/b")).unwrap(), b"caf\xe9\n");
+    }
+
+    #[test]
+    fn a_patch_without_its_secret_is_refused_by_git_and_leaks_nothing() {
+        let dir = tempfile::TempDir::new().unwrap();
+        std::fs::write(dir.path().join("plain"), "a\n").unwrap();
+        let secret = format!("ghp_{}", "a1B2".repeat(9));
+        let content = format!("user = me\ntoken = {secret}\n");
+        let files =
+            [diff("plain", Some(b"a\n"), Some(b"b\n")), diff("x.env", None, Some(content.as_bytes()))];
+        let shown: Vec<_> = files.iter().map(|file| ShownDiff::redacted(file, &redact)).collect();
+        let text = patch(&shown);
+        assert!(shown[1].is_redacted() && !shown[0].is_redacted());
+        assert!(!String::from_utf8_lossy(&text).contains(&secret));
+        assert!(String::from_utf8_lossy(&text).contains("+user = me\n"));
+        assert!(!git_takes(dir.path(), &text));
+        assert_eq!(std::fs::read(dir.path().join("plain")).unwrap(), b"a\n");
+        let revealed: Vec<_> = files.iter().map(ShownDiff::revealed).collect();
+        assert!(String::from_utf8_lossy(&patch(&revealed)).contains(&secret));
+        assert!(git_takes(dir.path(), &patch(&revealed)));
+    }
+
+    #[test]
+    fn a_secret_over_several_lines_is_hidden_line_by_line_with_stable_addresses() {
+        let key: String = (0..20).map(|n| format!("{n:02}{}\n", "Qk".repeat(30))).collect();
+        let pem = format!("-----BEGIN PRIVATE KEY-----\n{key}-----END PRIVATE KEY-----\n");
+        let before = format!("{pem}{}", "same\n".repeat(20));
+        let after = before.replacen("15Qk", "15Zz", 1) + "more\n";
+        let file = diff("key.pem", Some(before.as_bytes()), Some(after.as_bytes()));
+        let shown = ShownDiff::redacted(&file, &redact);
+        let text = page(std::slice::from_ref(&shown), &NotCaptured::default(), &look());
+        assert!(!text.contains("QkQk"), "{text}");
+        assert!(text.contains("key.pem#1") && text.contains("key.pem#2") && text.contains("+more"));
+        let numbers: Vec<u32> = shown.hunks.iter().map(|hunk| hunk.number).collect();
+        assert_eq!(numbers, [1, 2]);
+    }
+
+    #[test]
+    fn a_page_names_each_hunk_and_is_calm() {
+        let file = diff("src/a.rs", Some(b"one\n"), Some(b"\x1b[2Jtwo\n"));
+        let not_captured = NotCaptured { scratch: 1204, protected: 12, special: 0 };
+        let text = page(&[ShownDiff::revealed(&file)], &not_captured, &look());
+        assert_eq!(
+            text,
+            "M src/a.rs  +1 -1\nsrc/a.rs#1  @@ -1,1 +1,1 @@\n  -one\n  +\\x1B[2Jtwo\n\n1 file  +1 -1\n\
+             not captured: 1204 scratch, 12 protected\n"
+        );
+    }
+
+    #[test]
+    fn programs_read_every_hunk() {
+        let files = [diff("a", Some(b"x\n"), Some(b"y\n")), diff("b", Some(b"x\n"), None)];
+        let shown: Vec<_> = files.iter().map(ShownDiff::revealed).collect();
+        let value = to_json("01JB", &shown, &NotCaptured::default());
+        assert_eq!(
+            value["summary"],
+            json!({
+                "files": 2, "insertions": 1, "deletions": 2, "redacted": false,
+                "not_captured": { "scratch": 0, "protected": 0, "special": 0 },
+            })
+        );
+        assert_eq!(
+            value["files"][0],
+            json!({
+                "project": "shop", "path": "a", "from": null, "address": "a", "op": "modify", "kind": "file",
+                "mode_before": "0644", "mode_after": "0644", "binary": false, "insertions": 1, "deletions": 1,
+                "base": "known", "calls": [1], "redacted": false,
+                "hunks": [{
+                    "id": "a#1", "old_start": 1, "old_lines": 1, "new_start": 1, "new_lines": 1,
+                    "lines": ["-x\n", "+y\n"],
+                }],
+            })
+        );
+        assert_eq!(
+            (&value["files"][1]["op"], &value["files"][1]["mode_after"]),
+            (&json!("delete"), &json!(null))
+        );
+    }
+
+    #[test]
+    fn a_name_that_is_not_utf_8_is_given_exactly() {
+        let file = FileDiff {
+            change: NetChange {
+                path: RelPath::new(b"caf\xe9").unwrap(),
+                ..diff("x", None, Some(b"a")).change
+            },
+            ..diff("x", None, Some(b"a"))
+        };
+        let value = to_json("01JB", &[ShownDiff::revealed(&file)], &NotCaptured::default());
+        assert_eq!(value["files"][0]["path_b64"], "Y2Fm6Q==");
+        assert_eq!(
+            ["", "f", "fo", "foo", "foob"].map(|text| base64(text.as_bytes())),
+            ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]
+        );
+    }
+
+    #[test]
+    fn a_review_begins_with_every_hunk_taken() {
+        let file = diff("a", Some(b"x\n"), Some(b"y\n"));
+        let review = to_review(&[ShownDiff::revealed(&file)]);
+        assert_eq!(review[0].hunks[0].address, "a#1");
+        assert_eq!(
+            review[0].hunks[0].lines,
+            [(LineTag::Removed, "x".to_owned()), (LineTag::Added, "y".to_owned())]
+        );
+        assert!(review[0].hunks[0].taken);
+    }
+}

@@ -1,0 +1,201 @@
+//! Every code that a failure can have: its exit status, its cause and its remedy, in one table.
+//!
+//! # Invariants
+//! 1. Names are unique, and the table is in the order of exit status and name.
+//! 2. `docs/errors.md` is printed from here: see [`markdown`].
+//!
+//! # Not here
+//! The sentences that a failure is told in: they name the object, so they are written where it is known.
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exit {
+    /// Done.
+    Done,
+    /// It failed.
+    Failed,
+    /// It was called wrongly.
+    Usage,
+    /// What it was asked about is not there.
+    NotFound,
+    /// A gate or a conflict said no.
+    Refused,
+    /// It was cancelled.
+    Cancelled,
+    /// It needs a person.
+    NeedsPerson,
+}
+
+impl Exit {
+    /// All of them.
+    pub const ALL: [Exit; 7] = [
+        Exit::Done,
+        Exit::Failed,
+        Exit::Usage,
+        Exit::NotFound,
+        Exit::Refused,
+        Exit::Cancelled,
+        Exit::NeedsPerson,
+    ];
+
+    /// The number that the shell sees.
+    pub const fn number(self) -> u8 {
+        match self {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::NotFound => 3,
+            Exit::Refused => 4,
+            Exit::Cancelled => 5,
+            Exit::NeedsPerson => 6,
+        }
+    }
+
+    /// The word that programs read.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Exit::Done => "ok",
+            Exit::Failed => "failed",
+            Exit::Usage => "usage",
+            Exit::NotFound => "not_found",
+            Exit::Refused => "refused",
+            Exit::Cancelled => "cancelled",
+            Exit::NeedsPerson => "needs_person",
+        }
+    }
+}
+
+/// A kind of failure.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Code {
+    /// Its name, as it is shown and searched for.
+    pub name: &'static str,
+    /// The exit status that it brings.
+    pub exit: Exit,
+    /// When it happens.
+    pub cause: &'static str,
+    /// What to do about it.
+    pub remedy: &'static str,
+}
+
+macro_rules! codes {
+    ($($exit:ident { $($name:ident: $cause:literal, $remedy:literal;)* })*) => {
+        $($(
+            #[doc = $cause]
+            pub static $name: Code =
+                Code { name: stringify!($name), exit: Exit::$exit, cause: $cause, remedy: $remedy };
+        )*)*
+
+        /// All of them, by exit status and name.
+        pub static CODES: &[&Code] = &[$($(&$name,)*)*];
+    };
+}
+
+codes! {
+    Failed {
+        BAD_TRANSITION: "A plan was asked for a move that its state does not allow. A fault of the program.",
+            "Please report it, with what `agents plan watch ID` shows.";
+        CANCEL_UNCONFIRMED: "The cancel is requested, and the worker that runs the plan has not confirmed it in time.",
+            "Nothing is lost: repeat the cancel, or look with `agents plan status ID`.";
+        INTERNAL: "A fault of the program.", "Please report it with the whole message.";
+        IO_FAILED: "The system refused to read or write a file.", "See the message: permissions, space, or the path.";
+        NO_ISOLATION: "No way to isolate commands works on this machine, and `policy.sandbox` requires one.",
+            "See `agents doctor` for the reason; or set `policy.sandbox` to `optional` and accept the risk.";
+        NO_SANDBOX: "No kind of sandbox could be opened, or not the one that `sandbox.strategy` names.",
+            "See the reasons in the message and `agents doctor`.";
+        PLAN_ERRORED: "A phase of the plan failed; nothing of it reached your files.",
+            "See `agents plan errors ID` and `agents plan logs ID`; try again with `agents plan resume ID`.";
+        STORE_FAILED: "The store of plans cannot be opened, read or written.",
+            "See the message: space, permissions of the data directory, or a newer version of the program.";
+        UNSUPPORTED: "The program does not work on this system.", "Use Linux 5.11 or later.";
+    }
+    Usage {
+        CONFIG_FILE_INVALID: "A config file cannot be read as TOML.", "Correct the line that the message names.";
+        CONFIG_KEY_UNKNOWN: "There is no such setting.", "See `agents config list`.";
+        CONFIG_NOT_ALLOWED_HERE: "A project's config sets what only the user may set.",
+            "Remove the line from the project; set it for yourself with `agents config set`.";
+        CONFIG_VALUE_INVALID: "A setting has a value that it cannot have.", "The message says what is allowed.";
+        NO_SUCH_HUNK: "An address given to `--only`, `--reject` or `--take` matches nothing in the plan's changes.",
+            "See the addresses with `agents plan diff ID`.";
+        PLAN_AMBIGUOUS: "Several plans begin with the given letters.", "Give more letters of the id.";
+        PROJECT_ALIAS_TAKEN: "Two projects of a plan have one name.", "Name one of them: `--project NAME=DIR`.";
+        PROJECT_NESTED: "One project of a plan lies inside another, or is given twice.", "Give the outer one only.";
+        USAGE: "The command line cannot be understood.", "See `agents help` and `agents COMMAND --help`.";
+    }
+    NotFound {
+        CALL_NOT_FOUND: "The plan made no tool call with this number.", "See the calls with `agents plan logs ID`.";
+        PLAN_NOT_FOUND: "There is no such plan in this data directory.", "See `agents plan list`.";
+        PROJECT_NOT_FOUND: "A project's directory is not there, or cannot be entered.", "Check the path.";
+    }
+    Refused {
+        BRANCH_EXISTS: "The branch for the plan's commit exists already.", "Choose another name.";
+        CANCEL_TOO_LATE: "The plan is applied already, or is past the point of no return.", "Undo it: `agents plan undo ID`.";
+        CONFLICTS: "Your files and the plan's changes do not fit together. Nothing was written.",
+            "See them with `agents plan diff ID --conflicts`; leave some out with `--reject`, accept with `--take`.";
+        NOTHING_TO_APPLY: "The plan changed nothing, or nothing was chosen.", "Add `--allow-empty` if that is meant.";
+        NOT_APPLIED: "The plan is not applied, so there is nothing to undo.", "See `agents plan status ID`.";
+        PLAN_BUSY: "Somebody works on the plan at this moment.",
+            "Follow it with `agents plan watch ID`, or stop it with `agents plan cancel ID`.";
+        PLAN_COMPLETE: "The plan has done its work already, which is kept.",
+            "Apply it, or run it anew with `agents plan execute ID --again`.";
+        PLAN_FINAL: "The plan is applied or cancelled for good.", "Start a new one with `agents run`.";
+        PLAN_NOT_READY: "The plan's state does not allow this.", "The message says what does.";
+        PREFLIGHT_FAILED: "The plan cannot be started as it was asked for. Nothing was stored.", "Correct what the message lists.";
+        TOO_LARGE: "A changed file is larger than `capture.max_file_mb`, so its content was not kept.",
+            "Leave it out with `--reject`, or raise the setting and run again.";
+        UNDO_EXPIRED: "What is needed to undo the plan was removed by `agents plan gc`.", "Use your version control.";
+        VALIDATION_FAILED: "A required validation failed, so the plan is not applied.",
+            "See its output with `agents plan logs ID`; run again with `agents plan execute ID --again`.";
+        VALIDATION_NOT_RUN: "A required validation has not run for the plan's present changes.",
+            "Run the plan again: `agents plan execute ID --again`.";
+    }
+    Cancelled {
+        CANCELLED: "The plan was cancelled. What it had changed so far is kept, and your files are untouched.",
+            "See it with `agents plan diff ID`.";
+    }
+    NeedsPerson {
+        CONFIRMATION_NEEDED: "The command changes your files and nobody is there to say yes.", "Add `--yes`.";
+        JOURNAL_STUCK: "An apply that was interrupted can be neither finished nor taken back.",
+            "Remove the cause that the message names (often a full disk), then run any command.";
+    }
+}
+
+/// The table, as `docs/errors.md` has it.
+pub fn markdown() -> String {
+    let mut text = "| code | exit | cause | remedy |\n|---|---|---|---|\n".to_owned();
+    for code in CODES {
+        let exit = code.exit.number();
+        text.push_str(&format!("| `{}` | {exit} | {} | {} |\n", code.name, code.cause, code.remedy));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_in_order() {
+        let names: BTreeSet<&str> = CODES.iter().map(|code| code.name).collect();
+        assert_eq!(names.len(), CODES.len());
+        let exits: Vec<Exit> = CODES.iter().map(|code| code.exit).collect();
+        assert!(exits.is_sorted() && !exits.contains(&Exit::Done));
+    }
+
+    #[test]
+    fn exit_codes_count_from_0() {
+        let numbers: Vec<u8> = Exit::ALL.iter().map(|exit| exit.number()).collect();
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6]);
+        let words: BTreeSet<&str> = Exit::ALL.iter().map(|exit| exit.word()).collect();
+        assert_eq!(words.len(), Exit::ALL.len());
+    }
+
+    #[test]
+    fn the_table_is_printed_whole() {
+        let text = markdown();
+        assert_eq!(text.lines().count(), CODES.len() + 2);
+        assert!(text.contains("| `PLAN_BUSY` | 4 | Somebody works on the plan at this moment. |"));
+    }
+}

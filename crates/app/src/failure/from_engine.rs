@@ -1,0 +1,357 @@
+//! The engine's errors as failures: each with its code, in words that name the plan, with the way on.
+//!
+//! # Invariants
+//! Every match names all variants: an error that the engine learns gets its words here before it compiles.
+
+use domain::{ApplyState, PlanState, SelectionError, Work};
+use engine::plans::{
+    ApplyError, ArtifactsError, CancelError, Conflict, EngineOpenError, ExecuteError, FindError, GcError,
+    UseError,
+};
+use serde_json::json;
+use store::{PlanStoreError, StoreError};
+
+use super::{Code, Failure, codes};
+
+/// The store failed.
+pub fn store(error: &StoreError) -> Failure {
+    let failure = Failure::new(&codes::STORE_FAILED, format!("the store of plans failed: {error}"));
+    match error {
+        StoreError::Full => failure.hint("free some space on the disk of the data directory, then try again"),
+        StoreError::Busy => failure.hint("try again in a moment"),
+        StoreError::LeaseLost(_) | StoreError::Broken { .. } => failure.hint("see `agents doctor`"),
+    }
+}
+
+/// No plan was found.
+pub fn find(error: &FindError) -> Failure {
+    match error {
+        FindError::NotFound { word } if word == "@last" => {
+            Failure::new(&codes::PLAN_NOT_FOUND, "there is no plan yet")
+                .hint("start one with `agents run -- COMMAND`")
+        }
+        FindError::NotFound { word } => {
+            Failure::new(&codes::PLAN_NOT_FOUND, format!("there is no plan `{word}`"))
+                .hint("see `agents plan list`; a plan is named by its id, the beginning of its id, or @last")
+        }
+        FindError::Ambiguous { word, candidates } => {
+            let ids: Vec<String> = candidates.iter().map(ToString::to_string).collect();
+            let failure = Failure::new(
+                &codes::PLAN_AMBIGUOUS,
+                format!("`{word}` is the beginning of several plans' ids"),
+            );
+            let failure = ids.iter().fold(failure, |failure, id| failure.line(id.clone()));
+            failure.detail(json!({ "candidates": ids })).hint("give more letters of the id")
+        }
+        FindError::Store(error) => store(error),
+    }
+}
+
+/// A plan could not be read or moved.
+pub fn plan(error: &PlanStoreError, id: &str) -> Failure {
+    match error {
+        PlanStoreError::NotFound { .. } => {
+            Failure::new(&codes::PLAN_NOT_FOUND, format!("there is no plan {id}"))
+                .hint("see `agents plan list`")
+        }
+        PlanStoreError::Moved { .. } | PlanStoreError::Job(_) => busy(id, "somebody moved it just now"),
+        PlanStoreError::QueueFull { queued } => {
+            Failure::new(&codes::PLAN_BUSY, format!("{queued} plans wait already, and no more can"))
+                .hint("cancel some of them: `agents plan list --state queued`")
+        }
+        PlanStoreError::Refused(refused) => {
+            Failure::new(&codes::BAD_TRANSITION, format!("plan {id} was not moved: {refused}"))
+        }
+        PlanStoreError::IdTaken { .. } => Failure::new(&codes::INTERNAL, error.to_string()),
+        PlanStoreError::Store(error) => store(error),
+    }
+}
+
+fn busy(id: &str, why: &str) -> Failure {
+    Failure::new(&codes::PLAN_BUSY, format!("plan {id} is busy: {why}"))
+        .hint(format!("follow it with `agents plan watch {id}`, or stop it with `agents plan cancel {id}`"))
+}
+
+/// The engine could not be opened.
+pub fn open(error: &EngineOpenError) -> Failure {
+    match error {
+        EngineOpenError::DataDir { .. } => {
+            Failure::new(&codes::IO_FAILED, error.to_string()).hint("name another one with `--data-dir DIR`")
+        }
+        EngineOpenError::Store(_) => Failure::new(&codes::STORE_FAILED, error.to_string()),
+        EngineOpenError::Recovery(error) => Failure::new(
+            &codes::JOURNAL_STUCK,
+            format!("an apply that was interrupted can be neither finished nor taken back yet: {error}"),
+        )
+        .hint("remove the cause (often a full disk), then run any command: it goes on where it stopped"),
+    }
+}
+
+/// No plan was made.
+pub fn use_plan(error: &UseError) -> Failure {
+    match error {
+        UseError::Preflight { findings } => {
+            let failure =
+                Failure::new(&codes::PREFLIGHT_FAILED, "the plan cannot run as asked; nothing was stored");
+            findings.iter().fold(failure, |failure, finding| failure.line(finding.clone()))
+        }
+        UseError::Store(error) => plan(error, "(new)"),
+    }
+}
+
+/// A plan was not executed or resumed.
+pub fn execute(error: &ExecuteError, id: &str) -> Failure {
+    match error {
+        ExecuteError::Busy { worker, .. } => busy(id, &format!("{worker} works on it")),
+        ExecuteError::Complete { .. } => {
+            Failure::new(&codes::PLAN_COMPLETE, format!("plan {id} has done its work already, which is kept"))
+                .hint(format!("see it with `agents plan diff {id}`, apply it with `agents plan apply {id}`"))
+                .hint(format!("to do it anew: `agents plan execute {id} --again`"))
+        }
+        ExecuteError::NotReady { state, .. } => not_ready(*state, id),
+        ExecuteError::Final { state, .. } => ended(*state, id),
+        ExecuteError::Plan(error) => plan(error, id),
+        ExecuteError::NoWorker(why) => Failure::new(&codes::IO_FAILED, format!("no work can be done: {why}")),
+    }
+}
+
+fn ended(state: PlanState, id: &str) -> Failure {
+    let failure = Failure::new(&codes::PLAN_FINAL, format!("plan {id} is {}, which is final", state.word()));
+    match state {
+        PlanState::Apply(ApplyState::Applied) => {
+            failure.hint(format!("to take it back: `agents plan undo {id}`"))
+        }
+        PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {
+            failure.hint(format!("what it changed is kept: `agents plan diff {id}`"))
+        }
+    }
+}
+
+fn not_ready(state: PlanState, id: &str) -> Failure {
+    let failure = |code: &'static Code, message: String| Failure::new(code, message);
+    match state {
+        PlanState::Strategize(Work::Errored)
+        | PlanState::Execute(Work::Errored)
+        | PlanState::Apply(ApplyState::Errored) => {
+            failure(&codes::PLAN_NOT_READY, format!("plan {id} failed in {}", state.phase()))
+                .hint(format!("see why with `agents plan errors {id}`, then `agents plan resume {id}`"))
+        }
+        PlanState::Apply(ApplyState::Constrained) => {
+            failure(&codes::PLAN_NOT_READY, format!("plan {id} was not applied: something stands in the way"))
+                .hint(format!(
+                    "see it with `agents plan diff {id} --conflicts`, then `agents plan apply {id}`"
+                ))
+        }
+        PlanState::Execute(Work::Complete) => {
+            failure(&codes::PLAN_NOT_READY, format!("plan {id} has done its work; nothing of it failed"))
+                .hint(format!("apply it with `agents plan apply {id}`"))
+        }
+        PlanState::Strategize(Work::Queued | Work::Complete) | PlanState::Execute(Work::Queued) => {
+            failure(&codes::PLAN_NOT_READY, format!("plan {id} has not been executed yet"))
+                .hint(format!("execute it with `agents plan execute {id}`"))
+        }
+        PlanState::Strategize(Work::Processing)
+        | PlanState::Execute(Work::Processing)
+        | PlanState::Apply(ApplyState::Queued | ApplyState::Processing) => {
+            busy(id, &format!("{} is still running", state.phase()))
+        }
+        PlanState::Strategize(Work::Cancelled)
+        | PlanState::Execute(Work::Cancelled)
+        | PlanState::Apply(ApplyState::Applied | ApplyState::Cancelled) => ended(state, id),
+    }
+}
+
+/// A plan was not applied.
+pub fn apply(error: &ApplyError, id: &str) -> Failure {
+    match error {
+        ApplyError::NotReady { state, .. } => not_ready(*state, id),
+        ApplyError::Busy { worker, .. } => busy(id, &format!("{worker} works on it")),
+        ApplyError::Selection(error) => selection(error, id),
+        ApplyError::NothingToApply { .. } => {
+            Failure::new(&codes::NOTHING_TO_APPLY, format!("plan {id} has nothing to apply"))
+                .hint("if an apply of nothing is meant, add `--allow-empty`")
+        }
+        ApplyError::Validation { summary, .. } => validation(&summary.failed, &summary.not_run, id),
+        ApplyError::TooLarge { files, .. } => {
+            let failure = Failure::new(
+                &codes::TOO_LARGE,
+                format!(
+                    "plan {id} changed files whose content was not kept: they are larger than capture.max_file_mb"
+                ),
+            );
+            let failure = files.iter().fold(failure, |failure, file| failure.line(file.clone()));
+            failure.hint("leave them out with `--reject FILE`, or raise the setting and execute again")
+        }
+        ApplyError::Conflicts { conflicts, reasons, .. } => {
+            let told: Vec<(String, String)> = if conflicts.is_empty() {
+                reasons.iter().map(|reason| (reason.subject.clone(), reason.message.clone())).collect()
+            } else {
+                conflicts.iter().map(|found| (found.address.clone(), found.kind.sentence())).collect()
+            };
+            conflict_failure(&told, conflicts, id)
+        }
+        ApplyError::UndoExpired { .. } => Failure::new(
+            &codes::UNDO_EXPIRED,
+            format!("plan {id} cannot be undone any more: its journal was removed"),
+        )
+        .hint("use your version control to take the changes back"),
+        ApplyError::BranchExists { name } => {
+            Failure::new(&codes::BRANCH_EXISTS, format!("there is a branch `{name}` already"))
+                .hint("choose another name for `--branch`")
+        }
+        ApplyError::Cancelled { .. } => Failure::new(
+            &codes::CANCELLED,
+            format!("the apply of plan {id} was cancelled; nothing was written"),
+        ),
+        ApplyError::Failed { why, .. } => Failure::new(
+            &codes::PLAN_ERRORED,
+            format!("plan {id} was not applied, nothing was written: {why}"),
+        )
+        .hint(format!("when the cause is gone: `agents plan apply {id}`")),
+        ApplyError::Stuck { why, .. } => Failure::new(
+            &codes::JOURNAL_STUCK,
+            format!("the apply of plan {id} was interrupted and is stuck: {why}"),
+        )
+        .hint("remove the cause (often a full disk), then run any command: it goes on where it stopped"),
+        ApplyError::Locks(error) => busy(id, &error.to_string()),
+        ApplyError::Merging(error) => Failure::new(
+            &codes::IO_FAILED,
+            format!("plan {id} was not applied, nothing was written: {error}"),
+        ),
+        ApplyError::Plan(error) => plan(error, id),
+        ApplyError::Execute(error) => execute(error, id),
+    }
+}
+
+fn selection(error: &SelectionError, id: &str) -> Failure {
+    let failure = Failure::new(&codes::NO_SUCH_HUNK, error.to_string());
+    match error {
+        SelectionError::NoSuchHunk { nearest: Some(nearest), .. } => {
+            failure.hint(format!("did you mean `{nearest}`? All addresses: `agents plan diff {id} --stat`"))
+        }
+        SelectionError::NoSuchHunk { nearest: None, .. } => failure.hint("the plan changed nothing"),
+        SelectionError::TakesHunk { file, .. } => {
+            failure.hint(format!("take the whole file: `--take {file}`"))
+        }
+    }
+}
+
+/// Checks that failed or did not run stand in the way.
+pub fn validation(failed: &[String], not_run: &[String], id: &str) -> Failure {
+    let (code, what, names) = if failed.is_empty() {
+        (&codes::VALIDATION_NOT_RUN, "has not run for the plan's present changes", not_run)
+    } else {
+        (&codes::VALIDATION_FAILED, "failed", failed)
+    };
+    let count = match names.len() {
+        1 => "a required validation".to_owned(),
+        several => format!("{several} required validations"),
+    };
+    let failure = Failure::new(code, format!("plan {id} is not applied: {count} {what}"));
+    names
+        .iter()
+        .fold(failure, |failure, name| failure.line(name.clone()))
+        .detail(json!({ "failed": failed, "not_run": not_run }))
+        .hint(format!(
+            "see their output with `agents plan logs {id}`; try anew with `agents plan execute {id} --again`"
+        ))
+}
+
+/// Conflicts, named one by one.
+fn conflict_failure(told: &[(String, String)], conflicts: &[Conflict], id: &str) -> Failure {
+    let count = if told.len() == 1 { "1 conflict".to_owned() } else { format!("{} conflicts", told.len()) };
+    let width = told.iter().map(|(address, _)| address.chars().count()).max().unwrap_or(0);
+    let failure =
+        Failure::new(&codes::CONFLICTS, format!("plan {id} not applied: {count}, nothing was written"));
+    let failure = told
+        .iter()
+        .fold(failure, |failure, (address, sentence)| failure.line(format!("{address:width$}  {sentence}")));
+    let detail: Vec<_> = if conflicts.is_empty() {
+        told.iter().map(|(address, sentence)| json!({ "address": address, "message": sentence })).collect()
+    } else {
+        conflicts.iter().map(conflict_json).collect()
+    };
+    let (reject, take) = match told.first() {
+        Some((address, _)) => (address.as_str(), address.split('#').next().unwrap_or(address)),
+        None => ("FILE", "FILE"),
+    };
+    failure.detail(json!({ "conflicts": detail })).hint(format!(
+        "see `agents plan diff {id} --conflicts`; leave out with `--reject {reject}`, accept the plan's with `--take {take}`"
+    ))
+}
+
+/// A conflict as programs read it.
+pub fn conflict_json(conflict: &Conflict) -> serde_json::Value {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let places: Vec<_> = conflict
+        .places
+        .iter()
+        .map(|place| json!({ "line": place.line, "yours": text(&place.yours), "plans": text(&place.plans) }))
+        .collect();
+    json!({
+        "address": conflict.address, "kind": conflict.kind.as_str(), "message": conflict.kind.sentence(),
+        "places": places,
+    })
+}
+
+/// A plan was not undone.
+pub fn undo(error: &ApplyError, id: &str) -> Failure {
+    if let ApplyError::NotReady { state, .. } = error {
+        return match state {
+            PlanState::Apply(ApplyState::Applied) => {
+                Failure::new(&codes::NOT_APPLIED, format!("plan {id} is undone already"))
+                    .hint(format!("to apply it again: `agents plan apply {id}`"))
+            }
+            PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => Failure::new(
+                &codes::NOT_APPLIED,
+                format!("plan {id} is not applied ({state}): there is nothing to undo"),
+            ),
+        };
+    }
+    let mut failure = apply(error, id);
+    failure.message = failure.message.replacen("not applied", "not undone", 1);
+    if let ApplyError::Conflicts { .. } = error {
+        let hint = "you edited the same lines since: change them back by hand, then undo again";
+        failure.hints = vec![hint.to_owned()];
+    }
+    failure
+}
+
+/// A plan was not cancelled.
+pub fn cancel(error: &CancelError, id: &str) -> Failure {
+    match error {
+        CancelError::TooLate { .. }
+        | CancelError::Final { state: PlanState::Apply(ApplyState::Applied), .. } => Failure::new(
+            &codes::CANCEL_TOO_LATE,
+            format!("plan {id} cannot be cancelled any more: it is being applied, or is"),
+        )
+        .hint(format!("to take it back: `agents plan undo {id}`")),
+        CancelError::Final { state, .. } => ended(*state, id),
+        CancelError::Unconfirmed { worker, .. } => Failure::new(
+            &codes::CANCEL_UNCONFIRMED,
+            format!("the cancel of plan {id} is requested, not yet confirmed by {worker}"),
+        )
+        .hint(format!("it will be obeyed; look again with `agents plan status {id}`")),
+        CancelError::Plan(error) => plan(error, id),
+        CancelError::Execute(error) => execute(error, id),
+    }
+}
+
+/// Artifacts were not listed or written.
+pub fn artifacts(error: &ArtifactsError, id: &str) -> Failure {
+    match error {
+        ArtifactsError::Plan(error) => plan(error, id),
+        ArtifactsError::Write { .. } => Failure::new(&codes::IO_FAILED, error.to_string())
+            .hint("name an empty directory, or one that is not there yet"),
+    }
+}
+
+/// Nothing was cleared, or not all.
+pub fn gc(error: &GcError) -> Failure {
+    match error {
+        GcError::Store(error) => store(error),
+        GcError::Io(error) => {
+            Failure::new(&codes::IO_FAILED, format!("the data directory cannot be cleared: {error}"))
+        }
+    }
+}

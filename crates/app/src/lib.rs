@@ -1,0 +1,27 @@
+//! The `agents` program as a library, so that its tests and the printed docs reach its parts.
+//!
+//! # Where to begin
+//! - [`cli`]: the command line, a file for each command.
+//! - [`config`]: what is set, where, and who may set it.
+//! - [`output`]: how answers are shown; [`failure`]: what a command could not do, and every code there is.
+//!
+//! # Invariants
+//! 1. Codes, hints and exit status are added here and nowhere below.
+//! 2. Nothing is opened, read or started before the command that needs it runs: `agents --version` touches no file.
+//!
+//! # Not here
+//! Rules (`domain`), plans (`engine`): a command asks the engine and shows what it answers.
+
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod config;
+pub mod diff_view;
+pub mod failure;
+pub mod output;
+pub mod places;
+pub mod plan_view;
+pub mod progress;
+pub mod project;
+pub mod review;
+pub mod time;

@@ -1,0 +1,39 @@
+//! One question to a person at a terminal.
+//!
+//! # Invariants
+//! Only `y` and `yes` are a yes: an empty line, an end of input and anything else are a no.
+
+use std::io::{self, BufRead, Write};
+
+/// Asks, on the error output, and waits for a line.
+///
+/// # Errors
+/// The terminal cannot be read or written.
+pub fn confirm(question: &str) -> io::Result<bool> {
+    answered(question, &mut io::stdin().lock(), &mut io::stderr())
+}
+
+fn answered(question: &str, input: &mut impl BufRead, output: &mut impl Write) -> io::Result<bool> {
+    write!(output, "{question} [y/N] ")?;
+    output.flush()?;
+    let mut line = String::new();
+    input.read_line(&mut line)?;
+    let answer = line.trim().to_lowercase();
+    Ok(answer == "y" || answer == "yes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_yes_is_a_yes() {
+        for (typed, yes) in
+            [("y\n", true), ("YES\n", true), ("", false), ("\n", false), ("n\n", false), ("yonder\n", false)]
+        {
+            let mut asked = Vec::new();
+            assert_eq!(answered("apply?", &mut typed.as_bytes(), &mut asked).unwrap(), yes, "{typed:?}");
+            assert_eq!(asked, b"apply? [y/N] ");
+        }
+    }
+}

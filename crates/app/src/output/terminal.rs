@@ -1,0 +1,213 @@
+//! What is known of the screen: whether there is one, how wide it is, whether it shows colour.
+//!
+//! # Invariants
+//! 1. `NO_COLOR` (not empty), `TERM=dumb` and an output that is no terminal switch colour off, `--color` decides over all.
+//! 2. Text from files and programs is [`calm`] before it reaches a terminal: it cannot move the cursor or set a title.
+
+use std::io::IsTerminal;
+
+use super::Format;
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum ColorWhen {
+    /// At a terminal that can show it.
+    #[default]
+    Auto,
+    /// In any case.
+    Always,
+    /// In no case.
+    Never,
+}
+
+/// How the answers of one call look.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// The form.
+    pub format: Format,
+    /// Colour of the output.
+    pub paint: Paint,
+    /// Colour of the error output.
+    pub err_paint: Paint,
+    /// Columns of the screen; none when the output is no terminal, then nothing is cut.
+    pub width: Option<usize>,
+    /// Whether the error output is a terminal that a live line can be drawn on.
+    pub is_live: bool,
+    /// Whether a person can be asked.
+    pub can_ask: bool,
+}
+
+impl Look {
+    /// Looks at the terminal and the environment.
+    pub fn find(format: Option<Format>, color: ColorWhen, variable: impl Fn(&str) -> Option<String>) -> Look {
+        let (out, err) = (std::io::stdout().is_terminal(), std::io::stderr().is_terminal());
+        let is_dumb = variable("TERM").is_some_and(|term| term == "dumb");
+        let is_plain = is_dumb || variable("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let format = format.unwrap_or(if out { Format::Rich } else { Format::Plain });
+        let colour = |is_terminal: bool| match color {
+            ColorWhen::Always => true,
+            ColorWhen::Never => false,
+            ColorWhen::Auto => is_terminal && !is_plain && format != Format::Plain,
+        };
+        Look {
+            format,
+            paint: Paint { on: colour(out) && format == Format::Rich },
+            err_paint: Paint { on: colour(err) },
+            width: if out { screen_width() } else { None },
+            is_live: err && !is_dumb && format == Format::Rich,
+            can_ask: std::io::stdin().is_terminal() && err,
+        }
+    }
+
+    /// The text, cut to what is left of the screen beside `taken` columns.
+    pub fn cut(&self, text: &str, taken: usize) -> String {
+        match self.width {
+            Some(width) => cut(text, width.saturating_sub(taken).max(10)),
+            None => text.to_owned(),
+        }
+    }
+}
+
+/// At most `columns` characters, the last of which says that some are missing.
+pub(super) fn cut(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+}
+
+fn screen_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
+/// Puts colour on words, or leaves them as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paint {
+    on: bool,
+}
+
+impl Paint {
+    /// Never colour.
+    pub const OFF: Paint = Paint { on: false };
+    /// Always colour.
+    pub const ON: Paint = Paint { on: true };
+
+    /// Whether words get colour.
+    pub const fn is_on(self) -> bool {
+        self.on
+    }
+
+    /// What is bad, or taken away.
+    pub fn red(self, text: &str) -> String {
+        self.wrap("31", text)
+    }
+
+    /// What is good, or added.
+    pub fn green(self, text: &str) -> String {
+        self.wrap("32", text)
+    }
+
+    /// What deserves attention.
+    pub fn yellow(self, text: &str) -> String {
+        self.wrap("33", text)
+    }
+
+    /// What leads on.
+    pub fn cyan(self, text: &str) -> String {
+        self.wrap("36", text)
+    }
+
+    /// What stands out.
+    pub fn bold(self, text: &str) -> String {
+        self.wrap("1", text)
+    }
+
+    /// What stands back.
+    pub fn dim(self, text: &str) -> String {
+        self.wrap("2", text)
+    }
+
+    fn wrap(self, code: &str, text: &str) -> String {
+        if self.on && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// The text without characters that a terminal obeys; line ends and tabs stay.
+pub fn calm(text: &str) -> String {
+    let mut calmed = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter == '\n' || letter == '\t' || !is_obeyed(letter) {
+            calmed.push(letter);
+        } else {
+            for byte in letter.encode_utf8(&mut [0; 4]).bytes() {
+                calmed.push_str(&format!("\\x{byte:02X}"));
+            }
+        }
+    }
+    calmed
+}
+
+/// Controls, and the marks that make text run the other way.
+fn is_obeyed(letter: char) -> bool {
+    letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The same for bytes that need not be UTF-8.
+pub fn calm_bytes(bytes: &[u8]) -> String {
+    let mut calmed = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        calmed.push_str(&calm(chunk.valid()));
+        for byte in chunk.invalid() {
+            calmed.push_str(&format!("\\x{byte:02X}"));
+        }
+    }
+    calmed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(format: Option<Format>, color: ColorWhen, set: &[(&str, &str)]) -> Look {
+        Look::find(format, color, |name| {
+            set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn colour_is_off_where_it_cannot_be_shown_or_is_not_wanted() {
+        // The output of a test is no terminal, unless somebody looks at it.
+        assert!(!look(Some(Format::Plain), ColorWhen::Auto, &[]).paint.is_on());
+        assert!(!look(Some(Format::Rich), ColorWhen::Auto, &[("NO_COLOR", "1")]).paint.is_on());
+        assert!(!look(Some(Format::Rich), ColorWhen::Auto, &[("TERM", "dumb")]).paint.is_on());
+        assert!(!look(Some(Format::Rich), ColorWhen::Never, &[]).paint.is_on());
+        assert!(look(Some(Format::Rich), ColorWhen::Always, &[("NO_COLOR", "1")]).paint.is_on());
+        assert!(!look(Some(Format::Json), ColorWhen::Always, &[]).paint.is_on());
+    }
+
+    #[test]
+    fn paint_that_is_off_leaves_the_words_alone() {
+        assert_eq!(Paint::OFF.red("x"), "x");
+        assert_eq!(Paint::ON.red("x"), "\x1b[31mx\x1b[0m");
+        assert_eq!(Paint::ON.dim(""), "");
+    }
+
+    #[test]
+    fn calm_text_has_nothing_that_a_terminal_obeys() {
+        assert_eq!(calm("a\tb\nc é"), "a\tb\nc é");
+        assert_eq!(calm("\x1b]0;t\x07\r\u{9b}\u{202e}"), r"\x1B]0;t\x07\x0D\xC2\x9B\xE2\x80\xAE");
+        assert_eq!(calm_bytes(b"ok\xff\x1b"), r"ok\xFF\x1B");
+    }
+
+    #[test]
+    fn long_text_is_cut_to_the_screen_and_says_so() {
+        assert_eq!(cut("abcdef", 6), "abcdef");
+        assert_eq!(cut("abcdefg", 6), "abcde…");
+        let mut wide = look(None, ColorWhen::Auto, &[]);
+        wide.width = None;
+        assert_eq!(wide.cut("abcdefghijklmnop", 70), "abcdefghijklmnop");
+        wide.width = Some(72);
+        assert_eq!(wide.cut("abcdefghijklmnop", 60), "abcdefghijk…");
+    }
+}

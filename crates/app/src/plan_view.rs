@@ -1,0 +1,330 @@
+//! A plan as people and programs see it: one shape for every command that answers with a plan.
+//!
+//! # Invariants
+//! 1. What is shown is computed from the plan's facts alone: two commands never tell two stories of one plan.
+//! 2. There is always a way on: what can be typed next is part of the answer.
+
+use domain::{ApplyState, CallState, ErrorCategory, Gate, PlanState, Reason, Work};
+use engine::plans::PlanFacts;
+use serde_json::{Value, json};
+
+use crate::diff_view::{counted, left_out_line};
+use crate::failure::{Failure, codes, from_engine};
+use crate::output::{Look, Paint, calm};
+use crate::time::{stamp, took};
+
+/// A command that leads on, and why one would type it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextStep {
+    /// Why.
+    pub why: &'static str,
+    /// What to type.
+    pub command: String,
+}
+
+/// What can be done with the plan now.
+pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
+    let step = |why, verb: &str| NextStep { why, command: format!("agents plan {verb} {id}") };
+    let again = NextStep {
+        why: "do it anew, keeping this try",
+        command: format!("agents plan execute {id} --again"),
+    };
+    match facts.plan.state {
+        PlanState::Strategize(Work::Queued | Work::Complete) | PlanState::Execute(Work::Queued) => {
+            vec![step("start it", "execute"), step("drop it", "cancel")]
+        }
+        PlanState::Strategize(Work::Processing)
+        | PlanState::Execute(Work::Processing)
+        | PlanState::Apply(ApplyState::Queued | ApplyState::Processing) => {
+            vec![step("follow it", "watch"), step("stop it", "cancel")]
+        }
+        PlanState::Strategize(Work::Errored) | PlanState::Execute(Work::Errored) => {
+            vec![step("see why", "errors"), step("see what was printed", "logs"), step("try again", "resume")]
+        }
+        PlanState::Execute(Work::Complete) if !facts.validations.lets_through() => {
+            vec![step("see what was printed", "logs"), step("see what changed", "diff"), again]
+        }
+        PlanState::Execute(Work::Complete) if facts.net.is_empty() => {
+            vec![step("see what was printed", "logs"), again]
+        }
+        PlanState::Execute(Work::Complete) => {
+            vec![step("see what changed", "diff"), step("bring it into your files", "apply")]
+        }
+        PlanState::Apply(ApplyState::Constrained) => vec![
+            NextStep {
+                why: "see what stands in the way",
+                command: format!("agents plan diff {id} --conflicts"),
+            },
+            step("try again", "apply"),
+        ],
+        PlanState::Apply(ApplyState::Errored) => vec![step("see why", "errors"), step("try again", "apply")],
+        PlanState::Apply(ApplyState::Applied) if facts.plan.undone_at.is_some() => {
+            vec![step("apply it again", "apply")]
+        }
+        PlanState::Apply(ApplyState::Applied) => vec![step("take it back", "undo")],
+        PlanState::Strategize(Work::Cancelled)
+        | PlanState::Execute(Work::Cancelled)
+        | PlanState::Apply(ApplyState::Cancelled) => vec![step("see what it had changed", "diff")],
+    }
+}
+
+/// The shape that programs read.
+pub fn to_json(facts: &PlanFacts, id: &str) -> Value {
+    let plan = &facts.plan;
+    let rung = facts.sandbox.as_ref().map(|sandbox| sandbox.rung.as_str());
+    let projects: Vec<Value> = plan
+        .projects
+        .iter()
+        .map(|project| {
+            json!({
+                "alias": project.alias, "root": project.root, "read_only": project.read_only, "sandbox": rung,
+            })
+        })
+        .collect();
+    let steps: Vec<Value> = facts
+        .steps
+        .iter()
+        .map(|step| {
+            json!({
+                "node": step.node, "outcome": step.state.as_str(), "tries": step.tries,
+                "duration_ms": step.duration_ms, "changed": step.changed,
+            })
+        })
+        .collect();
+    let next: Vec<Value> = next_steps(facts, id)
+        .into_iter()
+        .map(|step| json!({ "why": step.why, "command": step.command }))
+        .collect();
+    json!({
+        "plan_id": plan.id, "short_id": id, "title": plan.title, "action": null, "command": plan.spec.task.run.shown(),
+        "projects": projects, "phase": plan.state.phase(), "state": plan.state.word(), "attempt": plan.attempt,
+        "reversions": plan.reversions, "undone": plan.undone_at.is_some(),
+        "automation": match plan.spec.apply { Gate::Ask => "review", Gate::Auto => "auto" },
+        "waiting": waiting(facts, id),
+        "steps": steps,
+        "changes": {
+            "files": facts.net.len(), "insertions": facts.insertions, "deletions": facts.deletions,
+            "ignored": facts.not_captured.scratch, "not_captured": facts.not_captured,
+        },
+        "validations": facts.validations,
+        "usage": { "tokens": 0, "cost": 0 },
+        "error": error_json(facts),
+        "constrained_by": plan.constrained_by,
+        "sandbox": sandbox_json(facts),
+        "times": { "created": stamp(plan.created), "updated": stamp(plan.updated) },
+        "next": next,
+    })
+}
+
+fn sandbox_json(facts: &PlanFacts) -> Value {
+    let Some(sandbox) = &facts.sandbox else { return Value::Null };
+    let passed: Vec<Value> =
+        sandbox.passed_over.iter().map(|(rung, why)| json!({ "rung": rung, "why": why })).collect();
+    json!({ "rung": sandbox.rung, "passed_over": passed })
+}
+
+fn waiting(facts: &PlanFacts, id: &str) -> Value {
+    let reason = match facts.plan.state {
+        PlanState::Execute(Work::Complete) if facts.validations.lets_through() && !facts.net.is_empty() => {
+            "a person says yes to apply"
+        }
+        PlanState::Strategize(Work::Queued | Work::Complete) | PlanState::Execute(Work::Queued) => {
+            "somebody executes it"
+        }
+        PlanState::Apply(ApplyState::Constrained) => "what stands in the way is removed",
+        PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => return Value::Null,
+    };
+    let command = next_steps(facts, id).into_iter().next_back().map(|step| step.command);
+    json!({ "reason": reason, "command": command })
+}
+
+fn error_json(facts: &PlanFacts) -> Value {
+    let is_errored = matches!(
+        facts.plan.state,
+        PlanState::Strategize(Work::Errored)
+            | PlanState::Execute(Work::Errored)
+            | PlanState::Apply(ApplyState::Errored)
+    );
+    match facts.errors.records().next_back().filter(|_| is_errored) {
+        Some(record) => json!({
+            "category": record.error.category(), "message": record.error.message(), "hint": record.recovery.hint,
+        }),
+        None => Value::Null,
+    }
+}
+
+/// The plan for people: a head, a line for each phase, the way on.
+pub fn to_text(facts: &PlanFacts, id: &str, look: &Look) -> String {
+    let paint = look.paint;
+    let plan = &facts.plan;
+    let aliases: Vec<&str> = plan.projects.iter().map(|project| project.alias.as_str()).collect();
+    let mut head = format!("plan {}  {} on {}", paint.bold(id), calm(&plan.title), aliases.join(", "));
+    if let Some(sandbox) = &facts.sandbox {
+        head.push_str(&format!("   sandbox {}", sandbox.rung));
+    }
+    if plan.spec.task.network {
+        head.push_str(", network on");
+    }
+    let mut text = head + "\n";
+    for line in phase_lines(facts, look) {
+        text.push_str(&line);
+    }
+    for reason in &plan.constrained_by {
+        text.push_str(&reason_line(reason));
+    }
+    text.push_str(&left_out_line(&facts.not_captured));
+    text.push_str(&next_line(facts, id, paint));
+    text
+}
+
+fn reason_line(reason: &Reason) -> String {
+    format!("  {}  {}\n", calm(&reason.subject), calm(&reason.message))
+}
+
+fn next_line(facts: &PlanFacts, id: &str, paint: Paint) -> String {
+    let steps: Vec<String> = next_steps(facts, id).into_iter().map(|step| step.command).collect();
+    format!("{}  {}\n", paint.dim("next"), steps.join("     "))
+}
+
+fn phase_lines(facts: &PlanFacts, look: &Look) -> Vec<String> {
+    let mut lines = Vec::new();
+    let line = |phase: &str, state: String, time: String, rest: String| {
+        let text =
+            format!("  {phase:<10}  {}  {time:>9}  {rest}", coloured(&format!("{state:<9}"), look.paint));
+        format!("{}\n", text.trim_end())
+    };
+    let state = facts.plan.state;
+    let strategize = match state {
+        PlanState::Strategize(work) => work_word(work).to_owned(),
+        PlanState::Execute(_) | PlanState::Apply(_) => "done".to_owned(),
+    };
+    lines.push(line("strategize", strategize, String::new(), "one step".to_owned()));
+    let command = look.cut(&calm(&facts.plan.spec.task.run.shown()), 50);
+    let execute = match state {
+        PlanState::Strategize(_) => None,
+        PlanState::Execute(work) => Some(work_word(work).to_owned()),
+        PlanState::Apply(_) => Some("done".to_owned()),
+    };
+    if let Some(word) = execute {
+        let mut rest = command;
+        if !facts.net.is_empty() || state == PlanState::Execute(Work::Complete) {
+            let files = counted(facts.net.len(), "file");
+            rest.push_str(&format!("   {files}  +{} -{}", facts.insertions, facts.deletions));
+        }
+        lines.push(line("execute", word, step_time(facts, |node| !node.starts_with("validate/")), rest));
+        lines.extend(validate_line(facts, line));
+    }
+    if let PlanState::Apply(apply) = state {
+        let word = match apply {
+            ApplyState::Queued => "queued",
+            ApplyState::Processing => "running",
+            ApplyState::Applied if facts.plan.undone_at.is_some() => "undone",
+            ApplyState::Applied => "applied",
+            ApplyState::Constrained => "refused",
+            ApplyState::Errored => "failed",
+            ApplyState::Cancelled => "cancelled",
+        };
+        lines.push(line("apply", word.to_owned(), String::new(), String::new()));
+    }
+    if let Some(record) = facts.errors.records().next_back().filter(|_| !error_json(facts).is_null()) {
+        lines.push(format!("  {}: {}\n", record.error.category(), calm(record.error.message())));
+    }
+    lines
+}
+
+fn validate_line(facts: &PlanFacts, line: impl Fn(&str, String, String, String) -> String) -> Option<String> {
+    let summary = &facts.validations;
+    let is_over = matches!(facts.plan.state, PlanState::Execute(Work::Complete) | PlanState::Apply(_));
+    if summary.verdict == "none" {
+        return is_over
+            .then(|| line("validate", "none".to_owned(), String::new(), "no validations".to_owned()));
+    }
+    if !is_over && facts.results.is_empty() {
+        return None;
+    }
+    let mut rest = format!("{} of {} required", summary.passed, summary.required);
+    if !summary.failed.is_empty() {
+        rest.push_str(&format!("; failed: {}", calm(&summary.failed.join(", "))));
+    }
+    if !summary.warned.is_empty() {
+        rest.push_str(&format!("; warned: {}", calm(&summary.warned.join(", "))));
+    }
+    let verdict = summary.verdict.replace('_', " ");
+    Some(line("validate", verdict, step_time(facts, |node| node.starts_with("validate/")), rest))
+}
+
+fn step_time(facts: &PlanFacts, is_of: impl Fn(&str) -> bool) -> String {
+    let steps = facts.steps.iter().filter(|step| is_of(&step.node) && step.state != CallState::Running);
+    let times: Vec<u64> = steps.filter_map(|step| step.duration_ms).collect();
+    if times.is_empty() { String::new() } else { took(times.iter().sum()) }
+}
+
+fn work_word(work: Work) -> &'static str {
+    match work {
+        Work::Queued => "queued",
+        Work::Processing => "running",
+        Work::Complete => "done",
+        Work::Errored => "failed",
+        Work::Cancelled => "cancelled",
+    }
+}
+
+fn coloured(word: &str, paint: Paint) -> String {
+    match word.trim_end() {
+        "done" | "passed" | "applied" => paint.green(word),
+        "failed" | "refused" | "cancelled" => paint.red(word),
+        "running" | "queued" | "not run" | "undone" => paint.yellow(word),
+        _ => word.to_owned(),
+    }
+}
+
+/// Why the plan did not come where it was sent: none when it did.
+pub fn failure_of(facts: &PlanFacts, id: &str) -> Option<Failure> {
+    match facts.plan.state {
+        PlanState::Strategize(Work::Errored)
+        | PlanState::Execute(Work::Errored)
+        | PlanState::Apply(ApplyState::Errored) => Some(errored(facts, id)),
+        PlanState::Strategize(Work::Cancelled)
+        | PlanState::Execute(Work::Cancelled)
+        | PlanState::Apply(ApplyState::Cancelled) => Some(Failure::new(
+            &codes::CANCELLED,
+            format!("plan {id} was cancelled; what it changed so far is kept, your files are untouched"),
+        )),
+        PlanState::Apply(ApplyState::Constrained) => {
+            let failure =
+                Failure::new(&codes::CONFLICTS, format!("plan {id} not applied, nothing was written"));
+            let failure = facts.plan.constrained_by.iter().fold(failure, |failure, reason| {
+                failure.line(format!("{}  {}", reason.subject, reason.message))
+            });
+            Some(
+                failure
+                    .hint(format!("see `agents plan diff {id} --conflicts`, then `agents plan apply {id}`")),
+            )
+        }
+        PlanState::Execute(Work::Complete) if !facts.validations.lets_through() => {
+            Some(from_engine::validation(&facts.validations.failed, &facts.validations.not_run, id))
+        }
+        PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => None,
+    }
+}
+
+fn errored(facts: &PlanFacts, id: &str) -> Failure {
+    let phase = facts.plan.state.phase();
+    let Some(record) = facts.errors.records().next_back() else {
+        return Failure::new(&codes::PLAN_ERRORED, format!("plan {id} failed in {phase}"))
+            .hint(format!("try again with `agents plan resume {id}`"));
+    };
+    let failure = Failure::new(
+        &codes::PLAN_ERRORED,
+        format!("plan {id} failed in {phase}: {}", record.error.message()),
+    )
+    .detail(json!({ "category": record.error.category(), "phase": phase }));
+    if record.error.category() == ErrorCategory::Sandbox {
+        return failure.hint(format!(
+            "see what this machine offers with `agents doctor`; try again with `agents plan resume {id}`"
+        ));
+    }
+    failure.hint(format!(
+        "see `agents plan logs {id}` and `agents plan errors {id}`; try again with `agents plan resume {id}`"
+    ))
+}

@@ -1,0 +1,167 @@
+//! What is seen while a plan works, on the error output.
+//!
+//! At a terminal: one live line with the phase, how long it takes, and the last line that the command printed. Elsewhere,
+//! in plain: a line for each phase. For programs: nothing.
+//!
+//! # Invariants
+//! 1. The live line is gone before anything else is written.
+//! 2. What a command printed is calm before it is shown.
+
+use std::io::Write;
+use std::time::Instant;
+
+use domain::{EventKind, EventRecord};
+
+use crate::output::{CLEAR_LINE, Format, Look, calm};
+use crate::time::took;
+
+/// The width of a live line on a screen whose width is not known.
+const WIDTH_DEFAULT: usize = 80;
+
+/// The progress of one plan.
+#[derive(Debug)]
+pub struct Progress {
+    how: How,
+    short: String,
+    what: String,
+    since: Instant,
+    width: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Live,
+    Lines,
+    Nothing,
+}
+
+impl Progress {
+    /// The progress of the plan with this short name.
+    pub fn new(look: &Look, quiet: bool, short: &str) -> Self {
+        let how = match look.format {
+            _ if quiet => How::Nothing,
+            Format::Json | Format::Yaml => How::Nothing,
+            Format::Rich if look.is_live => How::Live,
+            Format::Rich | Format::Plain => How::Lines,
+        };
+        let width = look.width.unwrap_or(WIDTH_DEFAULT);
+        Self { how, short: short.to_owned(), what: "starting".to_owned(), since: Instant::now(), width }
+    }
+
+    /// Whether anything is shown.
+    pub fn is_shown(&self) -> bool {
+        self.how != How::Nothing
+    }
+
+    /// Whether a live line is drawn.
+    pub fn is_live(&self) -> bool {
+        self.how == How::Live
+    }
+
+    /// Something happened to the plan.
+    pub fn event(&mut self, event: &EventRecord) {
+        let Some(what) = told(event) else { return };
+        if what != self.what {
+            self.since = Instant::now();
+            self.what = what;
+            if self.how == How::Lines {
+                self.write(&format!("plan {}: {}\n", self.short, self.what));
+            }
+        }
+    }
+
+    /// Draws the live line anew.
+    pub fn beat(&mut self, last_line: Option<&str>) {
+        if self.how == How::Live {
+            let ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let line = live_line(&self.short, &self.what, &took(ms), last_line, self.width);
+            self.write(&format!("{CLEAR_LINE}{line}"));
+        }
+    }
+
+    /// Takes the live line away.
+    pub fn clear(&mut self) {
+        if self.how == How::Live {
+            self.write(CLEAR_LINE);
+        }
+    }
+
+    fn write(&self, text: &str) {
+        let mut err = std::io::stderr().lock();
+        // Progress that cannot be shown is not worth an error.
+        let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+fn live_line(short: &str, what: &str, time: &str, last_line: Option<&str>, width: usize) -> String {
+    let head = format!("plan {short}  {what}  {time}");
+    let text = match last_line {
+        Some(line) => format!("{head}  {}", calm(line).replace('\t', " ")),
+        None => head,
+    };
+    text.chars().take(width.saturating_sub(1)).collect()
+}
+
+/// The phase or the check that an event begins; none when it begins nothing.
+fn told(event: &EventRecord) -> Option<String> {
+    let word =
+        |key: &str| event.data.get(key).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
+    match event.kind {
+        // Waiting and ending are told by the answer; what is seen meanwhile is what is being done.
+        EventKind::PlanMoved => word("to").strip_suffix("/processing").map(str::to_owned),
+        EventKind::ToolStarted => {
+            let node = word("node");
+            Some(
+                node.strip_prefix("validate/")
+                    .map_or_else(|| node.clone(), |name| format!("validate: {name}")),
+            )
+        }
+        EventKind::CancelRequested => Some("cancelling".to_owned()),
+        EventKind::PlanCreated
+        | EventKind::PlanUndone
+        | EventKind::DecisionRecorded
+        | EventKind::ToolFinished
+        | EventKind::ChangesetClosed
+        | EventKind::ErrorRecorded
+        | EventKind::JobMoved
+        | EventKind::Sandbox => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::WallMs;
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(kind: EventKind, data: serde_json::Value) -> EventRecord {
+        EventRecord { n: 1, at: WallMs(0), kind, data }
+    }
+
+    #[test]
+    fn a_live_line_fits_the_screen_and_is_calm() {
+        let line = live_line("01JB", "execute", "1.0 s", Some("\x1b[31mhot\tdog"), 80);
+        assert_eq!(line, "plan 01JB  execute  1.0 s  \\x1B[31mhot dog");
+        assert_eq!(live_line("01JB", "execute", "1.0 s", Some(&"x".repeat(200)), 40).chars().count(), 39);
+    }
+
+    #[test]
+    fn phases_and_checks_are_told() {
+        let moved = |to: &str| told(&event(EventKind::PlanMoved, json!({ "to": to })));
+        assert_eq!(
+            (moved("execute/processing").as_deref(), moved("execute/complete")),
+            (Some("execute"), None)
+        );
+        let started = |node: &str| told(&event(EventKind::ToolStarted, json!({ "node": node })));
+        assert_eq!(started("execute").as_deref(), Some("execute"));
+        assert_eq!(started("validate/cargo test").as_deref(), Some("validate: cargo test"));
+        assert_eq!(told(&event(EventKind::JobMoved, json!({}))), None);
+    }
+}

@@ -1,0 +1,221 @@
+//! The projects of a plan, as they are named on the command line.
+//!
+//! A project is a directory: `--project [ALIAS=]DIR[:ro]`. Its root is the nearest directory at or above DIR that holds
+//! `.cleveragents` or `.git`, else DIR itself.
+//!
+//! # Invariants
+//! 1. Roots are absolute and free of links, no two are alike, and none lies inside another.
+//! 2. Aliases are unique, and none holds a colon or a slash: `ALIAS:path` is read one way only.
+//!
+//! # Consent
+//! Nothing that a project's files can say today asks for network, environment, paths outside or no sandbox: settings
+//! for these are the user's alone, and the project's checks run isolated like the command. A definition that may ask
+//! passes [`find_all`] first, which knows its root; there the question belongs, once per content.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use domain::{ByteText, ProjectLink};
+
+use crate::failure::{Failure, codes};
+
+/// How long an alias may be.
+const ALIAS_CHARS_MAX: usize = 64;
+/// What marks a project's root.
+const MARKS: [&str; 2] = [".cleveragents", ".git"];
+
+/// A project as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectArg {
+    /// The name that was given.
+    pub alias: Option<String>,
+    /// The directory that was given.
+    pub dir: PathBuf,
+    /// Whether it is only read.
+    pub read_only: bool,
+}
+
+/// Reads `[ALIAS=]DIR[:ro]`. What stands before `=` is an alias only if it can be one: write `./a=b` for a directory.
+impl std::str::FromStr for ProjectArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (text, read_only) = match text.strip_suffix(":ro") {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        let (alias, dir) = match text.split_once('=') {
+            Some((alias, dir)) if is_alias(alias) => (Some(alias.to_owned()), dir),
+            Some(_) | None => (None, text),
+        };
+        if dir.is_empty() {
+            return Err("a project needs a directory: [ALIAS=]DIR[:ro]".to_owned());
+        }
+        Ok(ProjectArg { alias, dir: PathBuf::from(dir), read_only })
+    }
+}
+
+fn is_alias(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= ALIAS_CHARS_MAX
+        && text.chars().all(is_alias_char)
+        && !text.starts_with('.')
+}
+
+fn is_alias_char(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "._-".contains(letter)
+}
+
+/// The root of the project that `dir` lies in.
+///
+/// # Errors
+/// There is no such directory.
+pub fn root_of(dir: &Path) -> Result<PathBuf, Failure> {
+    let cannot = |why: &str| {
+        Failure::new(&codes::PROJECT_NOT_FOUND, format!("the project's directory {} {why}", dir.display()))
+    };
+    let real = fs::canonicalize(dir).map_err(|error| cannot(&format!("cannot be entered: {error}")))?;
+    if !real.is_dir() {
+        return Err(cannot("is no directory"));
+    }
+    let marked =
+        real.ancestors().find(|place| MARKS.iter().any(|mark| place.join(mark).symlink_metadata().is_ok()));
+    Ok(marked.map_or_else(|| real.clone(), Path::to_owned))
+}
+
+/// The projects of a plan, in their order; `here` when none was asked for.
+///
+/// # Errors
+/// One is not there, two share a name, or one lies inside another.
+pub fn find_all(args: &[ProjectArg], here: &Path) -> Result<Vec<ProjectLink>, Failure> {
+    let this = [ProjectArg { alias: None, dir: PathBuf::from("."), read_only: false }];
+    let args = if args.is_empty() { &this[..] } else { args };
+    let mut found: Vec<(String, PathBuf, bool)> = Vec::new();
+    for arg in args {
+        let root = root_of(&here.join(&arg.dir))?;
+        let alias = arg.alias.clone().unwrap_or_else(|| alias_of(&root));
+        refuse_nested(&found, &root)?;
+        if let Some((_, other, _)) = found.iter().find(|(known, ..)| *known == alias) {
+            let (one, two) = (other.display(), root.display());
+            return Err(Failure::new(
+                &codes::PROJECT_ALIAS_TAKEN,
+                format!("two projects are called `{alias}`: {one} and {two}"),
+            )
+            .hint(format!("give one of them another name: `--project OTHER={two}`")));
+        }
+        found.push((alias, root, arg.read_only));
+    }
+    let link = |(alias, root, read_only): (String, PathBuf, bool)| ProjectLink {
+        alias,
+        root: ByteText(std::os::unix::ffi::OsStringExt::into_vec(root.into_os_string())),
+        read_only,
+    };
+    Ok(found.into_iter().map(link).collect())
+}
+
+fn refuse_nested(found: &[(String, PathBuf, bool)], root: &Path) -> Result<(), Failure> {
+    for (_, other, _) in found {
+        let message = if other == root {
+            format!("the project {} is given twice", root.display())
+        } else if root.starts_with(other) {
+            format!("the project {} lies inside {}", root.display(), other.display())
+        } else if other.starts_with(root) {
+            format!("the project {} lies inside {}", other.display(), root.display())
+        } else {
+            continue;
+        };
+        return Err(Failure::new(&codes::PROJECT_NESTED, message).hint("give the outer one only"));
+    }
+    Ok(())
+}
+
+/// The directory's own name, with what an alias cannot hold replaced.
+fn alias_of(root: &Path) -> String {
+    let name = root.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let plain: String = name
+        .chars()
+        .map(|letter| if is_alias_char(letter) { letter } else { '-' })
+        .take(ALIAS_CHARS_MAX)
+        .collect();
+    let plain = plain.trim_start_matches('.');
+    if plain.is_empty() { "root".to_owned() } else { plain.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn arg(text: &str) -> ProjectArg {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_project_is_an_alias_a_directory_and_a_mark() {
+        let parsed = |alias: Option<&str>, dir: &str, read_only| ProjectArg {
+            alias: alias.map(str::to_owned),
+            dir: dir.into(),
+            read_only,
+        };
+        assert_eq!(arg("lib"), parsed(None, "lib", false));
+        assert_eq!(arg("web=../shop:ro"), parsed(Some("web"), "../shop", true));
+        assert_eq!(arg("./a=b"), parsed(None, "./a=b", false));
+        assert_eq!(arg("x:ro/"), parsed(None, "x:ro/", false));
+        assert!("web=".parse::<ProjectArg>().is_err() && ":ro".parse::<ProjectArg>().is_err());
+    }
+
+    #[test]
+    fn the_root_is_the_nearest_marked_directory() {
+        let dir = TempDir::new().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        fs::create_dir_all(top.join("repo/.git")).unwrap();
+        fs::create_dir_all(top.join("repo/inner/.cleveragents")).unwrap();
+        fs::create_dir_all(top.join("repo/inner/src")).unwrap();
+        fs::create_dir_all(top.join("repo/other")).unwrap();
+        fs::create_dir_all(top.join("plain/sub")).unwrap();
+        // A worktree's `.git` is a file.
+        fs::create_dir_all(top.join("tree/src")).unwrap();
+        fs::write(top.join("tree/.git"), "gitdir: elsewhere").unwrap();
+        for (from, root) in [
+            ("repo/inner/src", "repo/inner"),
+            ("repo/other", "repo"),
+            ("plain/sub", "plain/sub"),
+            ("tree/src", "tree"),
+        ] {
+            assert_eq!(root_of(&top.join(from)).unwrap(), top.join(root), "{from}");
+        }
+        assert_eq!(root_of(&top.join("none")).unwrap_err().code, &codes::PROJECT_NOT_FOUND);
+        assert_eq!(root_of(&top.join("tree/.git")).unwrap_err().code, &codes::PROJECT_NOT_FOUND);
+    }
+
+    #[test]
+    fn two_projects_have_two_names_and_two_places() {
+        let dir = TempDir::new().unwrap();
+        let here = fs::canonicalize(dir.path()).unwrap();
+        for place in ["a/lib", "b/lib", "c d", "a/lib/sub"] {
+            fs::create_dir_all(here.join(place)).unwrap();
+        }
+        let code = |args: &[&str]| {
+            let args: Vec<ProjectArg> = args.iter().map(|text| arg(text)).collect();
+            find_all(&args, &here).map_err(|failure| failure.code.name)
+        };
+        assert_eq!(code(&["a/lib", "b/lib"]), Err("PROJECT_ALIAS_TAKEN"));
+        assert_eq!(code(&["a/lib", "a/lib"]), Err("PROJECT_NESTED"));
+        assert_eq!(code(&["a/lib", "x=a/lib/sub"]), Err("PROJECT_NESTED"));
+        assert_eq!(code(&["a/lib/sub", "a/lib"]), Err("PROJECT_NESTED"));
+        let links = code(&["a/lib", "two=b/lib:ro", "c d"]).unwrap();
+        let aliases: Vec<_> = links.iter().map(|link| (link.alias.as_str(), link.read_only)).collect();
+        assert_eq!(aliases, [("lib", false), ("two", true), ("c-d", false)]);
+        let this = code(&[]).unwrap();
+        assert_eq!(this[0].root.to_string(), here.display().to_string());
+    }
+
+    #[test]
+    fn every_directory_has_a_name_that_an_address_can_hold() {
+        for (root, alias) in [("/", "root"), ("/x/.config", "config"), ("/x/a:b/..", "root"), ("/x/é1", "-1")]
+        {
+            assert_eq!(alias_of(Path::new(root)), alias, "{root}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Paints a review: files on the left, the hunks of one file on the right, the keys below.
+//!
+//! # Invariants
+//! 1. Everything reads without colour: `>` is the cursor, `[x]` taken, `[-]` in part, `[ ]` left out, `+` and `-` lines.
+//! 2. Text of files cannot move the cursor: it was made calm before it came here.
+
+use domain::LineTag;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Text};
+use ratatui::widgets::{Block, Borders, Paragraph};
+
+use super::{Mode, Review, ReviewFile, Taken};
+
+const KEYS: &str = "j/k hunk  n/p file  space take or leave  a take file  r leave file  / filter  ? help  enter apply  q quit";
+
+const HELP: &str = "\
+j, down      next hunk               k, up     previous hunk
+n            next file               p         previous file
+page down    scroll the hunks down   page up   scroll them up
+space        take the hunk, or leave it out
+a            take the whole file     r         leave the whole file out
+/            show only files whose name contains what you type
+escape       show all files again
+enter        apply what is taken     q         quit, apply nothing
+
+[x] taken    [-] taken in part       [ ] left out
+
+any key goes back to the review";
+
+/// Paints the whole screen.
+pub fn draw(review: &Review, with_colour: bool, frame: &mut Frame<'_>) {
+    let rows = Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)]);
+    let [head, body, foot] = rows.areas(frame.area());
+    let taken = format!("{}: {} of {} files taken", review.title, review.taken_files(), review.files.len());
+    frame.render_widget(Line::styled(taken, Style::new().add_modifier(Modifier::BOLD)), head);
+    let palette = Palette { with_colour };
+    match review.mode {
+        Mode::Help => frame.render_widget(Paragraph::new(HELP).block(block("help")), body),
+        Mode::Browse | Mode::Typing(_) => {
+            let columns = Layout::horizontal([Constraint::Percentage(35), Constraint::Percentage(65)]);
+            let [left, right] = columns.areas(body);
+            draw_files(review, palette, frame, left);
+            draw_hunks(review, palette, frame, right);
+        }
+    }
+    frame.render_widget(Line::raw(foot_line(review)), foot);
+}
+
+fn foot_line(review: &Review) -> String {
+    match &review.mode {
+        Mode::Typing(text) => format!("filter: {text}_   (enter to use it, escape to drop it)"),
+        Mode::Browse | Mode::Help if !review.message.is_empty() => review.message.clone(),
+        Mode::Browse | Mode::Help => KEYS.to_owned(),
+    }
+}
+
+fn block(title: &str) -> Block<'_> {
+    Block::new().borders(Borders::ALL).title(title)
+}
+
+#[derive(Clone, Copy)]
+struct Palette {
+    with_colour: bool,
+}
+
+impl Palette {
+    fn of(self, color: Color) -> Style {
+        if self.with_colour { Style::new().fg(color) } else { Style::new() }
+    }
+}
+
+fn draw_files(review: &Review, palette: Palette, frame: &mut Frame<'_>, area: Rect) {
+    let shown = review.shown();
+    let height = usize::from(area.height.saturating_sub(2)).max(1);
+    let place = shown.iter().position(|index| *index == review.file).unwrap_or(0);
+    let first = place.saturating_sub(height.saturating_sub(1));
+    let lines: Vec<Line<'_>> = shown
+        .iter()
+        .skip(first)
+        .take(height)
+        .filter_map(|index| review.files.get(*index).map(|file| (index, file)))
+        .map(|(index, file)| file_line(file, *index == review.file, palette))
+        .collect();
+    let title =
+        if review.filter.is_empty() { "files".to_owned() } else { format!("files: {}", review.filter) };
+    let text = if lines.is_empty() { Text::raw("no file has this in its name") } else { Text::from(lines) };
+    frame.render_widget(Paragraph::new(text).block(block(&title)), area);
+}
+
+fn file_line(file: &ReviewFile, is_here: bool, palette: Palette) -> Line<'_> {
+    let cursor = if is_here { '>' } else { ' ' };
+    let ReviewFile { letter, address, insertions, deletions, .. } = file;
+    let text = format!("{cursor}{} {letter} {address} +{insertions} -{deletions}", mark(file.taken()));
+    let style = match file.taken() {
+        Taken::All => palette.of(Color::Green),
+        Taken::Some => palette.of(Color::Yellow),
+        Taken::None => palette.of(Color::DarkGray),
+    };
+    Line::styled(text, if is_here { style.add_modifier(Modifier::BOLD) } else { style })
+}
+
+fn mark(taken: Taken) -> &'static str {
+    match taken {
+        Taken::All => "[x]",
+        Taken::Some => "[-]",
+        Taken::None => "[ ]",
+    }
+}
+
+fn draw_hunks(review: &Review, palette: Palette, frame: &mut Frame<'_>, area: Rect) {
+    let file = review.files.get(review.file).filter(|_| review.shown().contains(&review.file));
+    let Some(file) = file else {
+        frame.render_widget(Paragraph::new("").block(block("")), area);
+        return;
+    };
+    let mut lines = Vec::new();
+    for (index, hunk) in file.hunks.iter().enumerate() {
+        let cursor = if index == review.hunk { '>' } else { ' ' };
+        let taken = if hunk.taken { Taken::All } else { Taken::None };
+        let head = format!("{cursor}{} {}", mark(taken), hunk.title);
+        lines.push(Line::styled(head, palette.of(Color::Cyan).add_modifier(Modifier::BOLD)));
+        for (tag, text) in &hunk.lines {
+            let (sign, color) = match tag {
+                LineTag::Context => (' ', None),
+                LineTag::Removed => ('-', Some(Color::Red)),
+                LineTag::Added => ('+', Some(Color::Green)),
+            };
+            let style = color.map_or_else(Style::new, |color| palette.of(color));
+            lines.push(Line::styled(format!("  {sign}{}", text.replace('\t', "    ")), style));
+        }
+        lines.push(Line::raw(""));
+    }
+    let last = u16::try_from(lines.len().saturating_sub(1)).unwrap_or(u16::MAX);
+    let scroll = u16::try_from(review.scroll).unwrap_or(u16::MAX).min(last);
+    let paragraph = Paragraph::new(lines).scroll((scroll, 0));
+    frame.render_widget(paragraph.block(block(&file.address)), area);
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::super::tests::review;
+    use super::super::{Press, Review};
+    use super::*;
+
+    fn painted(review: &Review, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(review, true, frame)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let row = |y: u16| {
+            let cells: String = (0..width).map(|x| buffer[(x, y)].symbol()).collect();
+            cells.trim_end().to_owned() + "\n"
+        };
+        (0..height).map(row).collect()
+    }
+
+    #[test]
+    fn a_review_reads_without_colour() {
+        let mut review = review();
+        review.press(Press::Char('j'));
+        review.press(Press::Char(' '));
+        review.press(Press::Char('k'));
+        let expected = "\
+plan 01JB: 3 of 3 files taken
+┌files──────────────────┐┌src/a.rs─────────────────────────────────────┐
+│>[-] M src/a.rs +1 -1  ││>[x] lines 10                                │
+│ [x] M src/b.rs +1 -1  ││   same                                      │
+│ [x] M doc.md +1 -1    ││  -old 1                                     │
+│                       ││  +new 1                                     │
+│                       ││                                             │
+│                       ││ [ ] lines 20                                │
+└───────────────────────┘└─────────────────────────────────────────────┘
+j/k hunk  n/p file  space take or leave  a take file  r leave file  / fi
+";
+        assert_eq!(painted(&review, 72, 10), expected);
+    }
+
+    #[test]
+    fn the_cursors_file_is_in_sight_however_long_the_list() {
+        let files = (0..50).map(|n| super::super::tests::file(&format!("f{n}"), 1)).collect();
+        let mut review = Review::new(String::new(), files);
+        for _ in 0..40 {
+            review.press(Press::Char('n'));
+        }
+        assert!(painted(&review, 60, 10).contains(">[x] M f40"));
+    }
+
+    #[test]
+    fn help_tells_every_key() {
+        let mut review = review();
+        review.press(Press::Char('?'));
+        let shown = painted(&review, 80, 20);
+        for key in ["space", "enter", "page down", "/ ", "q  "] {
+            assert!(shown.contains(key), "{key}: {shown}");
+        }
+    }
+
+    #[test]
+    fn a_tiny_screen_is_no_trouble() {
+        for (width, height) in [(1, 1), (3, 2), (10, 3)] {
+            painted(&review(), width, height);
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! Reviewing a plan's changes by hand: which files and hunks are taken, and which are left.
+//!
+//! [`Review`] is a value that keys change; `draw` paints it, `screen` owns the terminal.
+//!
+//! # Invariants
+//! 1. Everything is taken at first; what is left out is what the person left out.
+//! 2. A filter hides files and changes no choice. The cursor is always on a file that is shown, if there is one.
+//! 3. Nothing is applied but by the enter key, and only while something is taken.
+//!
+//! # Not here
+//! Applying: the answer is the list of addresses that are left out, which `apply` takes as `--reject`.
+
+mod draw;
+mod screen;
+
+pub use draw::draw;
+pub use screen::on_screen;
+
+use domain::LineTag;
+
+/// A file that the plan changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReviewFile {
+    /// Its address, as `--reject` takes it.
+    pub address: String,
+    /// What happened to it, in a letter: A, M, D, R.
+    pub letter: char,
+    /// Lines added.
+    pub insertions: u64,
+    /// Lines removed.
+    pub deletions: u64,
+    /// Its parts.
+    pub hunks: Vec<ReviewHunk>,
+}
+
+/// A part of a file's change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReviewHunk {
+    /// Its address, as `--reject` takes it.
+    pub address: String,
+    /// What it is, in a few words.
+    pub title: String,
+    /// Its lines, without line ends.
+    pub lines: Vec<(LineTag, String)>,
+    /// Whether it is taken.
+    pub taken: bool,
+}
+
+/// How much of a file is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// All of it.
+    All,
+    /// Some hunks.
+    Some,
+    /// Nothing.
+    None,
+}
+
+/// A key, as far as the review knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Press {
+    /// A letter or another character.
+    Char(char),
+    /// Cursor up.
+    Up,
+    /// Cursor down.
+    Down,
+    /// A page up.
+    PageUp,
+    /// A page down.
+    PageDown,
+    /// Enter.
+    Enter,
+    /// Escape.
+    Escape,
+    /// Removes the last character.
+    Backspace,
+    /// Ctrl-C.
+    Interrupt,
+}
+
+/// What comes of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The review goes on.
+    Stay,
+    /// What is taken is to be applied.
+    Apply,
+    /// Nothing is to be applied.
+    Quit,
+}
+
+/// What the keys mean at the moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Moving about.
+    Browse,
+    /// Typing a filter; the one before stands until enter.
+    Typing(String),
+    /// Reading the help.
+    Help,
+}
+
+/// A review in progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Review {
+    title: String,
+    files: Vec<ReviewFile>,
+    filter: String,
+    /// Into `files`.
+    file: usize,
+    /// Into the file's hunks.
+    hunk: usize,
+    /// Lines of the right side that are scrolled away.
+    scroll: usize,
+    mode: Mode,
+    message: String,
+}
+
+/// How many lines a page key moves.
+const PAGE_LINES: usize = 15;
+
+impl Review {
+    /// A review of these files, all taken.
+    pub fn new(title: String, files: Vec<ReviewFile>) -> Review {
+        let (filter, message) = (String::new(), String::new());
+        Review { title, files, filter, file: 0, hunk: 0, scroll: 0, mode: Mode::Browse, message }
+    }
+
+    /// What a key does.
+    pub fn press(&mut self, press: Press) -> Step {
+        self.message.clear();
+        if press == Press::Interrupt {
+            return Step::Quit;
+        }
+        match std::mem::replace(&mut self.mode, Mode::Browse) {
+            Mode::Help => Step::Stay,
+            Mode::Typing(text) => {
+                self.type_filter(text, press);
+                Step::Stay
+            }
+            Mode::Browse => self.browse(press),
+        }
+    }
+
+    fn type_filter(&mut self, mut text: String, press: Press) {
+        match press {
+            Press::Enter => {
+                self.filter = text;
+                self.settle();
+                return;
+            }
+            Press::Escape => return,
+            Press::Char(letter) => text.push(letter),
+            Press::Backspace => {
+                text.pop();
+            }
+            Press::Up | Press::Down | Press::PageUp | Press::PageDown | Press::Interrupt => {}
+        }
+        self.mode = Mode::Typing(text);
+    }
+
+    fn browse(&mut self, press: Press) -> Step {
+        match press {
+            Press::Char('j') | Press::Down => self.move_hunk(Way::On),
+            Press::Char('k') | Press::Up => self.move_hunk(Way::Back),
+            Press::Char('n') => self.move_file(Way::On),
+            Press::Char('p') => self.move_file(Way::Back),
+            Press::PageDown => self.scroll = self.scroll.saturating_add(PAGE_LINES),
+            Press::PageUp => self.scroll = self.scroll.saturating_sub(PAGE_LINES),
+            Press::Char(' ') => self.toggle_hunk(),
+            Press::Char('a') => self.set_file(true),
+            Press::Char('r') => self.set_file(false),
+            Press::Char('/') => self.mode = Mode::Typing(String::new()),
+            Press::Char('?') => self.mode = Mode::Help,
+            Press::Char('q') => return Step::Quit,
+            Press::Escape if !self.filter.is_empty() => {
+                self.filter.clear();
+                self.settle();
+            }
+            Press::Enter if self.taken_files() == 0 => {
+                self.message = "nothing is taken: take something, or quit with q".to_owned();
+            }
+            Press::Enter => return Step::Apply,
+            Press::Escape | Press::Char(_) | Press::Backspace | Press::Interrupt => {}
+        }
+        Step::Stay
+    }
+
+    fn move_hunk(&mut self, way: Way) {
+        let hunks = self.files.get(self.file).map_or(0, |file| file.hunks.len());
+        match way {
+            Way::On if self.hunk + 1 < hunks => {
+                self.hunk += 1;
+                self.follow();
+            }
+            Way::On => self.move_file(Way::On),
+            Way::Back if self.hunk > 0 => {
+                self.hunk -= 1;
+                self.follow();
+            }
+            Way::Back => {
+                let before = self.file;
+                self.move_file(Way::Back);
+                if self.file != before {
+                    self.hunk = self.files[self.file].hunks.len().saturating_sub(1);
+                    self.follow();
+                }
+            }
+        }
+    }
+
+    fn move_file(&mut self, way: Way) {
+        let shown = self.shown();
+        let place = shown.iter().position(|index| *index == self.file);
+        let next = match (way, place) {
+            (Way::On, Some(place)) => shown.get(place + 1),
+            (Way::Back, Some(place)) => place.checked_sub(1).and_then(|place| shown.get(place)),
+            (Way::On | Way::Back, None) => shown.first(),
+        };
+        if let Some(next) = next {
+            (self.file, self.hunk, self.scroll) = (*next, 0, 0);
+        }
+    }
+
+    /// Scrolls to the head of the present hunk.
+    fn follow(&mut self) {
+        let Some(file) = self.files.get(self.file) else { return };
+        self.scroll = file.hunks.iter().take(self.hunk).map(|hunk| hunk.lines.len() + 2).sum();
+    }
+
+    /// Puts the cursor on a file that is shown.
+    fn settle(&mut self) {
+        let shown = self.shown();
+        if !shown.contains(&self.file)
+            && let Some(first) = shown.first()
+        {
+            (self.file, self.hunk, self.scroll) = (*first, 0, 0);
+        }
+    }
+
+    fn toggle_hunk(&mut self) {
+        if let Some(hunk) = self.shown_file_mut().and_then(|(file, at)| file.hunks.get_mut(at)) {
+            hunk.taken = !hunk.taken;
+        }
+    }
+
+    fn set_file(&mut self, taken: bool) {
+        if let Some((file, _)) = self.shown_file_mut() {
+            file.hunks.iter_mut().for_each(|hunk| hunk.taken = taken);
+        }
+    }
+
+    /// The file under the cursor; none when the filter hides all.
+    fn shown_file_mut(&mut self) -> Option<(&mut ReviewFile, usize)> {
+        let (file, hunk) = (self.file, self.hunk);
+        if !self.shown().contains(&file) {
+            return None;
+        }
+        self.files.get_mut(file).map(|found| (found, hunk))
+    }
+
+    /// The files that the filter lets through, in order.
+    pub fn shown(&self) -> Vec<usize> {
+        let wanted = self.filter.to_lowercase();
+        let fits = |file: &ReviewFile| file.address.to_lowercase().contains(&wanted);
+        (0..self.files.len()).filter(|index| self.files.get(*index).is_some_and(fits)).collect()
+    }
+
+    /// How many files have something that is taken.
+    pub fn taken_files(&self) -> usize {
+        self.files.iter().filter(|file| file.taken() != Taken::None).count()
+    }
+
+    /// The addresses of what is left out: whole files where all of it is.
+    pub fn left_out(&self) -> Vec<String> {
+        let mut left = Vec::new();
+        for file in &self.files {
+            match file.taken() {
+                Taken::All => {}
+                Taken::None => left.push(file.address.clone()),
+                Taken::Some => {
+                    let hunks = file.hunks.iter().filter(|hunk| !hunk.taken);
+                    left.extend(hunks.map(|hunk| hunk.address.clone()));
+                }
+            }
+        }
+        left
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    On,
+    Back,
+}
+
+impl ReviewFile {
+    /// How much of it is taken. A change without hunks counts as taken: there is nothing to leave.
+    pub fn taken(&self) -> Taken {
+        let taken = self.hunks.iter().filter(|hunk| hunk.taken).count();
+        match taken {
+            all if all == self.hunks.len() => Taken::All,
+            0 => Taken::None,
+            _ => Taken::Some,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn file(address: &str, hunks: usize) -> ReviewFile {
+        let hunk = |number: usize| ReviewHunk {
+            address: format!("{address}#{number}"),
+            title: format!("lines {number}0"),
+            lines: vec![
+                (LineTag::Context, "same".to_owned()),
+                (LineTag::Removed, format!("old {number}")),
+                (LineTag::Added, format!("new {number}")),
+            ],
+            taken: true,
+        };
+        let address = address.to_owned();
+        let hunks: Vec<_> = (1..=hunks).map(hunk).collect();
+        ReviewFile { address, letter: 'M', insertions: 1, deletions: 1, hunks }
+    }
+
+    pub(super) fn review() -> Review {
+        Review::new("plan 01JB".to_owned(), vec![file("src/a.rs", 2), file("src/b.rs", 1), file("doc.md", 3)])
+    }
+
+    fn type_in(review: &mut Review, keys: &str) -> Step {
+        keys.chars().fold(Step::Stay, |_, key| match key {
+            '\n' => review.press(Press::Enter),
+            other => review.press(Press::Char(other)),
+        })
+    }
+
+    #[test]
+    fn everything_is_taken_at_first() {
+        let mut review = review();
+        assert_eq!(review.left_out(), Vec::<String>::new());
+        assert_eq!(type_in(&mut review, "\n"), Step::Apply);
+    }
+
+    #[test]
+    fn a_hunk_or_a_file_is_left_out() {
+        let mut review = review();
+        type_in(&mut review, "j ");
+        assert_eq!(review.left_out(), ["src/a.rs#2"]);
+        type_in(&mut review, "nr");
+        assert_eq!(review.left_out(), ["src/a.rs#2", "src/b.rs"]);
+        type_in(&mut review, "pa");
+        assert_eq!(review.left_out(), ["src/b.rs"]);
+        assert_eq!(review.taken_files(), 2);
+    }
+
+    #[test]
+    fn hunks_that_are_all_left_out_are_the_file() {
+        let mut review = review();
+        type_in(&mut review, " j ");
+        assert_eq!(review.left_out(), ["src/a.rs"]);
+        assert_eq!(review.files[0].taken(), Taken::None);
+    }
+
+    #[test]
+    fn the_cursor_goes_from_hunk_to_hunk_over_files_and_stops_at_both_ends() {
+        let mut review = review();
+        let mut seen = vec![(review.file, review.hunk)];
+        for _ in 0..7 {
+            review.press(Press::Down);
+            seen.push((review.file, review.hunk));
+        }
+        assert_eq!(seen, [(0, 0), (0, 1), (1, 0), (2, 0), (2, 1), (2, 2), (2, 2), (2, 2)]);
+        for _ in 0..7 {
+            review.press(Press::Up);
+        }
+        assert_eq!((review.file, review.hunk, review.scroll), (0, 0, 0));
+    }
+
+    #[test]
+    fn going_back_into_a_file_ends_at_its_last_hunk() {
+        let mut review = review();
+        type_in(&mut review, "nk");
+        assert_eq!((review.file, review.hunk, review.scroll), (0, 1, 5));
+    }
+
+    #[test]
+    fn a_filter_hides_files_and_changes_no_choice() {
+        let mut review = review();
+        type_in(&mut review, "r/DOC\n");
+        assert_eq!((review.shown(), review.file), (vec![2], 2));
+        type_in(&mut review, "nn ");
+        assert_eq!(review.left_out(), ["src/a.rs", "doc.md#1"]);
+        review.press(Press::Escape);
+        assert_eq!(review.shown(), [0, 1, 2]);
+        type_in(&mut review, "/zzz\n ar");
+        assert_eq!(review.shown(), Vec::<usize>::new());
+        assert_eq!(review.left_out(), ["src/a.rs", "doc.md#1"]);
+    }
+
+    #[test]
+    fn while_a_filter_is_typed_letters_are_letters() {
+        let mut review = review();
+        type_in(&mut review, "/qr a");
+        assert_eq!(review.mode, Mode::Typing("qr a".to_owned()));
+        review.press(Press::Backspace);
+        review.press(Press::Escape);
+        assert_eq!(
+            (review.mode.clone(), review.left_out().len(), review.shown().len()),
+            (Mode::Browse, 0, 3)
+        );
+    }
+
+    #[test]
+    fn nothing_is_applied_while_nothing_is_taken() {
+        let mut review = Review::new(String::new(), vec![file("a", 1)]);
+        assert_eq!(type_in(&mut review, "r\n"), Step::Stay);
+        assert!(review.message.contains("nothing is taken"));
+        assert_eq!(type_in(&mut review, "a\n"), Step::Apply);
+    }
+
+    #[test]
+    fn quitting_applies_nothing() {
+        assert_eq!(type_in(&mut review(), "q"), Step::Quit);
+        let mut typing = review();
+        type_in(&mut typing, "/x");
+        assert_eq!(typing.press(Press::Interrupt), Step::Quit);
+    }
+
+    #[test]
+    fn help_takes_the_next_key_for_itself() {
+        let mut review = review();
+        type_in(&mut review, "?");
+        assert_eq!(review.mode, Mode::Help);
+        assert_eq!(type_in(&mut review, "q"), Step::Stay);
+        assert_eq!(review.mode, Mode::Browse);
+    }
+
+    #[test]
+    fn a_review_of_nothing_takes_every_key() {
+        let mut empty = Review::new(String::new(), Vec::new());
+        for key in "jknp ar/?x".chars() {
+            empty.press(Press::Char(key));
+        }
+        for press in [Press::Up, Press::Down, Press::PageUp, Press::PageDown, Press::Enter, Press::Escape] {
+            empty.press(press);
+        }
+        assert_eq!(empty.left_out(), Vec::<String>::new());
+    }
+}

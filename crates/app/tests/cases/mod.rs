@@ -1,0 +1,9 @@
+//! The cases, by what they are about.
+
+mod calling;
+mod hostile;
+mod pages;
+mod plans;
+mod refusals;
+mod settings;
+mod support;

@@ -1,0 +1,140 @@
+//! What is said when something stands in the way.
+
+use super::support::{Person, answer};
+
+#[test]
+fn a_plan_that_is_not_there_is_told() {
+    let person = Person::new();
+    let said = person.agents(&["plan", "status"]);
+    assert_eq!((said.exit, said.stdout.as_str()), (3, ""));
+    assert_eq!(
+        said.stderr,
+        "error[PLAN_NOT_FOUND]: there is no plan yet\n\nhint: start one with `agents run -- COMMAND`\n"
+    );
+    let said = person.json(&["plan", "diff", "01JB3QK7XM"]);
+    assert_eq!((said.exit, said.code()), (3, "PLAN_NOT_FOUND".to_owned()));
+}
+
+#[test]
+fn an_id_that_begins_several_names_all_of_them() {
+    let person = Person::new();
+    let ids = [person.plan("true"), person.plan("true")];
+    let said = person.json(&["plan", "status", "0"]);
+    assert_eq!((said.exit, said.code()), (2, "PLAN_AMBIGUOUS".to_owned()));
+    let candidates = said.envelope()["messages"][0]["detail"]["candidates"].clone();
+    assert_eq!(candidates, serde_json::json!(ids));
+    let said = person.json(&["plan", "status", &ids[0].to_lowercase()]);
+    assert_eq!(said.data()["plan_id"], ids[0]);
+}
+
+#[test]
+fn a_conflict_writes_nothing_and_says_where() {
+    let person = Person::new();
+    person.write("a.txt", "one\n");
+    person.write("b.txt", "one\n");
+    person.plan("echo plan > a.txt; echo plan > b.txt");
+    person.write("a.txt", "mine\n");
+    let said = person.agents(&["plan", "apply", "@last", "--yes"]);
+    assert_eq!((said.exit, said.stdout.as_str()), (4, ""), "{said:?}");
+    assert!(said.stderr.contains("error[CONFLICTS]: plan 0"), "{}", said.stderr);
+    assert!(
+        said.stderr
+            .contains("not applied: 1 conflict, nothing was written\n  a.txt#1  you and the plan changed"),
+        "{}",
+        said.stderr
+    );
+    assert!(
+        said.stderr.contains("--reject a.txt#1") && said.stderr.contains("--take a.txt"),
+        "{}",
+        said.stderr
+    );
+    assert_eq!((person.read("a.txt").as_str(), person.read("b.txt").as_str()), ("mine\n", "one\n"));
+    let shown = person.agents(&["plan", "diff", "@last", "--conflicts"]);
+    assert!(shown.stdout.contains("  yours:\n    mine\n  the plan's:\n    plan\n"), "{}", shown.stdout);
+    let said = person.agents(&["plan", "apply", "@last", "--yes", "--take", "a.txt"]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    assert_eq!((person.read("a.txt").as_str(), person.read("b.txt").as_str()), ("plan\n", "plan\n"));
+}
+
+#[test]
+fn an_undo_over_later_edits_is_refused() {
+    let person = Person::new();
+    person.write("a.txt", "one\n");
+    person.plan("echo plan > a.txt");
+    person.agents(&["plan", "apply", "@last", "--yes"]);
+    person.write("a.txt", "mine\n");
+    let said = person.json(&["plan", "undo", "@last", "--yes"]);
+    assert_eq!((said.exit, said.code()), (4, "CONFLICTS".to_owned()));
+    assert_eq!(person.read("a.txt"), "mine\n");
+}
+
+#[test]
+fn what_matches_nothing_is_told_with_the_nearest() {
+    let person = Person::new();
+    person.plan("echo x > made.txt");
+    let said = person.json(&["plan", "apply", "@last", "--yes", "--only", "mad.txt"]);
+    assert_eq!((said.exit, said.code()), (2, "NO_SUCH_HUNK".to_owned()));
+    let hint = said.envelope()["messages"][0]["suggestions"][0].as_str().unwrap().to_owned();
+    assert!(hint.contains("`made.txt`"), "{hint}");
+}
+
+#[test]
+fn a_plan_that_changed_nothing_has_nothing_to_apply() {
+    let person = Person::new();
+    person.plan("true");
+    let said = person.json(&["plan", "apply", "@last", "--yes"]);
+    assert_eq!((said.exit, said.code()), (4, "NOTHING_TO_APPLY".to_owned()));
+    let said = person.json(&["plan", "apply", "@last", "--yes", "--allow-empty"]);
+    assert_eq!(said.exit, 0, "{said:?}");
+}
+
+#[test]
+fn undoing_what_is_not_applied_is_refused_without_a_question() {
+    let person = Person::new();
+    person.plan("echo x > f");
+    let said = person.json(&["plan", "undo", "@last"]);
+    assert_eq!((said.exit, said.code()), (4, "NOT_APPLIED".to_owned()));
+}
+
+#[test]
+fn a_program_that_is_not_there_is_found_out_before_anything_is_stored() {
+    let person = Person::new();
+    let said = person.agents(&["run", "--", "no-such-program-at-all"]);
+    assert_eq!(said.exit, 4);
+    assert!(
+        said.stderr
+            .starts_with("error[PREFLIGHT_FAILED]: the plan cannot run as asked; nothing was stored\n"),
+        "{}",
+        said.stderr
+    );
+    assert!(said.stderr.contains("no-such-program-at-all"), "{}", said.stderr);
+    assert_eq!(person.json(&["plan", "list"]).data()["total"], 0);
+}
+
+#[test]
+fn the_network_is_refused_where_policy_says_never() {
+    let person = Person::new();
+    person.agents(&["config", "set", "policy.network=never"]);
+    let said = person.json(&["run", "--network", "--", "true"]);
+    assert_eq!((said.exit, said.code()), (4, "PREFLIGHT_FAILED".to_owned()));
+}
+
+#[test]
+fn a_project_that_is_not_there_is_told() {
+    let person = Person::new();
+    let said = person.json(&["run", "--project", "nowhere", "--", "true"]);
+    assert_eq!((said.exit, said.code()), (3, "PROJECT_NOT_FOUND".to_owned()));
+    let said = person.json(&["run", "--project", ".", "--project", "x=.", "--", "true"]);
+    assert_eq!((said.exit, said.code()), (2, "PROJECT_NESTED".to_owned()));
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_made_is_told() {
+    let person = Person::new();
+    person.write("file", "");
+    let mut command = person.command(&person.project(), &["plan", "list", "--data-dir", "file/data"]);
+    let said = answer(&mut command);
+    assert_eq!(said.exit, 1);
+    assert!(said.stderr.starts_with("error[IO_FAILED]: the data directory "), "{}", said.stderr);
+    assert!(said.stderr.contains("hint: name another one with `--data-dir DIR`"), "{}", said.stderr);
+}

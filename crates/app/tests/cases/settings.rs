@@ -1,0 +1,175 @@
+//! Settings: read, written by several at once, and by writers that are killed.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+
+use super::support::{Person, answer};
+
+#[test]
+fn a_setting_is_set_and_read_back() {
+    let person = Person::new();
+    let said = person.agents(&["config", "set", "plan.concurrency=8", "limits.time=30m"]);
+    assert_eq!((said.exit, said.stdout.as_str()), (0, "plan.concurrency = 8\nlimits.time = 30m\n"));
+    assert_eq!(person.agents(&["config", "get", "plan.concurrency"]).stdout, "8\n");
+    let said = person.json(&["config", "get", "limits.time", "--origin"]);
+    assert_eq!(said.data()["origin"], "user");
+    let levels: Vec<_> =
+        said.data()["levels"].as_array().unwrap().iter().map(|level| level["level"].clone()).collect();
+    assert_eq!(levels, [json!("user"), json!("default")]);
+}
+
+#[test]
+fn the_origin_of_a_setting_names_file_and_line() {
+    let person = Person::new();
+    fs::create_dir_all(person.config_file().parent().unwrap()).unwrap();
+    fs::write(person.config_file(), "# mine\n\n[recovery]\nmax_retries_per_step = 5\n").unwrap();
+    person.write(".cleveragents/config.toml", "recovery.max_retries_per_step = 7\n");
+    let said = person.agents(&["config", "get", "recovery.max_retries_per_step", "--origin"]);
+    let file = person.config_file();
+    assert_eq!(
+        said.stdout,
+        format!(
+            "recovery.max_retries_per_step = 7  (project)\n\
+             LEVEL    VALUE  PLACE\n\
+             project  7      {}:1\n\
+             user     5      {}:4\n\
+             default  3      -\n",
+            person.project().join(".cleveragents/config.toml").display(),
+            file.display()
+        )
+    );
+}
+
+#[test]
+fn all_settings_of_one_call_are_set_or_none() {
+    let person = Person::new();
+    for (words, code) in [
+        (["plan.concurrency=8", "plan.concurency=9"], "CONFIG_KEY_UNKNOWN"),
+        (["plan.concurrency=8", "retention.days=0"], "CONFIG_VALUE_INVALID"),
+    ] {
+        let said = person.json(&["config", "set", words[0], words[1]]);
+        assert_eq!((said.exit, said.code()), (2, code.to_owned()));
+        assert!(!person.config_file().exists());
+    }
+    let said = person.agents(&["config", "set", "plan.concurency=9"]);
+    assert_eq!(
+        said.stderr,
+        "error[CONFIG_KEY_UNKNOWN]: there is no setting `plan.concurency`\n\nhint: did you mean `plan.concurrency`?\n"
+    );
+}
+
+#[test]
+fn settings_written_at_once_are_all_kept() {
+    let person = Person::new();
+    fs::create_dir_all(person.config_file().parent().unwrap()).unwrap();
+    fs::write(person.config_file(), "# kept\n").unwrap();
+    let pairs = [
+        "plan.concurrency=8",
+        "retention.days=9",
+        "retention.max_mb=10",
+        "limits.time=11m",
+        "capture.max_file_mb=12",
+        "automation=manual",
+    ];
+    for _ in 0..5 {
+        let children: Vec<_> = pairs
+            .iter()
+            .map(|pair| {
+                let mut command = person.command(&person.project(), &["config", "set", pair]);
+                command.stdout(Stdio::null()).spawn().unwrap()
+            })
+            .collect();
+        for mut child in children {
+            assert!(child.wait().unwrap().success());
+        }
+        let text = fs::read_to_string(person.config_file()).unwrap();
+        assert!(text.contains("# kept\n"), "{text}");
+        for pair in pairs {
+            let (key, value) = pair.split_once('=').unwrap();
+            assert_eq!(person.agents(&["config", "get", key]).stdout, format!("{value}\n"), "{text}");
+        }
+        fs::write(person.config_file(), "# kept\n").unwrap();
+    }
+}
+
+#[test]
+fn a_writer_that_is_killed_leaves_the_old_file_or_the_new_one() {
+    let person = Person::new();
+    person.agents(&["config", "set", "retention.days=9"]);
+    let before = fs::read_to_string(person.config_file()).unwrap();
+    for spins in 0..60_u64 {
+        let value = 10 + spins % 50;
+        let pair = format!("plan.concurrency={value}");
+        let mut command = person.command(&person.project(), &["config", "set", &pair]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // Each round kills at another point of the program's life, from its first instruction to its end.
+        for _ in 0..spins * 40_000 {
+            std::hint::spin_loop();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let text = fs::read_to_string(person.config_file()).unwrap();
+        assert!(text.starts_with(&before), "{text:?}");
+        let is_whole =
+            text == before || text.lines().last().is_some_and(|line| line.starts_with("concurrency = "));
+        assert!(is_whole, "{text:?}");
+        assert_eq!(person.agents(&["config", "get", "retention.days"]).stdout, "9\n");
+    }
+    // Whoever was killed holds no lock.
+    assert_eq!(person.agents(&["config", "set", "plan.concurrency=3"]).exit, 0);
+    let left = person.config_file().parent().unwrap().read_dir().unwrap().count();
+    assert_eq!(left, 1, "nothing lies beside the file");
+}
+
+#[test]
+fn a_writer_that_dies_in_the_middle_of_its_writing_leaves_the_old_file() {
+    let person = Person::new();
+    person.agents(&["config", "set", "retention.days=9"]);
+    let before = fs::read_to_string(person.config_file()).unwrap();
+    // The kernel kills it with its first byte into a file.
+    let script =
+        format!("ulimit -f 0; exec '{}' config set plan.concurrency=8", env!("CARGO_BIN_EXE_agents"));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).current_dir(person.project()).env("HOME", person.home());
+    let status = shell.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+    assert!(!status.success(), "it was to be killed");
+    assert_eq!(fs::read_to_string(person.config_file()).unwrap(), before);
+    assert_eq!(person.agents(&["config", "set", "plan.concurrency=8"]).exit, 0);
+    assert_eq!(person.config_file().parent().unwrap().read_dir().unwrap().count(), 1);
+}
+
+#[test]
+fn a_variable_stands_over_both_files() {
+    let person = Person::new();
+    person.agents(&["config", "set", "plan.concurrency=8"]);
+    let mut command = person.command(&person.project(), &["config", "get", "plan.concurrency"]);
+    assert_eq!(answer(command.env("CLEVERAGENTS_PLAN_CONCURRENCY", "2")).stdout, "2\n");
+    let said = answer(command.env("CLEVERAGENTS_PLAN_CONCURRENCY", "two"));
+    assert_eq!(said.exit, 2);
+    assert_eq!(
+        said.stderr,
+        "error[CONFIG_VALUE_INVALID]: `plan.concurrency` cannot be `two` (CLEVERAGENTS_PLAN_CONCURRENCY): it takes a \
+         whole number from 1 to 64\n"
+    );
+}
+
+#[test]
+fn a_slip_in_a_variable_is_told() {
+    let person = Person::new();
+    let mut command = person.command(&person.project(), &["config", "get", "plan.concurrency"]);
+    let said = answer(command.env("CLEVERAGENTS_PLAN_CONCURENCY", "2"));
+    assert_eq!((said.exit, said.stdout.as_str()), (0, "4\n"));
+    assert!(said.stderr.contains("CLEVERAGENTS_PLAN_CONCURENCY is no setting"), "{}", said.stderr);
+}
+
+#[test]
+fn every_setting_is_listed_with_its_scope_and_variable() {
+    let said = Person::new().json(&["config", "list"]);
+    let settings = said.data()["settings"].as_array().unwrap().clone();
+    let one = settings.iter().find(|setting| setting["key"] == "automation").unwrap();
+    assert_eq!(one["variable"], "CLEVERAGENTS_AUTOMATION");
+    assert_eq!(one["scope"], "user; a project may tighten");
+    assert_eq!(one["allowed"], "one of manual, review, auto");
+}

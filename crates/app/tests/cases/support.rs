@@ -1,0 +1,125 @@
+//! A person with a home of their own, who types commands.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// What a command answered.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub exit: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Answer {
+    /// The envelope on the output.
+    pub fn envelope(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The answer in the envelope.
+    pub fn data(&self) -> Value {
+        self.envelope()["data"].clone()
+    }
+
+    /// The code of the failure in the envelope.
+    pub fn code(&self) -> String {
+        let envelope = self.envelope();
+        let messages = envelope["messages"].as_array().unwrap();
+        messages.last().unwrap()["code"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// A person, their home and their project.
+pub struct Person {
+    home: TempDir,
+}
+
+impl Person {
+    /// A person with an empty project that is a git repository.
+    pub fn new() -> Person {
+        let person = Person { home: TempDir::new().unwrap() };
+        fs::create_dir_all(person.project()).unwrap();
+        person.git(&["init", "-q", "-b", "main"]);
+        person
+    }
+
+    pub fn home(&self) -> PathBuf {
+        fs::canonicalize(self.home.path()).unwrap()
+    }
+
+    pub fn project(&self) -> PathBuf {
+        self.home().join("shop")
+    }
+
+    pub fn config_file(&self) -> PathBuf {
+        self.home().join(".config/cleveragents/config.toml")
+    }
+
+    pub fn write(&self, path: &str, content: &str) {
+        let path = self.project().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    pub fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.project().join(path)).unwrap()
+    }
+
+    pub fn git(&self, args: &[&str]) -> String {
+        let mut git = Command::new("git");
+        git.args(args).current_dir(self.project());
+        git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CEILING_DIRECTORIES", self.home());
+        for name in ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"] {
+            git.env(name, "someone@example.com");
+        }
+        let output = git.output().unwrap();
+        assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The program, called in `dir` with nothing of the tester's own environment.
+    pub fn command<S: AsRef<OsStr>>(&self, dir: &Path, args: &[S]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agents"));
+        command.args(args).current_dir(dir).env_clear().stdin(Stdio::null());
+        command.env("HOME", self.home()).env("PATH", std::env::var_os("PATH").unwrap());
+        // Tests on one machine must not wait for each other's data.
+        command.env("CLEVERAGENTS_DATA_DIR", self.home().join("data"));
+        command
+    }
+
+    /// Calls the program in the project.
+    pub fn agents<S: AsRef<OsStr>>(&self, args: &[S]) -> Answer {
+        answer(&mut self.command(&self.project(), args))
+    }
+
+    /// The same, with the answer as an envelope.
+    pub fn json(&self, args: &[&str]) -> Answer {
+        let place = args.iter().position(|word| *word == "--").unwrap_or(args.len());
+        let mut words = args.to_vec();
+        words.splice(place..place, ["--format", "json"]);
+        self.agents(&words)
+    }
+
+    /// Runs a shell script as a plan and answers with its id.
+    pub fn plan(&self, script: &str) -> String {
+        let answer = self.json(&["run", "--", "sh", "-ec", script]);
+        assert_eq!(answer.exit, 0, "{answer:?}");
+        answer.data()["plan_id"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Runs a command to its end.
+pub fn answer(command: &mut Command) -> Answer {
+    let output = command.output().unwrap();
+    Answer {
+        exit: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}

@@ -1,0 +1,20 @@
+//! The program as people run it: real files, real git, real processes, real kills.
+//!
+//! - `support`: a person with a home of their own
+//! - `calling`: help, version, usage, formats
+//! - `settings`: config get, set, list; two writers at once; a killed writer
+//! - `pages`: completions and the manual
+//! - `plans`: run, diff, apply, undo, cancel and the rest, from the first command to the last
+//! - `refusals`: what is said when something stands in the way
+//! - `hostile`: projects that try to loosen what guards the user
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    unreachable_pub,
+    missing_docs,
+    reason = "tests fail by panicking"
+)]
+
+mod cases;

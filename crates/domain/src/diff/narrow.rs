@@ -1,0 +1,57 @@
+//! A change cut down to some of its hunks.
+//!
+//! # Invariants
+//! What is left out stays as it was before; what is taken is as the plan made it.
+
+use std::collections::BTreeSet;
+
+use crate::file_state::FileState;
+use crate::net::NetChange;
+
+use super::hunks::{HunkPart, apply_hunks, hunks};
+
+/// What remains of a change of which only some hunks are taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Narrowed {
+    /// None was taken.
+    Nothing,
+    /// All were taken, or it is one that cannot be parted: the change as it is.
+    Whole,
+    /// Some were: the change with another result, and that result's content.
+    Part {
+        /// The change; its state after is that of `content`.
+        change: NetChange,
+        /// What the file becomes.
+        content: Vec<u8>,
+    },
+}
+
+/// Cuts `change`, whose contents are `before` and `after`, down to the hunks with the `chosen` numbers.
+pub fn narrow(
+    change: &NetChange,
+    before: Option<&[u8]>,
+    after: Option<&[u8]>,
+    chosen: &BTreeSet<u32>,
+) -> Narrowed {
+    let hunks = hunks(before, after, change);
+    let taken = hunks.iter().filter(|hunk| chosen.contains(&hunk.number)).count();
+    if taken == 0 {
+        return Narrowed::Nothing;
+    }
+    let (Some(old_state), Some(new_state), Some(before), Some(after)) =
+        (change.before, change.after, before, after)
+    else {
+        return Narrowed::Whole;
+    };
+    if taken == hunks.len() {
+        return Narrowed::Whole;
+    }
+    let content = apply_hunks(before, after, chosen);
+    let mode_hunk = hunks.iter().find(|hunk| hunk.part == HunkPart::Mode);
+    let mode = match mode_hunk {
+        Some(hunk) if chosen.contains(&hunk.number) => new_state.mode,
+        Some(_) | None => old_state.mode,
+    };
+    let state = FileState::file(&content, mode);
+    Narrowed::Part { change: NetChange { after: Some(state), ..change.clone() }, content }
+}

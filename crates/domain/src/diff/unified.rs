@@ -1,0 +1,189 @@
+//! A net change as the text of a patch that `git apply` takes.
+//!
+//! # Invariants
+//! 1. Applied by git to the state before, the patch gives the state after, as far as git keeps it.
+//! 2. What git does not keep is not in the patch: directories, and permission bits other than "may be run".
+//!    A change of nothing else is no text at all.
+//! 3. A content without lines is named as differing, which git refuses to apply.
+//!
+//! # Not here
+//! Redaction: give redacted hunks to [`unified_from`].
+
+use crate::file_state::{FileState, Kind};
+use crate::net::NetChange;
+use crate::path::RelPath;
+
+use super::hunks::{Hunk, Line, LineTag, hunks};
+use super::quote::quoted;
+
+const NO_NEWLINE: &[u8] = b"\\ No newline at end of file\n";
+
+/// The patch of `change`, whose contents are `before` and `after`.
+///
+/// ```
+/// use domain::{Base, FileState, NetChange, RelPath, RootNo, unified};
+///
+/// let change = NetChange {
+///     root: RootNo(0), path: RelPath::new("f")?, from: None, base: Base::Known, calls: vec![],
+///     before: None, after: Some(FileState::file(b"hi\n", 0o644)),
+/// };
+/// let patch = "diff --git a/f b/f\nnew file mode 100644\n--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+hi\n";
+/// assert_eq!(unified(&change, None, Some(b"hi\n")), patch.as_bytes());
+/// # Ok::<(), domain::PathError>(())
+/// ```
+pub fn unified(change: &NetChange, before: Option<&[u8]>, after: Option<&[u8]>) -> Vec<u8> {
+    unified_from(change, &hunks(before, after, change))
+}
+
+/// The patch of `change` with these hunks: chosen ones, or redacted ones.
+pub fn unified_from(change: &NetChange, hunks: &[Hunk]) -> Vec<u8> {
+    let old = change.before.filter(in_git);
+    let new = change.after.filter(in_git);
+    let mut out = Vec::new();
+    match (old, new) {
+        (None, None) => {}
+        (Some(old), Some(new)) if old.kind == new.kind => edit(&mut out, change, old, new, hunks),
+        // Git tells of another kind of file as of a file that went and another that came.
+        (old, new) => {
+            if let Some(old) = old {
+                removal(&mut out, change.from.as_ref().unwrap_or(&change.path), old, hunks);
+            }
+            if let Some(new) = new {
+                creation(&mut out, &change.path, new, hunks);
+            }
+        }
+    }
+    out
+}
+
+fn in_git(state: &FileState) -> bool {
+    match state.kind {
+        Kind::File | Kind::Symlink => true,
+        Kind::Dir => false,
+    }
+}
+
+fn git_mode(state: FileState) -> &'static str {
+    match state.kind {
+        Kind::Symlink => "120000",
+        Kind::File if state.mode & 0o100 != 0 => "100755",
+        Kind::File | Kind::Dir => "100644",
+    }
+}
+
+fn edit(out: &mut Vec<u8>, change: &NetChange, old: FileState, new: FileState, hunks: &[Hunk]) {
+    let from = change.from.as_ref().unwrap_or(&change.path);
+    let same_content = old.hash == new.hash;
+    let same_mode = git_mode(old) == git_mode(new);
+    if same_content && same_mode && change.from.is_none() {
+        return;
+    }
+    begin(out, from, &change.path);
+    if !same_mode {
+        line(out, &[b"old mode ", git_mode(old).as_bytes()]);
+        line(out, &[b"new mode ", git_mode(new).as_bytes()]);
+    }
+    if change.from.is_some() {
+        let similarity = if same_content { "100%".to_owned() } else { similarity(old, new, hunks) };
+        line(out, &[b"similarity index ", similarity.as_bytes()]);
+        line(out, &[b"rename from ", &quoted(b"", from.as_bytes())]);
+        line(out, &[b"rename to ", &quoted(b"", change.path.as_bytes())]);
+    }
+    if same_content {
+        return;
+    }
+    let (old_name, new_name) = (quoted(b"a/", from.as_bytes()), quoted(b"b/", change.path.as_bytes()));
+    contents(out, &old_name, &new_name, hunks, &[LineTag::Context, LineTag::Removed, LineTag::Added]);
+}
+
+fn removal(out: &mut Vec<u8>, path: &RelPath, old: FileState, hunks: &[Hunk]) {
+    begin(out, path, path);
+    line(out, &[b"deleted file mode ", git_mode(old).as_bytes()]);
+    if old.size > 0 {
+        contents(out, &quoted(b"a/", path.as_bytes()), b"/dev/null", hunks, &[LineTag::Removed]);
+    }
+}
+
+fn creation(out: &mut Vec<u8>, path: &RelPath, new: FileState, hunks: &[Hunk]) {
+    begin(out, path, path);
+    line(out, &[b"new file mode ", git_mode(new).as_bytes()]);
+    if new.size > 0 {
+        contents(out, b"/dev/null", &quoted(b"b/", path.as_bytes()), hunks, &[LineTag::Added]);
+    }
+}
+
+/// The lines of `hunks` with one of `tags`, below the names of both sides.
+fn contents(out: &mut Vec<u8>, old_name: &[u8], new_name: &[u8], hunks: &[Hunk], tags: &[LineTag]) {
+    let shown: Vec<(u32, Vec<&Line>)> = hunks
+        .iter()
+        .map(|hunk| (hunk_begin(hunk), hunk.lines.iter().filter(|line| tags.contains(&line.tag)).collect()))
+        .filter(|(_, lines): &(u32, Vec<&Line>)| !lines.is_empty())
+        .collect();
+    if shown.is_empty() {
+        line(out, &[b"Binary files ", old_name, b" and ", new_name, b" differ"]);
+        return;
+    }
+    line(out, &[b"--- ", old_name, name_end(old_name)]);
+    line(out, &[b"+++ ", new_name, name_end(new_name)]);
+    // Counted anew, since hunks may have been left out.
+    let mut grown = 0;
+    for (old_begin, lines) in shown {
+        let count = |without: LineTag| lines.iter().filter(|line| line.tag != without).count() as i64;
+        let (old_lines, new_lines) = (count(LineTag::Added), count(LineTag::Removed));
+        let (old_begin, new_begin) = (i64::from(old_begin), i64::from(old_begin) + grown);
+        let header = format!("@@ -{} +{} @@", span(old_begin, old_lines), span(new_begin, new_lines));
+        line(out, &[header.as_bytes()]);
+        lines.iter().for_each(|one| patch_line(out, one));
+        grown += new_lines - old_lines;
+    }
+}
+
+/// How many old lines stand above the hunk.
+fn hunk_begin(hunk: &Hunk) -> u32 {
+    if hunk.old_lines == 0 { hunk.old_start } else { hunk.old_start.saturating_sub(1) }
+}
+
+/// As git writes it: counted from 1, the line above where there are none, one line without its count.
+fn span(begin: i64, lines: i64) -> String {
+    match lines {
+        0 => format!("{begin},0"),
+        1 => format!("{}", begin + 1),
+        _ => format!("{},{lines}", begin + 1),
+    }
+}
+
+fn patch_line(out: &mut Vec<u8>, line: &Line) {
+    out.push(match line.tag {
+        LineTag::Context => b' ',
+        LineTag::Removed => b'-',
+        LineTag::Added => b'+',
+    });
+    out.extend_from_slice(&line.bytes);
+    if !line.bytes.ends_with(b"\n") {
+        out.push(b'\n');
+        out.extend_from_slice(NO_NEWLINE);
+    }
+}
+
+/// A name with a space ends with a tab, so that readers do not take what follows a space for a date.
+fn name_end(name: &[u8]) -> &'static [u8] {
+    if name.contains(&b' ') { b"\t" } else { b"" }
+}
+
+fn begin(out: &mut Vec<u8>, old: &RelPath, new: &RelPath) {
+    line(out, &[b"diff --git ", &quoted(b"a/", old.as_bytes()), b" ", &quoted(b"b/", new.as_bytes())]);
+}
+
+fn line(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+    out.push(b'\n');
+}
+
+/// How much of the old content is in the new one, for readers: git goes by the lines.
+fn similarity(old: FileState, new: FileState, hunks: &[Hunk]) -> String {
+    let removed = hunks.iter().flat_map(|hunk| &hunk.lines).filter(|line| line.tag == LineTag::Removed);
+    let removed: u64 = removed.map(|line| line.bytes.len() as u64).sum();
+    let kept = old.size.saturating_sub(removed);
+    let percent = kept.saturating_mul(100).checked_div(old.size.max(new.size)).unwrap_or(100);
+    format!("{}%", percent.min(99))
+}

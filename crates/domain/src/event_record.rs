@@ -1,0 +1,77 @@
+//! What happened to a plan, in order, as it is kept and followed.
+//!
+//! # Invariants
+//! 1. A plan's records are numbered from 1 without gaps, and each is written in the step that it tells of.
+//! 2. A record has at most [`EVENT_BYTES_MAX`] bytes of data, redacted.
+
+use serde_json::Value;
+
+use crate::time::WallMs;
+
+/// How large the data of a record may be.
+pub const EVENT_BYTES_MAX: usize = 8 * 1024;
+
+macro_rules! event_kinds {
+    ($($(#[$doc:meta])* $name:ident = $word:literal,)*) => {
+        /// What a record tells of.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum EventKind {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl EventKind {
+            /// All of them.
+            pub const ALL: &'static [EventKind] = &[$(EventKind::$name,)*];
+
+            /// Its name, as stored and shown.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(EventKind::$name => $word,)*
+                }
+            }
+
+            /// The kind with this name.
+            pub fn parse(word: &str) -> Option<EventKind> {
+                EventKind::ALL.iter().copied().find(|kind| kind.as_str() == word)
+            }
+        }
+    };
+}
+
+event_kinds! {
+    /// The plan was made: `{title}`.
+    PlanCreated = "plan.created",
+    /// It moved: `{from, to, event, by}`.
+    PlanMoved = "plan.moved",
+    /// Its apply was undone, or stands again: `{undone, apply}`.
+    PlanUndone = "plan.undone",
+    /// A decision was recorded: `{seq, kind, question}`.
+    DecisionRecorded = "decision.recorded",
+    /// A tool call was admitted: `{call, node, tool}`.
+    ToolStarted = "tool.started",
+    /// A tool call ended: `{call, node, tool, state, ms, entries}`.
+    ToolFinished = "tool.finished",
+    /// A changeset takes no more entries: `{id, entries, how}`.
+    ChangesetClosed = "changeset.closed",
+    /// Something failed: `{seq, category, action, attempt, after_ms}`.
+    ErrorRecorded = "error.recorded",
+    /// A job moved: `{job, phase, to, worker, fence, why}`.
+    JobMoved = "job.moved",
+    /// Somebody wants the plan to stop: `{reason}`.
+    CancelRequested = "cancel.requested",
+    /// A sandbox was opened or closed: `{attempt, rung, dir}` or `{attempt, closed}`.
+    Sandbox = "sandbox",
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventRecord {
+    /// Its place in the plan, from 1.
+    pub n: u64,
+    /// When.
+    pub at: WallMs,
+    /// What.
+    pub kind: EventKind,
+    /// The particulars.
+    pub data: Value,
+}

@@ -1,0 +1,139 @@
+//! Three-way merge: what the plan changed, into what is there now.
+//!
+//! [`merge_file`] decides from states alone what happens to a file; where it says
+//! [`MergeLines`](FileMerge::MergeLines), [`merge`] does it on the contents. An undo is the same with the states
+//! before and after exchanged.
+//!
+//! # Invariants
+//! 1. `merge(b, b, p)` is `p`; `merge(b, n, b)` and `merge(b, x, x)` change nothing.
+//! 2. Whether and what is merged does not depend on which side is called "now" and which "plan".
+//! 3. Each line of a merged text is a line of `now` or of `plan`, whole: lines are never joined nor cut.
+//!
+//! # Not here
+//! Reading what is there, and writing what was decided: the journal.
+
+mod conflict;
+mod file;
+
+use std::ops::Range;
+
+use crate::diff::lines::{LineChange, line_changes, lines_in, push_lines, split_lines};
+
+pub use conflict::{ConflictKind, Region};
+pub use file::{FileMerge, Place, Sides, merge_file};
+
+/// What became of a merge of contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Merge {
+    /// There is nothing to do: `now` has the plan's change already, or the plan has none.
+    Same,
+    /// Both sides' changes, in this content.
+    Merged(Vec<u8>),
+    /// Both sides changed the same or touching lines in different ways: where, rising, at least one.
+    Conflict(Vec<Region>),
+}
+
+/// Merges by lines what changed from `base` to `plan` into `now`.
+///
+/// A change of one side is taken, equal changes of both are taken once, and different ones that overlap or
+/// touch are a conflict.
+///
+/// ```
+/// use domain::{Merge, merge};
+///
+/// let (base, now, plan) = (b"a\nb\nc\n", b"A\nb\nc\n", b"a\nb\nC\n");
+/// assert_eq!(merge(base, now, plan), Merge::Merged(b"A\nb\nC\n".to_vec()));
+/// assert!(matches!(merge(base, b"a\nx\nc\n", b"a\ny\nc\n"), Merge::Conflict(_)));
+/// ```
+pub fn merge(base: &[u8], now: &[u8], plan: &[u8]) -> Merge {
+    if now == plan || base == plan {
+        return Merge::Same;
+    }
+    if base == now {
+        return Merge::Merged(plan.to_vec());
+    }
+    let (base_lines, now_lines, plan_lines) = (split_lines(base), split_lines(now), split_lines(plan));
+    let mut merged = Vec::with_capacity(now.len().max(plan.len()));
+    let mut conflicts = Vec::new();
+    let mut done = 0;
+    for cluster in clusters(&line_changes(base, now), &line_changes(base, plan)) {
+        push_lines(&mut merged, &base_lines, done..cluster.base.start);
+        done = cluster.base.end;
+        match (cluster.now, cluster.plan) {
+            (Some(now), None) => push_lines(&mut merged, &now_lines, now),
+            (None, Some(plan)) => push_lines(&mut merged, &plan_lines, plan),
+            (Some(now), Some(plan))
+                if lines_in(&now_lines, now.clone()) == lines_in(&plan_lines, plan.clone()) =>
+            {
+                push_lines(&mut merged, &now_lines, now);
+            }
+            (Some(now), Some(plan)) => conflicts.push(Region { base: cluster.base, now, plan }),
+            (None, None) => {}
+        }
+    }
+    push_lines(&mut merged, &base_lines, done..u32::MAX);
+    if !conflicts.is_empty() {
+        Merge::Conflict(conflicts)
+    } else if merged == now {
+        Merge::Same
+    } else {
+        Merge::Merged(merged)
+    }
+}
+
+/// Changes that overlap or touch each other in the base, and what each side has there; none where the side
+/// changed nothing.
+struct Cluster {
+    base: Range<u32>,
+    now: Option<Range<u32>>,
+    plan: Option<Range<u32>>,
+}
+
+fn clusters(now: &[LineChange], plan: &[LineChange]) -> Vec<Cluster> {
+    let (mut now, mut plan) = (now, plan);
+    let mut clusters = Vec::new();
+    loop {
+        let first = match (now.first(), plan.first()) {
+            (Some(now), Some(plan)) => now.before.start.min(plan.before.start),
+            (Some(one), None) | (None, Some(one)) => one.before.start,
+            (None, None) => return clusters,
+        };
+        let mut base = first..first;
+        let (mut now_count, mut plan_count) = (0, 0);
+        loop {
+            let reached_now = reach(&now[now_count..], &mut base);
+            let reached_plan = reach(&plan[plan_count..], &mut base);
+            if reached_now + reached_plan == 0 {
+                break;
+            }
+            now_count += reached_now;
+            plan_count += reached_plan;
+        }
+        let (now_here, plan_here);
+        (now_here, now) = now.split_at(now_count);
+        (plan_here, plan) = plan.split_at(plan_count);
+        let (now, plan) = (side_range(now_here, &base), side_range(plan_here, &base));
+        clusters.push(Cluster { base, now, plan });
+    }
+}
+
+/// Stretches `base` over those of `changes`, which rise, that overlap or touch it, and says how many did.
+fn reach(changes: &[LineChange], base: &mut Range<u32>) -> usize {
+    let mut reached = 0;
+    for change in changes {
+        if change.before.start > base.end {
+            break;
+        }
+        base.end = base.end.max(change.before.end);
+        reached += 1;
+    }
+    reached
+}
+
+/// What a side has in place of `base`, whose changes there are `changes`.
+fn side_range(changes: &[LineChange], base: &Range<u32>) -> Option<Range<u32>> {
+    let (first, last) = (changes.first()?, changes.last()?);
+    let start = first.after.start.saturating_sub(first.before.start.saturating_sub(base.start));
+    let end = last.after.end.saturating_add(base.end.saturating_sub(last.before.end));
+    Some(start..end)
+}

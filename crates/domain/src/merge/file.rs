@@ -1,0 +1,217 @@
+//! What happens to one file when a plan's change meets it: the table of merges as one function.
+//!
+//! | now \ plan | modify | delete | create | move a→b |
+//! |---|---|---|---|---|
+//! | as base | write | remove | | move |
+//! | changed | merge lines | `changed_deleted` | `both_created` | merge lines into b, a removed |
+//! | absent | `deleted_changed` | already there | write | `deleted_changed` |
+//!
+//! Mode and content are merged apart, each as a value first: what one side alone changed is taken, what both
+//! changed alike is taken once. Only a content that both changed differently needs its lines.
+//!
+//! # Invariants
+//! 1. Nothing is written over a file that is neither as the plan found it nor merged with what it is now.
+//! 2. A base that is not known is never merged upon.
+//!
+//! # Not here
+//! [`ConflictKind::Linked`] and [`ConflictKind::Lines`]: the first takes a look at all changes together, the
+//! second at contents.
+
+use crate::change::Base;
+use crate::file_state::{FileState, Hash, Kind};
+use crate::net::NetChange;
+
+use super::conflict::ConflictKind;
+
+/// A plan's change and what it meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sides {
+    /// What the plan's change was made upon.
+    pub base: Option<FileState>,
+    /// What lies there now; for a move, where it moves from.
+    pub now: Option<FileState>,
+    /// What the plan made of it.
+    pub plan: Option<FileState>,
+    /// Whether `base` can be trusted.
+    pub trust: Base,
+    /// Whether the plan moves it, and what lies where it moves to.
+    pub place: Place,
+}
+
+/// Where the plan's result belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Where the file was.
+    Stays,
+    /// To another path.
+    Moves {
+        /// What lies at that path now.
+        there: Option<FileState>,
+    },
+}
+
+impl Sides {
+    /// The sides of `change`, where `now` lies at the path that it was made upon and `there`, which counts for
+    /// a move only, at the path that it moves to.
+    pub fn of(change: &NetChange, now: Option<FileState>, there: Option<FileState>) -> Sides {
+        let place = if change.from.is_some() { Place::Moves { there } } else { Place::Stays };
+        Sides { base: change.before, now, plan: change.after, trust: change.base, place }
+    }
+}
+
+/// What is to be done about one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileMerge {
+    /// Nothing: it is as the plan wants it.
+    AlreadyThere,
+    /// Make it this. The hash says whose content: the plan's, or what is there when only the mode changes.
+    Write(FileState),
+    /// Delete it.
+    Remove,
+    /// Make the new path this, and delete the old one. The hash says whose content.
+    Move(FileState),
+    /// Merge the three contents by lines, give the result this mode, at the new path if the plan moves it.
+    MergeLines {
+        /// The merged permission bits.
+        mode: u16,
+    },
+    /// Nothing can be done without losing something.
+    Conflict(ConflictKind),
+}
+
+/// Decides what happens to a file, from the states alone.
+///
+/// ```
+/// use domain::{Base, ConflictKind, FileMerge, FileState, Place, Sides, merge_file};
+///
+/// let state = |text: &str| Some(FileState::file(text.as_bytes(), 0o644));
+/// let sides = Sides { base: state("a"), now: state("a"), plan: state("b"), trust: Base::Known, place: Place::Stays };
+/// assert_eq!(merge_file(&sides), FileMerge::Write(FileState::file(b"b", 0o644)));
+/// assert_eq!(merge_file(&Sides { now: state("c"), ..sides }), FileMerge::MergeLines { mode: 0o644 });
+/// let deleted = Sides { now: None, ..sides };
+/// assert_eq!(merge_file(&deleted), FileMerge::Conflict(ConflictKind::DeletedChanged));
+/// ```
+pub fn merge_file(sides: &Sides) -> FileMerge {
+    match sides.place {
+        Place::Stays => merge_in_place(sides),
+        Place::Moves { there } => merge_move(sides, there),
+    }
+}
+
+fn merge_in_place(sides: &Sides) -> FileMerge {
+    let Sides { base, now, plan, trust, place: _ } = *sides;
+    if agree(now, plan) {
+        return FileMerge::AlreadyThere;
+    }
+    match trust {
+        Base::Known => {}
+        Base::Moved => return FileMerge::Conflict(ConflictKind::BaseMoved),
+    }
+    match (base, now, plan) {
+        (None, _, None) => FileMerge::AlreadyThere,
+        (None, None, Some(plan)) => FileMerge::Write(plan),
+        (None, Some(now), Some(plan)) => both_created(now, plan),
+        (Some(_), None, None) => FileMerge::AlreadyThere,
+        (Some(_), None, Some(_)) => FileMerge::Conflict(ConflictKind::DeletedChanged),
+        (Some(base), Some(now), None) if agree(Some(base), Some(now)) || both_dirs(base, now) => {
+            FileMerge::Remove
+        }
+        (Some(_), Some(_), None) => FileMerge::Conflict(ConflictKind::ChangedDeleted),
+        (Some(base), Some(now), Some(plan)) => match join(base, now, plan) {
+            Joined::State(state) if state == now => FileMerge::AlreadyThere,
+            Joined::State(state) => FileMerge::Write(state),
+            Joined::Lines { mode } => FileMerge::MergeLines { mode },
+            Joined::Conflict(kind) => FileMerge::Conflict(kind),
+        },
+    }
+}
+
+fn merge_move(sides: &Sides, there: Option<FileState>) -> FileMerge {
+    let Sides { base, now, plan, trust, place: _ } = *sides;
+    if now.is_none() && agree(there, plan) {
+        return FileMerge::AlreadyThere;
+    }
+    match trust {
+        Base::Known => {}
+        Base::Moved => return FileMerge::Conflict(ConflictKind::BaseMoved),
+    }
+    if there.is_some() {
+        return FileMerge::Conflict(ConflictKind::Occupied);
+    }
+    match (base, now, plan) {
+        (Some(base), Some(now), Some(plan)) => match join(base, now, plan) {
+            Joined::State(state) => FileMerge::Move(state),
+            Joined::Lines { mode } => FileMerge::MergeLines { mode },
+            Joined::Conflict(kind) => FileMerge::Conflict(kind),
+        },
+        (Some(_), None, Some(_)) => FileMerge::Conflict(ConflictKind::DeletedChanged),
+        // What has no state before or after is not moved. Nothing makes such a change; it is not carried out.
+        (None, _, _) | (Some(_), _, None) => FileMerge::Conflict(ConflictKind::Kind),
+    }
+}
+
+/// Whether both are the same: `text` follows from the content, so it is not looked at.
+fn agree(one: Option<FileState>, other: Option<FileState>) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => content(&one) == content(&other) && one.mode == other.mode,
+        (None, Some(_)) | (Some(_), None) => false,
+    }
+}
+
+fn both_created(now: FileState, plan: FileState) -> FileMerge {
+    if both_dirs(now, plan) {
+        FileMerge::AlreadyThere
+    } else if content(&now) == content(&plan) {
+        FileMerge::Conflict(ConflictKind::Mode)
+    } else {
+        FileMerge::Conflict(ConflictKind::BothCreated)
+    }
+}
+
+/// Of a directory that is made or removed, the mode is nobody's work: it never stands in the way.
+fn both_dirs(one: FileState, other: FileState) -> bool {
+    one.kind == Kind::Dir && other.kind == Kind::Dir
+}
+
+enum Joined {
+    State(FileState),
+    Lines { mode: u16 },
+    Conflict(ConflictKind),
+}
+
+/// Both sides' changes of one file together.
+fn join(base: FileState, now: FileState, plan: FileState) -> Joined {
+    if agree(Some(base), Some(now)) || agree(Some(now), Some(plan)) {
+        return Joined::State(plan);
+    }
+    if agree(Some(base), Some(plan)) {
+        return Joined::State(now);
+    }
+    if base.kind != now.kind || base.kind != plan.kind {
+        return Joined::Conflict(ConflictKind::Kind);
+    }
+    let Some(mode) = merge_value(base.mode, now.mode, plan.mode) else {
+        return Joined::Conflict(ConflictKind::Mode);
+    };
+    match merge_value(content(&base), content(&now), content(&plan)) {
+        Some(kept) if kept == content(&now) => Joined::State(FileState { mode, ..now }),
+        Some(_) => Joined::State(FileState { mode, ..plan }),
+        None if base.text && now.text && plan.text => Joined::Lines { mode },
+        None => Joined::Conflict(ConflictKind::Binary),
+    }
+}
+
+fn content(state: &FileState) -> (Kind, u64, Hash) {
+    (state.kind, state.size, state.hash)
+}
+
+fn merge_value<T: PartialEq>(base: T, now: T, plan: T) -> Option<T> {
+    if now == plan || base == plan {
+        Some(now)
+    } else if base == now {
+        Some(plan)
+    } else {
+        None
+    }
+}

@@ -1,0 +1,148 @@
+//! The moves of a plan that no job makes: a gate's, recovery's or a person's.
+//!
+//! # Invariants
+//! 1. Whoever moves a plan by hand has seen it as it stands: an older version is refused, and the answer shows the plan.
+//! 2. A plan with a live job is not moved by hand: its job is cancelled instead.
+//! 3. The job that a move queues is one that the moved plan waits for.
+//! 4. A move that is asked for again is known by its job, and done once.
+//!
+//! # Not here
+//! Whether the id of the job names one of another plan, and whether the queue is full: the stores know.
+
+use serde_json::Value;
+
+use super::{BadTransition, Plan, PlanEvent, PlanRefused};
+use crate::id::PlanId;
+use crate::job::{Job, JobRefused, NewJob};
+use crate::time::{Ms, WallMs};
+
+/// Why a plan was not made or not moved.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PlanMoveError {
+    /// There is no such plan.
+    #[error("there is no such plan")]
+    NotFound,
+    /// Somebody moved it since it was looked at.
+    #[error("plan {} has moved to {} meanwhile", plan.id, plan.state)]
+    Moved {
+        /// As it stands now.
+        plan: Box<Plan>,
+    },
+    /// Its rules said no.
+    #[error(transparent)]
+    Refused(#[from] PlanRefused),
+    /// A job of it is in the way, or the one that was to be queued.
+    #[error(transparent)]
+    Job(#[from] JobRefused),
+    /// The id names another plan already.
+    #[error("plan {plan} exists already and was asked to do something else")]
+    IdTaken {
+        /// The id.
+        plan: PlanId,
+    },
+}
+
+/// A move as a gate or a person asks for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HandMove {
+    /// The version that the mover has seen.
+    pub version: u64,
+    /// Advance, Reapply, Retry, Again, Revert; or Cancel of a plan without a live job.
+    pub event: PlanEvent,
+    /// The job that the move queues.
+    pub job: Option<NewJob>,
+    /// Becomes [`Plan::request`] with the move.
+    pub request: Value,
+}
+
+/// What became of a move.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "one is made for each move and taken apart at once")]
+pub enum HandMoved {
+    /// It was done before; nothing is to be written.
+    Before,
+    /// These are to be written in one step.
+    Now {
+        /// The plan after the move.
+        plan: Box<Plan>,
+        /// The job that is queued with it.
+        job: Option<Job>,
+    },
+}
+
+impl HandMove {
+    /// What the move makes of `plan`. `live` is its job that waits or runs, `known` the one of it that already has the
+    /// id of the job to be queued.
+    ///
+    /// # Errors
+    /// The plan has moved meanwhile, does not allow the event or has a live job; or it does not wait for the job.
+    pub fn of(
+        &self,
+        plan: &Plan,
+        live: Option<&Job>,
+        known: Option<&Job>,
+        now: Ms,
+        wall: WallMs,
+    ) -> Result<HandMoved, PlanMoveError> {
+        if self.job.is_some_and(|job| job.plan != plan.id) {
+            return Err(JobRefused::OtherPlan { plan: plan.id }.into());
+        }
+        if let (Some(job), Some(known)) = (self.job, known) {
+            let is_the_same = job.phase == known.phase && self.version < plan.version;
+            let taken = JobRefused::IdTaken { job: job.id };
+            return if is_the_same { Ok(HandMoved::Before) } else { Err(taken.into()) };
+        }
+        if self.version != plan.version {
+            return Err(PlanMoveError::Moved { plan: Box::new(plan.clone()) });
+        }
+        if !self.event.is_by_hand() {
+            let refused = BadTransition { state: plan.state, event: self.event };
+            return Err(PlanRefused::from(refused).into());
+        }
+        let moved = Plan { request: self.request.clone(), ..plan.moved(self.event, Vec::new(), wall)? };
+        if let Some(live) = live {
+            return Err(JobRefused::PlanBusy { job: live.id }.into());
+        }
+        if let Some(job) = &self.job {
+            moved.waits_for(job)?;
+        }
+        Ok(HandMoved::Now { plan: Box::new(moved), job: self.job.map(|job| Job::new(job, now)) })
+    }
+}
+
+impl PlanEvent {
+    /// Whether a gate, recovery or a person brings it about; the others are the doing of a job.
+    pub const fn is_by_hand(self) -> bool {
+        match self {
+            PlanEvent::Advance
+            | PlanEvent::Reapply
+            | PlanEvent::Retry
+            | PlanEvent::Again
+            | PlanEvent::Revert
+            | PlanEvent::Cancel => true,
+            PlanEvent::Start
+            | PlanEvent::Release
+            | PlanEvent::Complete
+            | PlanEvent::Fail
+            | PlanEvent::Applied
+            | PlanEvent::Constrain => false,
+        }
+    }
+}
+
+impl Plan {
+    /// Whether the job is the one that the plan waits for: of its phase, while that is queued.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn waits_for(&self, job: &NewJob) -> Result<(), JobRefused> {
+        if job.plan != self.id {
+            return Err(JobRefused::OtherPlan { plan: self.id });
+        }
+        if self.state.is_queued() && self.state.phase() == job.phase {
+            Ok(())
+        } else {
+            Err(JobRefused::PlanNotReady { state: self.state })
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What a plan was asked to do, frozen when it was made: later edits of files and settings do not touch it.
+//!
+//! It is stored as JSON. A field that a newer version adds has a default, so that an older plan still reads.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::recovery::Gate;
+use crate::validation::Validation;
+
+/// Bytes that are mostly text: an argument or a path of the system, which need not be UTF-8.
+///
+/// In JSON a string where it is UTF-8, else a list of numbers.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ByteText(pub Vec<u8>);
+
+impl ByteText {
+    /// The exact bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<&str> for ByteText {
+    fn from(text: &str) -> Self {
+        Self(text.as_bytes().to_vec())
+    }
+}
+
+impl From<Vec<u8>> for ByteText {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Display for ByteText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl fmt::Debug for ByteText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl Serialize for ByteText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => self.0.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Either {
+            Text(String),
+            Bytes(Vec<u8>),
+        }
+        Ok(match Either::deserialize(deserializer)? {
+            Either::Text(text) => ByteText(text.into_bytes()),
+            Either::Bytes(bytes) => ByteText(bytes),
+        })
+    }
+}
+
+/// A command: a list is an argv, one argument for each element; a string is run by `sh -ec`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Run {
+    /// For the shell.
+    Shell(String),
+    /// Program and arguments.
+    Argv(Vec<ByteText>),
+}
+
+impl Run {
+    /// The argv that is started.
+    pub fn argv(&self) -> Vec<ByteText> {
+        match self {
+            Run::Shell(text) => ["sh", "-ec", text].map(ByteText::from).to_vec(),
+            Run::Argv(argv) => argv.clone(),
+        }
+    }
+
+    /// The command on one line, as a person would type it.
+    pub fn shown(&self) -> String {
+        match self {
+            Run::Shell(text) => text.clone(),
+            Run::Argv(argv) => {
+                argv.iter().map(|word| quoted(&word.to_string())).collect::<Vec<_>>().join(" ")
+            }
+        }
+    }
+}
+
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./=:@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// A program that does the execute phase.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandTask {
+    /// What is run.
+    pub run: Run,
+    /// Where below the first project; the project's root when empty.
+    #[serde(default)]
+    pub cwd: ByteText,
+    /// Its end, in seconds; none waits for ever (the plan's limit holds all the same).
+    #[serde(default)]
+    pub timeout_s: Option<u64>,
+    /// Whether it may use the network.
+    #[serde(default)]
+    pub network: bool,
+    /// Variables set for it.
+    #[serde(default)]
+    pub env: Vec<(ByteText, ByteText)>,
+    /// Names of variables that it gets from the caller's environment. Their values are never stored.
+    #[serde(default)]
+    pub pass_env: Vec<String>,
+    /// Paths outside the projects that it may write.
+    #[serde(default)]
+    pub writable: Vec<ByteText>,
+}
+
+/// Everything that a plan was asked to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanSpec {
+    /// Who does execute.
+    pub task: CommandTask,
+    /// What is checked at the end of execute.
+    #[serde(default)]
+    pub validations: Vec<Validation>,
+    /// Whether apply waits for a person.
+    #[serde(default = "ask")]
+    pub apply: Gate,
+    /// What capture leaves out: globs, or `@gitignored`.
+    #[serde(default)]
+    pub ignore: Vec<String>,
+    /// Directories that are never written, beside the built-in ones.
+    #[serde(default)]
+    pub protected: Vec<String>,
+    /// Above this a file has no content in the changeset, and apply refuses.
+    pub max_file_bytes: u64,
+    /// `auto`, or the name of the one rung that may be used.
+    pub sandbox: String,
+    /// Whether commands may run without isolation where the machine offers none.
+    pub isolation_required: bool,
+    /// Paths covered from commands.
+    #[serde(default)]
+    pub hide: Vec<ByteText>,
+    /// Paths of which commands get a throw-away copy.
+    #[serde(default)]
+    pub scratch: Vec<ByteText>,
+    /// How long the plan may process all in all, in seconds.
+    pub time_limit_s: u64,
+}
+
+fn ask() -> Gate {
+    Gate::Ask
+}
+
+/// A project that a plan works on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectLink {
+    /// Its short name, unique within the plan.
+    pub alias: String,
+    /// Its root directory, absolute.
+    pub root: ByteText,
+    /// Whether it is only read.
+    #[serde(default)]
+    pub read_only: bool,
+}

@@ -1,0 +1,94 @@
+//! Making a plan, moving it by hand, and what it decided.
+
+use super::{PlanRecord, wall};
+use crate::decision::{Decision, NewDecision};
+use crate::id::Claim;
+use crate::job::{Job, JobRefused, LeaseLost, NewJob};
+use crate::plan::{HandMove, HandMoved, NewPlan, Plan, PlanEvent, PlanMoveError};
+use crate::time::Ms;
+use crate::told;
+
+impl PlanRecord {
+    /// Makes the plan with its prompt and its first job; the same again gives the plan as it stands.
+    ///
+    /// # Errors
+    /// The id names another plan, or the job cannot be its first.
+    pub fn create(
+        &mut self,
+        new: NewPlan,
+        prompt: NewDecision,
+        job: NewJob,
+        now: Ms,
+    ) -> Result<Plan, PlanMoveError> {
+        if let Some(plan) = &self.plan {
+            let is_the_same = plan.was_made_by(&new) && self.began_with(prompt, &job);
+            return if is_the_same { Ok(plan.clone()) } else { Err(PlanMoveError::IdTaken { plan: new.id }) };
+        }
+        if self.jobs.contains_key(&job.id) {
+            return Err(JobRefused::IdTaken { job: job.id }.into());
+        }
+        if let Some(live) = self.live_job() {
+            return Err(JobRefused::PlanBusy { job: live.id }.into());
+        }
+        let plan = Plan::new(new, wall(now));
+        plan.waits_for(&job)?;
+        let told = told::plan_created(&plan);
+        self.plan = Some(plan.clone());
+        self.tell([told], now);
+        self.keep_decision(prompt, now);
+        self.keep_queued(Job::new(job, now), now);
+        Ok(plan)
+    }
+
+    /// Moves the plan as a gate or a person asks for it, and queues the job that the move is for; the same again gives
+    /// the plan as it stands.
+    ///
+    /// # Errors
+    /// See [`HandMove::of`]; there is no plan.
+    pub fn move_plan(&mut self, asked: &HandMove, by: &str, now: Ms) -> Result<Plan, PlanMoveError> {
+        let plan = self.plan.as_ref().ok_or(PlanMoveError::NotFound)?;
+        let known = asked.job.and_then(|job| self.jobs.get(&job.id));
+        match asked.of(plan, self.live_job(), known, now, wall(now))? {
+            HandMoved::Before => Ok(plan.clone()),
+            HandMoved::Now { plan, job } => {
+                self.keep_moved((*plan).clone(), asked.event, by, now);
+                if let Some(job) = job {
+                    self.keep_queued(job, now);
+                }
+                Ok(*plan)
+            }
+        }
+    }
+
+    /// Records a decision of the owner.
+    ///
+    /// # Errors
+    /// The claim is not the owner's.
+    pub fn decide(&mut self, claim: &Claim, new: NewDecision, now: Ms) -> Result<Decision, LeaseLost> {
+        self.guard(claim)?;
+        Ok(self.keep_decision(new, now))
+    }
+
+    /// Keeps the plan after `event`.
+    pub(super) fn keep_moved(&mut self, moved: Plan, event: PlanEvent, by: &str, now: Ms) {
+        let told = self.plan.as_ref().map(|before| told::plan_moved(before, &moved, event, by));
+        self.plan = Some(moved);
+        self.tell(told, now);
+    }
+
+    fn keep_decision(&mut self, new: NewDecision, now: Ms) -> Decision {
+        // More decisions than fit into the number do not fit into memory either.
+        let seq = u32::try_from(self.decisions.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let decision = Decision::new(seq, new, wall(now));
+        self.tell([told::decision_recorded(&decision)], now);
+        self.decisions.push(decision.clone());
+        decision
+    }
+
+    /// Whether these were the first decision and a job of it.
+    fn began_with(&self, prompt: NewDecision, job: &NewJob) -> bool {
+        let has_job = self.jobs.get(&job.id).is_some_and(|known| known.phase == job.phase);
+        let first = self.decisions.first();
+        has_job && first.is_some_and(|first| first.new == Decision::new(1, prompt, first.created).new)
+    }
+}

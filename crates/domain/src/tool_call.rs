@@ -1,0 +1,144 @@
+//! A tool call: what was asked, what was really done, how it ended.
+//!
+//! # Invariants
+//! 1. A call's number is given by the store when it is admitted, rising from 1 within its attempt.
+//! 2. A call that ended stays as it ended.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::change::NewChange;
+use crate::file_state::Hash;
+use crate::id::{CallNo, ChangesetId, PlanId};
+use crate::time::WallMs;
+
+/// Where a call stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallState {
+    /// Admitted; nothing is known of its end.
+    Running,
+    /// It did what it was asked.
+    Ok,
+    /// It failed.
+    Failed,
+    /// It was stopped because it took too long.
+    TimedOut,
+    /// A gate did not let it begin.
+    Refused,
+    /// It was stopped with its plan.
+    Cancelled,
+}
+
+impl CallState {
+    /// All of them.
+    pub const ALL: [CallState; 6] = [
+        CallState::Running,
+        CallState::Ok,
+        CallState::Failed,
+        CallState::TimedOut,
+        CallState::Refused,
+        CallState::Cancelled,
+    ];
+
+    /// Its name, as stored and shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            CallState::Running => "running",
+            CallState::Ok => "ok",
+            CallState::Failed => "failed",
+            CallState::TimedOut => "timed_out",
+            CallState::Refused => "refused",
+            CallState::Cancelled => "cancelled",
+        }
+    }
+
+    /// The state with this name.
+    pub fn parse(word: &str) -> Option<CallState> {
+        CallState::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+}
+
+/// One stream of a command's output, kept as a content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptOutput {
+    /// The content that was kept.
+    pub hash: Hash,
+    /// How many bytes the command wrote.
+    pub total: u64,
+    /// How many of them were not kept.
+    pub left_out: u64,
+}
+
+/// A call to be admitted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewCall {
+    /// The plan's attempt.
+    pub attempt: u32,
+    /// The node of the actor: `execute`, `validate/NAME`.
+    pub node: String,
+    /// The tool's name.
+    pub tool: String,
+    /// The arguments as they were asked for, redacted.
+    pub requested: Value,
+    /// The arguments as they were used, redacted.
+    pub effective: Value,
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallEnd {
+    /// How.
+    pub state: CallState,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// The exit status of its process, where there was one.
+    pub exit: Option<i32>,
+    /// What went wrong, redacted.
+    pub error: Option<String>,
+    /// What it answered, redacted and bounded.
+    pub result: Value,
+    /// What isolation was in force.
+    pub isolation: Option<Value>,
+    /// What it wrote to its output.
+    pub stdout: Option<KeptOutput>,
+    /// What it wrote to its error output.
+    pub stderr: Option<KeptOutput>,
+}
+
+/// A call as it is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolCall {
+    /// The plan.
+    pub plan: PlanId,
+    /// Its number within the attempt, from 1.
+    pub no: CallNo,
+    /// When it was admitted.
+    pub started: WallMs,
+    /// What was asked.
+    pub new: NewCall,
+    /// How it ended; none while it runs, and for ever when its owner died.
+    pub end: Option<CallEnd>,
+}
+
+impl ToolCall {
+    /// Where it stands.
+    pub fn state(&self) -> CallState {
+        self.end.as_ref().map_or(CallState::Running, |end| end.state)
+    }
+}
+
+/// A call that comes to its end, with all that it changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FinishedCall {
+    /// The plan's attempt.
+    pub attempt: u32,
+    /// The call.
+    pub no: CallNo,
+    /// How it ended.
+    pub end: CallEnd,
+    /// The changeset that its changes go into.
+    pub changeset: Option<ChangesetId>,
+    /// What it changed, in order.
+    pub changes: Vec<NewChange>,
+}

@@ -1,0 +1,190 @@
+//! Hunks part a change, and chosen ones put together what was chosen.
+
+use std::collections::BTreeSet;
+
+use domain::*;
+use proptest::prelude::*;
+
+use crate::sample::path;
+
+pub(crate) fn net(before: Option<FileState>, after: Option<FileState>) -> NetChange {
+    NetChange {
+        root: RootNo(0),
+        path: path("f"),
+        from: None,
+        before,
+        after,
+        base: Base::Known,
+        calls: vec![],
+    }
+}
+
+fn edit(before: &str, after: &str) -> NetChange {
+    net(Some(FileState::file(before.as_bytes(), 0o644)), Some(FileState::file(after.as_bytes(), 0o644)))
+}
+
+fn hunks_of(before: &str, after: &str) -> Vec<Hunk> {
+    hunks(Some(before.as_bytes()), Some(after.as_bytes()), &edit(before, after))
+}
+
+/// `@@ -1,2 +1,3 @@` and the lines, as a patch has them.
+fn shown(hunk: &Hunk) -> String {
+    let Hunk { number, part, old_start, old_lines, new_start, new_lines, lines } = hunk;
+    let mut text = format!("#{number} {part:?} -{old_start},{old_lines} +{new_start},{new_lines}");
+    for line in lines {
+        let tag = match line.tag {
+            LineTag::Context => ' ',
+            LineTag::Removed => '-',
+            LineTag::Added => '+',
+        };
+        text.push_str(&format!("|{tag}{}", line.bytes.escape_ascii()));
+    }
+    text
+}
+
+fn numbered(count: u32) -> String {
+    (1..=count).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn a_hunk_has_three_lines_of_context() {
+    let before = numbered(9);
+    let after = before.replace("5\n", "five\n");
+    assert_eq!(
+        hunks_of(&before, &after).iter().map(shown).collect::<Vec<_>>(),
+        [r"#1 Lines -2,7 +2,7| 2\n| 3\n| 4\n|-5\n|+five\n| 6\n| 7\n| 8\n"]
+    );
+    let grown = format!("0\n{before}");
+    assert_eq!(
+        hunks_of(&before, &grown).iter().map(shown).collect::<Vec<_>>(),
+        [r"#1 Lines -1,3 +1,4|+0\n| 1\n| 2\n| 3\n"]
+    );
+    assert_eq!(hunks_of("a\n", "").iter().map(shown).collect::<Vec<_>>(), [r"#1 Lines -1,1 +0,0|-a\n"]);
+}
+
+#[test]
+fn changes_whose_context_meets_are_one_hunk() {
+    let before = numbered(20);
+    let count = |first: &str, second: &str| {
+        let after = before.replace(first, "\nx\n").replace(second, "\ny\n");
+        hunks_of(&before, &after).len()
+    };
+    assert_eq!(count("\n2\n", "\n9\n"), 1, "six lines between");
+    assert_eq!(count("\n2\n", "\n10\n"), 2, "seven lines between");
+}
+
+#[test]
+fn what_cannot_be_parted_is_one_whole_hunk() {
+    let file = |content: &str, mode| Some(FileState::file(content.as_bytes(), mode));
+    let link = |target: &str| Some(FileState::symlink(target.as_bytes()));
+    let table = [
+        (None, file("a\nb", 0o644), "", "a\nb", r"#1 Whole -0,0 +1,2|+a\n|+b"),
+        (file("a\n", 0o644), None, "a\n", "", r"#1 Whole -1,1 +0,0|-a\n"),
+        (None, file("", 0o644), "", "", "#1 Whole -0,0 +0,0"),
+        (file("a\0", 0o644), file("b\0", 0o644), "a\0", "b\0", "#1 Whole -0,0 +0,0"),
+        (file("a", 0o644), file("a", 0o755), "a", "a", "#1 Whole -0,0 +0,0"),
+        (link("a"), link("b"), "a", "b", "#1 Whole -1,1 +1,1|-a|+b"),
+        (file("a\n", 0o644), link("b"), "a\n", "b", r"#1 Whole -1,1 +1,1|-a\n|+b"),
+        (None, Some(FileState::dir(0o755)), "", "", "#1 Whole -0,0 +0,0"),
+    ];
+    for (old, new, before, after, expected) in table {
+        let before = old.map(|_| before.as_bytes());
+        let after = new.map(|_| after.as_bytes());
+        let found: Vec<String> = hunks(before, after, &net(old, new)).iter().map(shown).collect();
+        assert_eq!(found, [expected]);
+    }
+    let same = file("a", 0o644);
+    let moved = NetChange { from: Some(path("old")), ..net(same, same) };
+    assert_eq!(
+        hunks(Some(b"a"), Some(b"a"), &moved).iter().map(shown).collect::<Vec<_>>(),
+        ["#1 Whole -0,0 +0,0"]
+    );
+    assert_eq!(
+        hunks(None, None, &edit("a", "b")).iter().map(shown).collect::<Vec<_>>(),
+        ["#1 Whole -0,0 +0,0"]
+    );
+    assert_eq!(hunks(Some(b"a"), Some(b"a"), &net(same, same)), []);
+}
+
+#[test]
+fn a_mode_that_changed_along_is_the_last_hunk() {
+    let before = numbered(20);
+    let after = before.replace("\n2\n", "\nx\n").replace("\n19\n", "\ny\n");
+    let change = NetChange { after: Some(FileState::file(after.as_bytes(), 0o755)), ..edit(&before, "") };
+    let (before, after) = (before.as_bytes(), after.as_bytes());
+    let parts: Vec<(u32, HunkPart)> =
+        hunks(Some(before), Some(after), &change).iter().map(|hunk| (hunk.number, hunk.part)).collect();
+    assert_eq!(parts, [(1, HunkPart::Lines), (2, HunkPart::Lines), (3, HunkPart::Mode)]);
+
+    let narrowed =
+        |chosen: &[u32]| narrow(&change, Some(before), Some(after), &chosen.iter().copied().collect());
+    let part = |content: String, mode| {
+        let state = FileState::file(content.as_bytes(), mode);
+        Narrowed::Part { change: NetChange { after: Some(state), ..change.clone() }, content: content.into() }
+    };
+    assert_eq!(narrowed(&[]), Narrowed::Nothing);
+    assert_eq!(narrowed(&[9]), Narrowed::Nothing);
+    assert_eq!(narrowed(&[1, 2, 3]), Narrowed::Whole);
+    assert_eq!(narrowed(&[3]), part(numbered(20), 0o755));
+    assert_eq!(narrowed(&[2]), part(numbered(20).replace("\n19\n", "\ny\n"), 0o644));
+    assert_eq!(narrowed(&[1, 3]), part(numbered(20).replace("\n2\n", "\nx\n"), 0o755));
+    let created = net(None, Some(FileState::file(b"a", 0o644)));
+    assert_eq!(narrow(&created, None, Some(b"a"), &BTreeSet::from([1])), Narrowed::Whole);
+}
+
+#[test]
+fn a_conflict_is_addressed_by_its_hunk() {
+    let base = numbered(60);
+    let plan = base.replace("\n2\n", "\nx\n").replace("\n30\n", "\ny\n").replace("\n50\n", "\nz\n");
+    let now = base.replace("\n30\n", "\nmine\n").replace("\n51\n", "\n");
+    let (base, plan) = (base.as_bytes(), plan.as_bytes());
+    let Merge::Conflict(regions) = merge(base, now.as_bytes(), plan) else { panic!("no conflict") };
+    assert_eq!(hunks_in_conflict(base, plan, &regions), BTreeSet::from([2, 3]));
+    assert_eq!(hunks_in_conflict(base, plan, &regions[..1]), BTreeSet::from([2]));
+    assert_eq!(hunks_in_conflict(base, plan, &[]), BTreeSet::new());
+}
+
+#[test]
+fn insertions_and_deletions_are_counted() {
+    let changed = lines_changed(&hunks_of("a\nb\nc\n", "a\nx\ny\nc\n"));
+    assert_eq!(changed, LinesChanged { insertions: 2, deletions: 1 });
+    assert_eq!(lines_changed(&[]), LinesChanged::default());
+}
+
+fn content() -> impl Strategy<Value = String> {
+    let line = prop_oneof![
+        5 => (0..30_u8).prop_map(|line| format!("line {line}\n")),
+        2 => (0..3_u8).prop_map(|indent| format!("{}x\n", "\t".repeat(indent.into()))),
+        1 => Just("\n".to_owned()),
+    ];
+    let last = prop_oneof![2 => Just(""), 1 => Just("end")];
+    (prop::collection::vec(line, 0..40), last).prop_map(|(lines, last)| lines.concat() + last)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #[test]
+    fn all_hunks_are_the_change_and_none_is_none_of_it(before in content(), after in content(), mask in any::<u64>()) {
+        let hunks = hunks_of(&before, &after);
+        let numbers: Vec<u32> = hunks.iter().map(|hunk| hunk.number).collect();
+        prop_assert_eq!(&numbers, &(1..=numbers.len() as u32).collect::<Vec<_>>());
+        let (old, new) = (before.as_bytes(), after.as_bytes());
+        prop_assert_eq!(apply_hunks(old, new, &numbers.iter().copied().collect()), new);
+        prop_assert_eq!(apply_hunks(old, new, &BTreeSet::new()), old);
+
+        // Some of them, put in line by line as they are shown.
+        let chosen: BTreeSet<u32> = numbers.into_iter().filter(|number| mask >> (number % 64) & 1 == 1).collect();
+        let lines: Vec<&[u8]> = old.split_inclusive(|byte| *byte == b'\n').collect();
+        let mut expected = Vec::new();
+        let mut done = 0;
+        for hunk in hunks.iter().filter(|hunk| chosen.contains(&hunk.number)) {
+            let begin = (hunk.old_start as usize).saturating_sub(usize::from(hunk.old_lines > 0));
+            expected.extend(lines[done..begin].concat());
+            let kept = hunk.lines.iter().filter(|line| line.tag != LineTag::Removed);
+            expected.extend(kept.flat_map(|line| line.bytes.clone()));
+            done = begin + hunk.old_lines as usize;
+        }
+        expected.extend(lines[done..].concat());
+        prop_assert_eq!(apply_hunks(old, new, &chosen), expected);
+    }
+}

@@ -1,0 +1,173 @@
+//! Every state of a plan meets every event: the legal pairs by hand, and the words of both.
+
+use std::collections::BTreeSet;
+
+use domain::plan::table_markdown;
+use domain::*;
+
+use crate::sample::new_job;
+
+/// The 38 legal pairs of the 192, as the specification's rows say them.
+const LEGAL: &str = "\
+strategize/queued      start     strategize/processing
+strategize/queued      cancel    strategize/cancelled
+strategize/processing  release   strategize/queued
+strategize/processing  complete  strategize/complete
+strategize/processing  fail      strategize/errored
+strategize/processing  cancel    strategize/cancelled
+strategize/complete    advance   execute/queued
+strategize/complete    revert    strategize/queued
+strategize/complete    cancel    strategize/cancelled
+strategize/errored     retry     strategize/queued
+strategize/errored     revert    strategize/queued
+strategize/errored     cancel    strategize/cancelled
+execute/queued         start     execute/processing
+execute/queued         cancel    execute/cancelled
+execute/processing     release   execute/queued
+execute/processing     complete  execute/complete
+execute/processing     fail      execute/errored
+execute/processing     cancel    execute/cancelled
+execute/complete       advance   apply/queued
+execute/complete       again     execute/queued
+execute/complete       revert    strategize/queued
+execute/complete       cancel    execute/cancelled
+execute/errored        retry     execute/queued
+execute/errored        revert    strategize/queued
+execute/errored        cancel    execute/cancelled
+apply/queued           start     apply/processing
+apply/queued           cancel    apply/cancelled
+apply/processing       release   apply/queued
+apply/processing       applied   apply/applied
+apply/processing       constrain apply/constrained
+apply/processing       fail      apply/errored
+apply/processing       cancel    apply/cancelled
+apply/constrained      reapply   apply/queued
+apply/constrained      revert    strategize/queued
+apply/constrained      cancel    apply/cancelled
+apply/errored          retry     apply/queued
+apply/errored          revert    strategize/queued
+apply/errored          cancel    apply/cancelled
+";
+
+#[test]
+fn every_pair_of_state_and_event_is_as_written() {
+    let mut legal: BTreeSet<String> = BTreeSet::new();
+    for state in PlanState::ALL {
+        for event in PlanEvent::ALL {
+            match state.next(event) {
+                Ok(next) => assert!(legal.insert(format!("{state} {event} {next}"))),
+                Err(refused) => assert_eq!(refused, BadTransition { state, event }),
+            }
+        }
+    }
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let written: BTreeSet<String> = LEGAL.lines().map(words).collect();
+    assert_eq!(written.len(), 38);
+    assert_eq!(legal, written);
+}
+
+#[test]
+fn words_are_unique_and_parse_back() {
+    let states: BTreeSet<String> = PlanState::ALL.iter().map(PlanState::to_string).collect();
+    assert_eq!(states.len(), 16);
+    for state in PlanState::ALL {
+        assert_eq!(PlanState::parse(state.phase().as_str(), state.word()), Some(state));
+        assert_eq!(state.to_string(), format!("{}/{}", state.phase(), state.word()));
+    }
+    for (phase, word) in [
+        ("strategize", "applied"),
+        ("execute", "constrained"),
+        ("apply", "complete"),
+        ("execute", "Queued"),
+        ("", "queued"),
+        ("execute", ""),
+    ] {
+        assert_eq!(PlanState::parse(phase, word), None, "{phase}/{word}");
+    }
+    let events: BTreeSet<&str> = PlanEvent::ALL.iter().map(|event| event.as_str()).collect();
+    assert_eq!(events.len(), 12);
+    for event in PlanEvent::ALL {
+        assert_eq!(PlanEvent::parse(event.as_str()), Some(event));
+        assert_eq!(format!("{event:>9}"), format!("{:>9}", event.as_str()));
+    }
+    assert_eq!(PlanEvent::parse("cancelled"), None);
+}
+
+#[test]
+fn the_four_ends_are_final_and_nothing_leaves_them() {
+    let ends = ["strategize/cancelled", "execute/cancelled", "apply/applied", "apply/cancelled"];
+    for state in PlanState::ALL {
+        let leaves = PlanEvent::ALL.iter().filter(|event| state.next(**event).is_ok()).count();
+        assert_eq!(state.is_final(), ends.contains(&state.to_string().as_str()), "{state}");
+        assert_eq!(state.is_final(), leaves == 0, "{state}");
+    }
+}
+
+#[test]
+fn a_job_lives_exactly_while_a_plan_is_queued_or_processing() {
+    for state in PlanState::ALL {
+        assert_eq!(state.is_queued(), state.word() == "queued", "{state}");
+        assert_eq!(state.has_live_job(), ["queued", "processing"].contains(&state.word()), "{state}");
+    }
+}
+
+#[test]
+fn every_state_can_be_reached_from_the_first() {
+    let mut reached = BTreeSet::from([PlanState::FIRST]);
+    loop {
+        let next: BTreeSet<PlanState> = reached
+            .iter()
+            .flat_map(|state| PlanEvent::ALL.into_iter().filter_map(|event| state.next(event).ok()))
+            .collect();
+        let before = reached.len();
+        reached.extend(next);
+        if reached.len() == before {
+            break;
+        }
+    }
+    assert_eq!(reached, PlanState::ALL.into_iter().collect());
+}
+
+#[test]
+fn the_printed_table_has_a_cell_for_each_pair() {
+    let table = table_markdown();
+    let rows: Vec<Vec<&str>> =
+        table.lines().map(|line| line.trim_matches('|').split('|').map(str::trim).collect()).collect();
+    assert_eq!(rows[0][1..], PlanEvent::ALL.map(PlanEvent::as_str));
+    assert_eq!(rows.len(), 2 + 16);
+    for (row, state) in rows[2..].iter().zip(PlanState::ALL) {
+        assert_eq!((row[0], row.len()), (state.to_string().as_str(), 13));
+        for (cell, event) in row[1..].iter().zip(PlanEvent::ALL) {
+            let expected = state.next(event).map(|next| next.to_string()).unwrap_or_default();
+            assert_eq!(*cell, expected, "{state} {event}");
+        }
+    }
+}
+
+#[test]
+fn a_plan_follows_each_move_of_a_job_that_matters() {
+    use JobState as S;
+    for phase in Phase::ALL {
+        let job = |state| Job { state, ..Job::new(new_job(phase), Ms(1)) };
+        for before in S::ALL {
+            for after in S::ALL {
+                for constrained in [false, true] {
+                    let expected = match (before, after) {
+                        (S::Queued, S::Running) => Some(PlanEvent::Start),
+                        (S::Running, S::Queued) => Some(PlanEvent::Release),
+                        (S::Running, S::Succeeded) if phase == Phase::Apply => Some(PlanEvent::Applied),
+                        (S::Running, S::Succeeded) => Some(PlanEvent::Complete),
+                        (S::Running, S::Failed) if phase == Phase::Apply && constrained => {
+                            Some(PlanEvent::Constrain)
+                        }
+                        (S::Running, S::Failed) => Some(PlanEvent::Fail),
+                        (S::Queued | S::Running, S::Cancelled) => Some(PlanEvent::Cancel),
+                        _ => None,
+                    };
+                    let told = follow(&job(before), &job(after), constrained);
+                    assert_eq!(told, expected, "{phase} {before} {after} {constrained}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Words choose changes and hunks, and a word that fits nothing is told what it is like.
+
+use domain::*;
+
+use crate::sample::path;
+
+fn change(root: u16, from: Option<&str>, at: &[u8]) -> NetChange {
+    NetChange {
+        root: RootNo(root),
+        path: RelPath::new(at).unwrap(),
+        from: from.map(path),
+        before: None,
+        after: None,
+        base: Base::Known,
+        calls: vec![],
+    }
+}
+
+fn changes() -> Vec<(NetChange, u32)> {
+    vec![
+        (change(0, None, b"src/lib.rs"), 3),
+        (change(0, None, b"src/net/tcp.rs"), 1),
+        (change(0, Some("docs/old.md"), b"docs/new.md"), 2),
+        (change(0, None, b"a#1"), 2),
+        (change(0, None, b"[id].ts"), 1),
+        (change(0, None, b"caf\xe9"), 1),
+        (change(1, None, b"src/lib.rs"), 2),
+    ]
+}
+
+fn aliases() -> Vec<ProjectAlias> {
+    let alias = |root, alias: &str| ProjectAlias { root: RootNo(root), alias: alias.to_owned() };
+    vec![alias(0, "web"), alias(1, "api")]
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn choose(only: &[&str], reject: &[&str], take: &[&str]) -> Result<Vec<Chosen>, SelectionError> {
+    let changes = changes();
+    let choosable: Vec<Choosable<'_>> =
+        changes.iter().map(|(change, hunks)| Choosable { change, hunks: *hunks }).collect();
+    Selection::parse(&owned(only), &owned(reject), &owned(take), &aliases()).choose(&choosable)
+}
+
+/// A letter for each change: `.` none, `W` whole, else the numbers.
+fn parts(only: &[&str], reject: &[&str]) -> String {
+    let shown = |chosen: &Chosen| match &chosen.part {
+        ChosenPart::None => ".".to_owned(),
+        ChosenPart::Whole => "W".to_owned(),
+        ChosenPart::Hunks(numbers) => numbers.iter().map(u32::to_string).collect(),
+    };
+    choose(only, reject, &[]).unwrap().iter().map(shown).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn without_words_all_is_taken() {
+    assert_eq!(parts(&[], &[]), "W W W W W W W");
+}
+
+#[test]
+fn words_are_paths_directories_hunks_and_globs() {
+    assert_eq!(parts(&["src/net/tcp.rs"], &[]), ". W . . . . .");
+    assert_eq!(parts(&["src/net"], &[]), ". W . . . . .");
+    assert_eq!(parts(&["./src/net/"], &[]), ". W . . . . .");
+    assert_eq!(parts(&["."], &[]), "W W W W W W W");
+    assert_eq!(parts(&["src/lib.rs#2"], &[]), "2 . . . . . 2");
+    assert_eq!(parts(&["web:src/lib.rs#2"], &[]), "2 . . . . . .");
+    assert_eq!(parts(&["api:src/lib.rs#1", "api:src/lib.rs#2"], &[]), ". . . . . . W");
+    assert_eq!(parts(&["src/*"], &[]), "W W . . . . W");
+    assert_eq!(parts(&["src/*.rs"], &[]), "W . . . . . W");
+    assert_eq!(parts(&["*.rs"], &[]), "W W . . . . W");
+    assert_eq!(parts(&["web:*.rs"], &[]), "W W . . . . .");
+    assert_eq!(parts(&["src/{net,x}/**"], &[]), ". W . . . . .");
+    assert_eq!(parts(&["api:."], &[]), ". . . . . . W");
+    assert_eq!(parts(&["api:"], &[]), ". . . . . . W");
+}
+
+#[test]
+fn a_name_is_a_name_before_it_is_anything_else() {
+    assert_eq!(parts(&["a#1"], &[]), ". . . W . . .");
+    assert_eq!(parts(&["a#1#2"], &[]), ". . . 2 . . .");
+    assert_eq!(parts(&["[id].ts"], &[]), ". . . . W . .");
+    assert_eq!(parts(&[r"caf\xE9"], &[]), ". . . . . W .");
+    assert_eq!(parts(&["docs/old.md#1"], &[]), ". . 1 . . . .");
+    assert_eq!(parts(&["docs/old.md"], &[]), ". . W . . . .");
+}
+
+#[test]
+fn a_file_named_like_a_hunk_is_itself() {
+    let (named, other) = (change(0, None, b"a#1"), change(0, None, b"a"));
+    let choosable = [Choosable { change: &named, hunks: 1 }, Choosable { change: &other, hunks: 2 }];
+    let chosen = |word| Selection::parse(&owned(&[word]), &[], &[], &[]).choose(&choosable).unwrap();
+    let part = |part| Chosen { part, take: false };
+    assert_eq!(chosen("a#1"), [part(ChosenPart::Whole), part(ChosenPart::None)]);
+    assert_eq!(chosen("a#2"), [part(ChosenPart::None), part(ChosenPart::Hunks([2].into()))]);
+}
+
+#[test]
+fn what_is_rejected_is_left_out() {
+    assert_eq!(parts(&[], &["src/lib.rs#2"]), "13 W W W W W 1");
+    assert_eq!(parts(&["src"], &["src/net"]), "W . . . . . W");
+    assert_eq!(parts(&["src/lib.rs"], &["src/lib.rs#1", "api:src"]), "23 . . . . . .");
+    assert_eq!(parts(&[], &["."]), ". . . . . . .");
+}
+
+#[test]
+fn taken_files_are_marked_and_nothing_else() {
+    let taken =
+        |words: &[&str]| choose(&[], &[], words).map(|all| all.iter().map(|c| c.take).collect::<Vec<_>>());
+    assert_eq!(taken(&["src/net/tcp.rs"]).unwrap(), [false, true, false, false, false, false, false]);
+    assert_eq!(
+        taken(&["web:src/lib.rs#2"]).unwrap_err(),
+        SelectionError::TakesHunk { word: "web:src/lib.rs#2".to_owned(), file: "web:src/lib.rs".to_owned() }
+    );
+}
+
+#[test]
+fn a_word_that_fits_nothing_is_told_the_nearest() {
+    let nearest = |word: &str| match choose(&[word], &[], &[]) {
+        Err(SelectionError::NoSuchHunk { word: told, nearest }) => {
+            assert_eq!(told, word);
+            nearest.unwrap()
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(nearest("src/lob.rs"), "web:src/lib.rs");
+    assert_eq!(nearest("api:src/lob.rs"), "api:src/lib.rs");
+    assert_eq!(nearest("web:src/lib.rs#4"), "web:src/lib.rs#3");
+    assert_eq!(nearest("src/lib.rs#0"), "web:src/lib.rs#1");
+    assert_eq!(nearest("src/nett/tcp.rs#1"), "web:src/net/tcp.rs#1");
+    assert_eq!(nearest("docs/*.rs"), "web:docs/new.md");
+    for words in
+        [[vec!["nope"], vec![], vec![]], [vec![], vec!["nope"], vec![]], [vec![], vec![], vec!["nope"]]]
+    {
+        let [only, reject, take] = words;
+        assert!(matches!(choose(&only, &reject, &take), Err(SelectionError::NoSuchHunk { .. })));
+    }
+    let none = Selection::parse(&owned(&["x"]), &[], &[], &[]).choose(&[]);
+    assert_eq!(none, Err(SelectionError::NoSuchHunk { word: "x".to_owned(), nearest: None }));
+}
+
+#[test]
+fn an_address_has_its_project_only_among_several() {
+    let change = change(1, None, b"src/lib.rs");
+    assert_eq!(change_address(&change, &aliases()), "api:src/lib.rs");
+    assert_eq!(change_address(&change, &aliases()[1..]), "src/lib.rs");
+    assert_eq!(change_address(&change, &[]), "src/lib.rs");
+}

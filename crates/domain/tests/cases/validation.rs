@@ -1,0 +1,100 @@
+//! Checks, summed up: what blocks an apply and what does not.
+
+use domain::*;
+
+fn check(name: &str, mode: ValidationMode) -> Validation {
+    Validation { name: name.to_owned(), run: Run::Shell("true".to_owned()), mode, timeout_s: 60 }
+}
+
+fn result(name: &str, outcome: Outcome, net: &Hash) -> ValidationResult {
+    ValidationResult {
+        validation: name.to_owned(),
+        // A result says of which mode its check was; the plan's own word counts.
+        mode: ValidationMode::Informational,
+        outcome,
+        message: String::new(),
+        duration_ms: 1,
+        attempt: 1,
+        call: CallNo(1),
+        net_hash: net.to_string(),
+    }
+}
+
+const REQUIRED: ValidationMode = ValidationMode::Required;
+const INFO: ValidationMode = ValidationMode::Informational;
+
+#[test]
+fn checks_are_summed_up_as_the_table_says() {
+    use Outcome::{Errored, Failed, Passed};
+    let (now, old) = (Hash::of(b"now"), Hash::of(b"old"));
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    type Row<'a> = (
+        &'a str,
+        Vec<Validation>,
+        Vec<ValidationResult>,
+        (&'a str, usize, usize, Vec<String>, Vec<String>, Vec<String>),
+        bool,
+    );
+    let a = || vec![check("a", REQUIRED)];
+    let rows: Vec<Row<'_>> = vec![
+        ("no checks", vec![], vec![result("a", Failed, &now)], ("none", 0, 0, vec![], vec![], vec![]), true),
+        ("passed", a(), vec![result("a", Passed, &now)], ("passed", 1, 1, vec![], vec![], vec![]), true),
+        (
+            "failed",
+            a(),
+            vec![result("a", Failed, &now)],
+            ("failed", 0, 1, names(&["a"]), vec![], vec![]),
+            false,
+        ),
+        (
+            "errored",
+            a(),
+            vec![result("a", Errored, &now)],
+            ("failed", 0, 1, names(&["a"]), vec![], vec![]),
+            false,
+        ),
+        ("not run", a(), vec![], ("not_run", 0, 1, vec![], names(&["a"]), vec![]), false),
+        (
+            "passed for other changes",
+            a(),
+            vec![result("a", Passed, &old)],
+            ("not_run", 0, 1, vec![], names(&["a"]), vec![]),
+            false,
+        ),
+        (
+            "the latest counts",
+            a(),
+            vec![result("a", Failed, &now), result("a", Passed, &now)],
+            ("passed", 1, 1, vec![], vec![], vec![]),
+            true,
+        ),
+        (
+            "the latest for these changes counts",
+            a(),
+            vec![result("a", Failed, &now), result("a", Passed, &old)],
+            ("failed", 0, 1, names(&["a"]), vec![], vec![]),
+            false,
+        ),
+        (
+            "informational ones never block",
+            vec![check("a", INFO), check("b", INFO), check("c", INFO), check("d", INFO)],
+            vec![result("a", Failed, &now), result("b", Errored, &now), result("c", Passed, &now)],
+            ("passed", 0, 0, vec![], vec![], names(&["a", "b"])),
+            true,
+        ),
+        (
+            "all together; a failed one says more than one that did not run",
+            vec![check("a", REQUIRED), check("b", REQUIRED), check("c", REQUIRED), check("d", INFO)],
+            vec![result("d", Failed, &now), result("b", Failed, &now), result("a", Passed, &now)],
+            ("failed", 1, 3, names(&["b"]), names(&["c"]), names(&["d"])),
+            false,
+        ),
+    ];
+    for (what, validations, results, expected, lets_through) in rows {
+        let (verdict, passed, required, failed, not_run, warned) = expected;
+        let expected = ValidationSummary { verdict, passed, required, failed, not_run, warned };
+        let summary = sum_up(&validations, &results, &now);
+        assert_eq!(summary, expected, "{what}");
+        assert_eq!(summary.lets_through(), lets_through, "{what}");
+    }
+}

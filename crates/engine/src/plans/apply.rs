@@ -1,0 +1,434 @@
+//! `apply`: brings a plan's changes into the user's files, all that were chosen or none.
+//!
+//! # Invariants
+//! 1. What cannot be chosen, and what its checks do not let through, is refused before the plan moves.
+//! 2. An apply runs as a job of the plan, but for a plan that was applied and undone: that one is final, and is applied
+//!    again under its lock.
+//! 3. Asked again for an apply that stands, the answer is the earlier one.
+
+use std::sync::Arc;
+
+use domain::{
+    ApplyId, ApplyKind, ApplyStage, ApplyState, Choosable, ChosenPart, Narrowed, NetChange, Phase, Plan,
+    PlanEvent, PlanId, PlanState, Reason, Selection, SelectionError, ValidationSummary, WallMs, Work, fold,
+    narrow, net_hash, sum_up,
+};
+use serde::{Deserialize, Serialize};
+use store::{PlanStoreError, StoreError};
+
+use super::carry::{self, Authority, CarryError};
+use super::contents::Stored;
+use super::diff::aliases;
+use super::facts::results_of;
+use super::locks::LocksError;
+use super::merging::{self, Conflict, MergingError, Roots, Wanted};
+use super::{Engine, ExecuteError, House};
+
+/// What a person wants to have applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ApplyRequest {
+    /// Only these files, directories, globs and hunks.
+    pub only: Vec<String>,
+    /// Not these.
+    pub reject: Vec<String>,
+    /// The plan's file over a conflict.
+    pub take: Vec<String>,
+    /// Whether nothing to apply is fine.
+    pub allow_empty: bool,
+    /// Commit the changes, and nothing else, with this message.
+    pub commit: Option<String>,
+    /// Put the changes on a new branch of this name, and leave the tree alone.
+    pub branch: Option<String>,
+}
+
+impl ApplyRequest {
+    /// Whether it names a part of the changes.
+    pub fn is_partial(&self) -> bool {
+        !self.only.is_empty() || !self.reject.is_empty()
+    }
+}
+
+/// What an apply or an undo did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApplySummary {
+    /// Its name.
+    pub apply: ApplyId,
+    /// How many files it changed.
+    pub files: usize,
+    /// Lines added.
+    pub insertions: u64,
+    /// Lines removed.
+    pub deletions: u64,
+    /// Files that have both the user's edits and the plan's.
+    pub merged: Vec<String>,
+    /// Files that could not be written in place and were replaced.
+    pub replaced: Vec<String>,
+    /// What the person left out.
+    pub left_out: Vec<String>,
+    /// Required checks that passed, and how many there are.
+    pub validations: (usize, usize),
+    /// Until when it can be undone.
+    pub undo_until: WallMs,
+    /// The commit that was made.
+    pub commit: Option<String>,
+    /// Whether it stood already, and nothing was done now.
+    #[serde(default)]
+    pub already: bool,
+}
+
+/// What an apply would do.
+#[derive(Clone, Debug)]
+pub struct Preview {
+    /// The plan.
+    pub plan: Plan,
+    /// Files that would change.
+    pub files: Vec<String>,
+    /// Of them, those merged with the user's edits.
+    pub merged: Vec<String>,
+    /// Files that are as the plan wants them already.
+    pub already: Vec<String>,
+    /// What stands in the way.
+    pub conflicts: Vec<Conflict>,
+    /// What the person left out.
+    pub left_out: Vec<String>,
+    /// What the checks say.
+    pub validations: ValidationSummary,
+}
+
+/// Why nothing was applied or undone.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// The plan is not at a point where it can be applied or undone.
+    #[error("plan {plan} is {state}")]
+    NotReady {
+        /// The plan.
+        plan: PlanId,
+        /// Where it stands.
+        state: PlanState,
+    },
+    /// Another process works on it.
+    #[error("plan {plan} is being worked on by {worker}")]
+    Busy {
+        /// The plan.
+        plan: PlanId,
+        /// Who has it.
+        worker: String,
+    },
+    /// A word names nothing that the plan changed.
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
+    /// There is nothing to do.
+    #[error("plan {plan} has nothing to apply")]
+    NothingToApply {
+        /// The plan.
+        plan: PlanId,
+    },
+    /// A required check failed, or did not run for these changes.
+    #[error("the checks of plan {plan} do not let it through")]
+    Validation {
+        /// The plan.
+        plan: PlanId,
+        /// What they say.
+        summary: ValidationSummary,
+    },
+    /// Files are too large to be kept.
+    #[error("{} files of plan {plan} are too large to be applied", files.len())]
+    TooLarge {
+        /// The plan.
+        plan: PlanId,
+        /// Which.
+        files: Vec<String>,
+    },
+    /// The user's files and the plan do not go together.
+    #[error("plan {plan} was not applied: {} conflicts, nothing was written", conflicts.len())]
+    Conflicts {
+        /// The plan.
+        plan: PlanId,
+        /// Where.
+        conflicts: Vec<Conflict>,
+        /// What stands in the way in other words, where the places are not known any more.
+        reasons: Vec<Reason>,
+    },
+    /// Its journal is gone.
+    #[error("plan {plan} cannot be undone any more: its journal is gone")]
+    UndoExpired {
+        /// The plan.
+        plan: PlanId,
+    },
+    /// There is a branch of this name.
+    #[error("branch {name} exists")]
+    BranchExists {
+        /// The name.
+        name: String,
+    },
+    /// The apply was cancelled before it wrote anything.
+    #[error("the apply of plan {plan} was cancelled")]
+    Cancelled {
+        /// The plan.
+        plan: PlanId,
+    },
+    /// It failed, and nothing was written.
+    #[error("plan {plan} was not applied: {why}")]
+    Failed {
+        /// The plan.
+        plan: PlanId,
+        /// What stood in the way.
+        why: String,
+    },
+    /// It can be neither finished nor taken back now.
+    #[error("the apply of plan {plan} is stuck: {why}")]
+    Stuck {
+        /// The plan.
+        plan: PlanId,
+        /// What stands in the way.
+        why: String,
+    },
+    /// The locks were not to be had.
+    #[error(transparent)]
+    Locks(#[from] LocksError),
+    /// The files cannot be read.
+    #[error(transparent)]
+    Merging(#[from] MergingError),
+    /// The plan cannot be read or moved.
+    #[error(transparent)]
+    Plan(#[from] PlanStoreError),
+    /// This process cannot work.
+    #[error(transparent)]
+    Execute(Box<ExecuteError>),
+}
+
+impl From<StoreError> for ApplyError {
+    fn from(error: StoreError) -> Self {
+        Self::Plan(error.into())
+    }
+}
+
+impl From<ExecuteError> for ApplyError {
+    fn from(error: ExecuteError) -> Self {
+        match error {
+            ExecuteError::Busy { plan, worker } => Self::Busy { plan, worker },
+            ExecuteError::Plan(error) => Self::Plan(error),
+            ExecuteError::NotReady { plan, state } | ExecuteError::Final { plan, state } => {
+                Self::NotReady { plan, state }
+            }
+            other @ (ExecuteError::Complete { .. } | ExecuteError::NoWorker(_)) => {
+                Self::Execute(Box::new(other))
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// What an apply would do, without doing it.
+    ///
+    /// # Errors
+    /// A word names nothing, or a file or content cannot be read.
+    pub async fn preview(&self, id: PlanId, request: &ApplyRequest) -> Result<Preview, ApplyError> {
+        let plan = self.house.store.plan(id).await?;
+        let chosen = self.house.chosen(&plan, request).await?;
+        let validations = self.house.checks(&plan, &chosen.net).await?;
+        let roots = Roots::open(&plan)?;
+        let merged = merging::merge_all(&roots, &chosen.wanted, &Stored(self.house.store.as_ref()))?;
+        let mut files: Vec<String> = merged.changes.iter().map(|change| change.path.to_string()).collect();
+        files.dedup();
+        Ok(Preview {
+            plan,
+            files,
+            merged: merged.merged,
+            already: merged.already,
+            conflicts: merged.conflicts,
+            left_out: chosen.left_out,
+            validations,
+        })
+    }
+
+    /// Applies what was chosen of a plan.
+    ///
+    /// # Errors
+    /// As [`ApplyError`] says; in every case but a stuck one the user's files are as they were.
+    pub async fn apply(&self, id: PlanId, request: &ApplyRequest) -> Result<ApplySummary, ApplyError> {
+        let plan = self.house.store.plan(id).await?;
+        let state = plan.state;
+        match state {
+            PlanState::Apply(ApplyState::Applied) if plan.undone_at.is_none() => {
+                return self.earlier(&plan).await;
+            }
+            PlanState::Execute(Work::Complete) | PlanState::Apply(_) if !is_cancelled(state) => {}
+            PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {
+                return Err(ApplyError::NotReady { plan: id, state });
+            }
+        }
+        self.may_apply(&plan, request).await?;
+        if state == PlanState::Apply(ApplyState::Applied) {
+            let authority = Authority::LockHolder;
+            return Ok(carry::apply(&self.house, &plan, request, &authority).await?);
+        }
+        self.queue_apply(&plan, request).await?;
+        self.run_live_job(id).await?;
+        self.outcome(id).await
+    }
+
+    /// Refuses what can be refused before anything moves.
+    async fn may_apply(&self, plan: &Plan, request: &ApplyRequest) -> Result<(), ApplyError> {
+        let chosen = self.house.chosen(plan, request).await?;
+        if chosen.wanted.is_empty() && !request.allow_empty {
+            return Err(ApplyError::NothingToApply { plan: plan.id });
+        }
+        let summary = self.house.checks(plan, &chosen.net).await?;
+        if !summary.lets_through() {
+            return Err(ApplyError::Validation { plan: plan.id, summary });
+        }
+        let too_large = |wanted: &&Wanted| {
+            let after = wanted.change.after;
+            after.is_some_and(|after| after.size > plan.spec.max_file_bytes)
+        };
+        let files: Vec<String> =
+            chosen.wanted.iter().filter(too_large).map(|wanted| wanted.address.clone()).collect();
+        if files.is_empty() { Ok(()) } else { Err(ApplyError::TooLarge { plan: plan.id, files }) }
+    }
+
+    async fn queue_apply(&self, plan: &Plan, request: &ApplyRequest) -> Result<(), ApplyError> {
+        let event = match plan.state {
+            PlanState::Execute(Work::Complete) => PlanEvent::Advance,
+            PlanState::Apply(ApplyState::Constrained) => PlanEvent::Reapply,
+            PlanState::Apply(ApplyState::Errored) => PlanEvent::Retry,
+            // It waits already, or somebody works on it: whoever is first.
+            PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => return Ok(()),
+        };
+        let request = serde_json::to_value(request).unwrap_or_default();
+        self.move_with(plan, event, Phase::Apply, "person", request).await?;
+        Ok(())
+    }
+
+    /// What became of an apply that ran as a job.
+    async fn outcome(&self, id: PlanId) -> Result<ApplySummary, ApplyError> {
+        let plan = self.house.store.plan(id).await?;
+        match plan.state {
+            PlanState::Apply(ApplyState::Applied) => {
+                let summary = self.earlier(&plan).await?;
+                Ok(ApplySummary { already: false, ..summary })
+            }
+            PlanState::Apply(ApplyState::Constrained) => {
+                let request: ApplyRequest = serde_json::from_value(plan.request.clone()).unwrap_or_default();
+                let conflicts = self.preview(id, &request).await.map(|preview| preview.conflicts);
+                Err(ApplyError::Conflicts {
+                    plan: id,
+                    conflicts: conflicts.unwrap_or_default(),
+                    reasons: plan.constrained_by,
+                })
+            }
+            PlanState::Apply(ApplyState::Cancelled) => Err(ApplyError::Cancelled { plan: id }),
+            PlanState::Apply(ApplyState::Errored) => {
+                let history = self.house.store.history(id).await?;
+                let last = history.records().last().map(|record| record.error.message().to_owned());
+                Err(ApplyError::Failed { plan: id, why: last.unwrap_or_else(|| "it failed".to_owned()) })
+            }
+            state @ PlanState::Apply(ApplyState::Queued | ApplyState::Processing)
+            | state @ (PlanState::Strategize(_) | PlanState::Execute(_)) => {
+                Err(ApplyError::NotReady { plan: id, state })
+            }
+        }
+    }
+
+    /// The summary of the apply that stands.
+    async fn earlier(&self, plan: &Plan) -> Result<ApplySummary, ApplyError> {
+        let applies = self.house.store.applies(plan.id).await?;
+        let stands = applies
+            .iter()
+            .rev()
+            .find(|apply| apply.kind == ApplyKind::Apply && apply.stage == ApplyStage::Applied);
+        let summary = stands.and_then(|apply| serde_json::from_value(apply.summary.clone()).ok());
+        let summary: ApplySummary = summary
+            .ok_or_else(|| ApplyError::Failed { plan: plan.id, why: "its record is gone".to_owned() })?;
+        Ok(ApplySummary { already: true, ..summary })
+    }
+}
+
+impl From<CarryError> for ApplyError {
+    fn from(error: CarryError) -> Self {
+        error.into_apply_error()
+    }
+}
+
+fn is_cancelled(state: PlanState) -> bool {
+    state == PlanState::Apply(ApplyState::Cancelled)
+}
+
+/// What a person chose of a plan's changes.
+pub(super) struct ChosenChanges {
+    pub(super) net: Vec<NetChange>,
+    pub(super) wanted: Vec<Wanted>,
+    pub(super) left_out: Vec<String>,
+}
+
+impl House {
+    /// The changes of a plan's present attempt, cut down to what was chosen.
+    pub(super) async fn chosen(
+        self: &Arc<Self>,
+        plan: &Plan,
+        request: &ApplyRequest,
+    ) -> Result<ChosenChanges, ApplyError> {
+        let net = fold(&self.entries(plan).await?);
+        let names = aliases(plan);
+        let selection = Selection::parse(&request.only, &request.reject, &request.take, &names);
+        let is_plain = request.only.is_empty() && request.reject.is_empty() && request.take.is_empty();
+        let diffs: Vec<_> = if is_plain {
+            Vec::new()
+        } else {
+            net.iter().map(|change| self.file_diff(change.clone(), &names)).collect()
+        };
+        let choosable: Vec<Choosable<'_>> = diffs
+            .iter()
+            .map(|diff| Choosable {
+                change: &diff.change,
+                hunks: u32::try_from(diff.hunks.len()).unwrap_or(u32::MAX),
+            })
+            .collect();
+        let chosen = selection.choose(&choosable)?;
+        let (mut wanted, mut left_out) = (Vec::new(), Vec::new());
+        for (at, change) in net.iter().enumerate() {
+            let address = domain::change_address(change, &names);
+            let whole =
+                |take| Wanted { change: change.clone(), address: address.clone(), content: None, take };
+            let (Some(chosen), Some(diff)) = (chosen.get(at), diffs.get(at)) else {
+                wanted.push(whole(false));
+                continue;
+            };
+            match &chosen.part {
+                ChosenPart::None => left_out.push(address),
+                ChosenPart::Whole => wanted.push(whole(chosen.take)),
+                ChosenPart::Hunks(numbers) => {
+                    let narrowed = narrow(change, diff.before.as_deref(), diff.after.as_deref(), numbers);
+                    match narrowed {
+                        Narrowed::Nothing => left_out.push(address),
+                        Narrowed::Whole => wanted.push(whole(chosen.take)),
+                        Narrowed::Part { change, content } => {
+                            let all = 1..=u32::try_from(diff.hunks.len()).unwrap_or(u32::MAX);
+                            let missing = all.filter(|number| !numbers.contains(number));
+                            left_out.extend(missing.map(|number| format!("{address}#{number}")));
+                            wanted.push(Wanted {
+                                change,
+                                address,
+                                content: Some(content),
+                                take: chosen.take,
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        Ok(ChosenChanges { net, wanted, left_out })
+    }
+
+    /// What the checks say about these changes.
+    pub(super) async fn checks(
+        &self,
+        plan: &Plan,
+        net: &[NetChange],
+    ) -> Result<ValidationSummary, StoreError> {
+        let mut calls = self.store.calls(plan.id).await?;
+        calls.retain(|call| call.new.attempt == plan.attempt);
+        Ok(sum_up(&plan.spec.validations, &results_of(&calls), &net_hash(net)))
+    }
+}

@@ -1,0 +1,200 @@
+//! `cancel`: stops a plan for good, whoever runs it, and says when nothing of it can happen any more.
+//!
+//! # Invariants
+//! 1. A plan whose job runs is cancelled by that job's owner; its commit of the end is the acknowledgement.
+//! 2. An owner that is dead is replaced by this process, which finishes the cancel.
+//! 3. What was recorded is kept.
+
+use std::time::Duration;
+
+use domain::{Job, JobState, Plan, PlanEvent, PlanId, PlanState};
+use serde_json::Value;
+use store::{JobStoreError, PlanMove, PlanStoreError, StoreError};
+use sync::primitives::lock;
+
+use super::facts::store_error;
+use super::presence::bury_the_dead;
+use super::{Engine, ExecuteError};
+
+const LOOK_FIRST: Duration = Duration::from_millis(2);
+const LOOK_LAST: Duration = Duration::from_millis(100);
+
+/// A cancel that is acknowledged.
+#[derive(Clone, Debug)]
+pub struct CancelReport {
+    /// The plan as it stands.
+    pub plan: Plan,
+    /// Whether it was cancelled before.
+    pub already: bool,
+    /// How many entries it keeps.
+    pub entries_kept: usize,
+}
+
+/// Why a plan was not cancelled.
+#[derive(Debug, thiserror::Error)]
+pub enum CancelError {
+    /// Its apply cannot be stopped any more; it can be undone.
+    #[error("the apply of plan {plan} has begun to write and will be finished")]
+    TooLate {
+        /// The plan.
+        plan: PlanId,
+    },
+    /// It has come to another end.
+    #[error("plan {plan} is {state}")]
+    Final {
+        /// The plan.
+        plan: PlanId,
+        /// How it ended.
+        state: PlanState,
+    },
+    /// Its owner has not answered in time.
+    #[error("the cancel of plan {plan} is requested and not confirmed yet")]
+    Unconfirmed {
+        /// The plan.
+        plan: PlanId,
+        /// What is known of the owner.
+        worker: String,
+    },
+    /// The plan cannot be read or moved.
+    #[error(transparent)]
+    Plan(#[from] PlanStoreError),
+    /// Its dead owner could not be replaced.
+    #[error(transparent)]
+    Execute(#[from] Box<ExecuteError>),
+}
+
+impl From<StoreError> for CancelError {
+    fn from(error: StoreError) -> Self {
+        Self::Plan(error.into())
+    }
+}
+
+impl Engine {
+    /// Cancels a plan and waits, as long as `wait`, until nothing of it can happen any more.
+    ///
+    /// # Errors
+    /// It is too late, the plan has come to another end, or its owner does not answer.
+    pub async fn cancel(
+        &self,
+        id: PlanId,
+        reason: &str,
+        wait: Duration,
+    ) -> Result<CancelReport, CancelError> {
+        let plan = self.house.store.plan(id).await?;
+        if is_cancelled(plan.state) {
+            return self.report(plan, true).await;
+        }
+        if plan.state.is_final() {
+            return Err(CancelError::Final { plan: id, state: plan.state });
+        }
+        // A plan that moves meanwhile is looked at again, a few times.
+        for _ in 0..3 {
+            let plan = self.house.store.plan(id).await?;
+            let moved = match self.live_job(id).await? {
+                Some(job) => self.cancel_job(&plan, &job, reason, wait).await,
+                None => self.cancel_idle(&plan).await,
+            };
+            match moved {
+                Err(CancelError::Plan(PlanStoreError::Moved { .. })) => {}
+                other => return other,
+            }
+        }
+        let plan = self.house.store.plan(id).await?;
+        Err(CancelError::Plan(PlanStoreError::Moved { plan: Box::new(plan) }))
+    }
+
+    /// No job is in the way: the plan's row moves at once.
+    async fn cancel_idle(&self, plan: &Plan) -> Result<CancelReport, CancelError> {
+        if is_cancelled(plan.state) {
+            return self.report(plan.clone(), true).await;
+        }
+        if plan.state.is_final() {
+            return Err(CancelError::Final { plan: plan.id, state: plan.state });
+        }
+        let request = PlanMove {
+            plan: plan.id,
+            version: plan.version,
+            event: PlanEvent::Cancel,
+            by: "person".to_owned(),
+            job: None,
+            request: Value::Null,
+        };
+        let plan = self.house.store.move_plan(request).await?;
+        self.report(plan, false).await
+    }
+
+    async fn cancel_job(
+        &self,
+        plan: &Plan,
+        job: &Job,
+        reason: &str,
+        wait: Duration,
+    ) -> Result<CancelReport, CancelError> {
+        let moved = || CancelError::Plan(PlanStoreError::Moved { plan: Box::new(plan.clone()) });
+        match self.house.store.cancel(job.id, reason).await {
+            Ok(_) => {}
+            Err(JobStoreError::Refused(domain::JobRefused::CancelTooLate)) => {
+                return Err(CancelError::TooLate { plan: plan.id });
+            }
+            Err(JobStoreError::Refused(_)) => return Err(moved()),
+            Err(other) => return Err(store_error(other).into()),
+        }
+        self.hint();
+        if bury_the_dead(&self.house.options.data_dir, self.house.store.as_ref())
+            .await
+            .map_err(store_error)?
+            > 0
+            || self.owner_is_gone(job).await?
+        {
+            // The canceller takes the job over; the run that it begins finds the cancel and finishes it.
+            let outcome = self.run_live_job(plan.id).await;
+            outcome.map_err(Box::new)?;
+        }
+        self.await_end(job, wait).await?;
+        let plan = self.house.store.plan(plan.id).await?;
+        match plan.state {
+            state if is_cancelled(state) => self.report(plan, false).await,
+            state if state.is_final() => Err(CancelError::Final { plan: plan.id, state }),
+            _ => Err(moved()),
+        }
+    }
+
+    async fn owner_is_gone(&self, job: &Job) -> Result<bool, CancelError> {
+        let now = domain::Ms::from(self.house.clock.now());
+        let job = self.house.store.job(job.id).await.map_err(store_error)?;
+        let dead = job.boot != Some(self.house.boot) || job.lease_until <= now;
+        Ok(job.state == JobState::Running && dead)
+    }
+
+    async fn await_end(&self, job: &Job, wait: Duration) -> Result<(), CancelError> {
+        let deadline = self.house.clock.now().saturating_add(wait);
+        let mut pause = LOOK_FIRST;
+        loop {
+            let now = self.house.store.job(job.id).await.map_err(store_error)?;
+            if now.state.is_final() {
+                return Ok(());
+            }
+            if self.house.clock.now() >= deadline {
+                let worker = now.worker.map_or_else(|| "nobody".to_owned(), |worker| worker.to_string());
+                return Err(CancelError::Unconfirmed { plan: now.plan, worker });
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LOOK_LAST);
+        }
+    }
+
+    async fn report(&self, plan: Plan, already: bool) -> Result<CancelReport, CancelError> {
+        let entries_kept = self.entries(&plan).await?.len();
+        Ok(CancelReport { plan, already, entries_kept })
+    }
+
+    /// The workers of this process look at their jobs now.
+    pub(super) fn hint(&self) {
+        let workers = lock(&self.house.workers).clone();
+        workers.iter().for_each(crate::AsyncWorker::hint);
+    }
+}
+
+fn is_cancelled(state: PlanState) -> bool {
+    state.is_final() && state.word() == "cancelled"
+}

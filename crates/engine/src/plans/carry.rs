@@ -1,0 +1,348 @@
+//! From chosen changes to the user's files: locks, merge, journal, seal, writes; the way that apply and undo share.
+//!
+//! # How it goes
+//! 1. The locks of the plan and its projects are taken.
+//! 2. Every file is read and merged. Any conflict ends it here: nothing was written.
+//! 3. The journal is written, the store seals, the journal's commit mark is synced. From here it is carried through or
+//!    taken back, by this process or by whichever comes next.
+//! 4. The files are written. A file that somebody changed meanwhile makes all of it be taken back and begun again at 2,
+//!    [`TRIES_MAX`] times.
+//! 5. The store is told, and the journal is kept for undo.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use domain::{
+    ApplyEnd, ApplyId, ApplyKind, ConflictKind, ErrorCategory, Fence, Hash, NewApply, Plan, PlanId, Reason,
+    RelPath, RootNo, WallMs, net_hash,
+};
+use sandbox::content::ContentSource;
+use sandbox::journal::{Change, Ending, JournalId, JournalKind, JournalRoot, PrepareError, Request, Why};
+use serde_json::Value;
+use store::{JobStoreError, StoreError};
+
+use super::apply::{ApplyError, ApplyRequest, ApplySummary};
+use super::contents::Stored;
+use super::locks::{Locks, LocksError};
+use super::merging::{Conflict, Merged, MergingError, Roots, Wanted, merge_all};
+use super::use_plan::path_of;
+use super::{House, commit};
+use crate::worker::JobRun;
+
+/// How often a file that changes under us is merged anew.
+const TRIES_MAX: u32 = 3;
+
+/// Who answers for the apply.
+pub(super) enum Authority<'a> {
+    /// The owner of the plan's job.
+    Owner(&'a JobRun),
+    /// Whoever holds the plan's lock; the plan itself is final.
+    LockHolder,
+}
+
+/// Why nothing was carried through.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CarryError {
+    #[error("{} conflicts", conflicts.len())]
+    Conflicts { plan: PlanId, conflicts: Vec<Conflict> },
+    #[error("plan {plan} has nothing to apply")]
+    Nothing { plan: PlanId },
+    #[error("the apply was cancelled")]
+    Cancelled { plan: PlanId },
+    #[error("branch {name} exists")]
+    BranchExists { name: String },
+    #[error("{why}")]
+    Failed { plan: PlanId, why: String },
+    #[error("{why}")]
+    Stuck { plan: PlanId, why: String },
+    #[error(transparent)]
+    Locks(#[from] LocksError),
+    #[error(transparent)]
+    Merging(#[from] MergingError),
+    #[error(transparent)]
+    Chosen(Box<ApplyError>),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl CarryError {
+    pub(super) fn category(&self) -> ErrorCategory {
+        match self {
+            Self::Conflicts { .. } => ErrorCategory::MergeConflict,
+            Self::Stuck { .. } => ErrorCategory::Resource,
+            Self::Nothing { .. }
+            | Self::BranchExists { .. }
+            | Self::Chosen(_)
+            | Self::Merging(MergingError::Escapes { .. } | MergingError::ContentMissing { .. }) => {
+                ErrorCategory::InvalidInput
+            }
+            Self::Cancelled { .. }
+            | Self::Failed { .. }
+            | Self::Locks(_)
+            | Self::Merging(MergingError::Io { .. })
+            | Self::Store(_) => ErrorCategory::Sandbox,
+        }
+    }
+
+    pub(super) fn into_apply_error(self) -> ApplyError {
+        match self {
+            Self::Conflicts { plan, conflicts } => {
+                ApplyError::Conflicts { plan, conflicts, reasons: Vec::new() }
+            }
+            Self::Nothing { plan } => ApplyError::NothingToApply { plan },
+            Self::BranchExists { name } => ApplyError::BranchExists { name },
+            Self::Failed { plan, why } => ApplyError::Failed { plan, why },
+            Self::Stuck { plan, why } => ApplyError::Stuck { plan, why },
+            Self::Locks(error) => error.into(),
+            Self::Merging(error) => error.into(),
+            Self::Chosen(error) => *error,
+            Self::Store(error) => error.into(),
+            Self::Cancelled { plan } => ApplyError::Cancelled { plan },
+        }
+    }
+}
+
+/// What a conflict is called where only words are kept.
+pub(super) fn reason(conflict: &Conflict) -> Reason {
+    Reason {
+        kind: "conflict".to_owned(),
+        subject: conflict.address.clone(),
+        message: conflict.kind.sentence(),
+    }
+}
+
+/// Applies what was chosen.
+pub(super) async fn apply(
+    house: &Arc<House>,
+    plan: &Plan,
+    request: &ApplyRequest,
+    authority: &Authority<'_>,
+) -> Result<ApplySummary, CarryError> {
+    let chosen = house.chosen(plan, request).await.map_err(|error| CarryError::Chosen(Box::new(error)))?;
+    if chosen.wanted.is_empty() && !request.allow_empty {
+        return Err(CarryError::Nothing { plan: plan.id });
+    }
+    let checks = house.checks(plan, &chosen.net).await?;
+    let diffs = chosen.wanted.iter().map(|wanted| house.file_diff(wanted.change.clone(), &[]).lines);
+    let (insertions, deletions) =
+        diffs.fold((0, 0), |(added, removed), lines| (added + lines.insertions, removed + lines.deletions));
+    let summary = ApplySummary {
+        apply: ApplyId::from_u128(0),
+        files: 0,
+        insertions,
+        deletions,
+        merged: Vec::new(),
+        replaced: Vec::new(),
+        left_out: chosen.left_out,
+        validations: (checks.passed, checks.required),
+        undo_until: undo_until(house),
+        commit: None,
+        already: false,
+    };
+    let selection = serde_json::to_value(request).unwrap_or(Value::Null);
+    let errand = Errand {
+        plan,
+        kind: ApplyKind::Apply,
+        wanted: chosen.wanted,
+        net_hash: net_hash(&chosen.net),
+        selection,
+        summary,
+        git: commit::GitWish::of(request),
+        refs: Vec::new(),
+    };
+    let stored = Stored(house.store.as_ref());
+    carry(house, errand, authority, &stored).await
+}
+
+pub(super) fn undo_until(house: &House) -> WallMs {
+    let retention = u64::try_from(house.options.retention.as_millis()).unwrap_or(u64::MAX);
+    WallMs(house.wall().0.saturating_add(retention))
+}
+
+/// What is to be carried out.
+pub(super) struct Errand<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) kind: ApplyKind,
+    pub(super) wanted: Vec<Wanted>,
+    pub(super) net_hash: Hash,
+    pub(super) selection: Value,
+    pub(super) summary: ApplySummary,
+    pub(super) git: commit::GitWish,
+    /// Refs that move with the files.
+    pub(super) refs: commit::RefMoves,
+}
+
+/// Takes the locks, and carries the errand through.
+pub(super) async fn carry(
+    house: &Arc<House>,
+    errand: Errand<'_>,
+    authority: &Authority<'_>,
+    contents: &dyn ContentSource,
+) -> Result<ApplySummary, CarryError> {
+    let what = match errand.kind {
+        ApplyKind::Apply => "apply",
+        ApplyKind::Undo => "undo",
+    };
+    let locks = Locks::take(house, errand.plan, what).await?;
+    let carried = carry_locked(house, &errand, authority, contents).await;
+    locks.release().await;
+    carried
+}
+
+async fn carry_locked(
+    house: &Arc<House>,
+    errand: &Errand<'_>,
+    authority: &Authority<'_>,
+    contents: &dyn ContentSource,
+) -> Result<ApplySummary, CarryError> {
+    let mut changing = BTreeSet::new();
+    for _ in 0..TRIES_MAX {
+        let roots = Roots::open(errand.plan)?;
+        let merged = merge_all(&roots, &errand.wanted, contents)?;
+        if !merged.conflicts.is_empty() {
+            return Err(CarryError::Conflicts { plan: errand.plan.id, conflicts: merged.conflicts });
+        }
+        match attempt(house, errand, authority, contents, merged).await? {
+            Attempted::Done(summary) => return Ok(summary),
+            Attempted::ChangedUnderUs(path) => changing.insert(path.to_string()),
+        };
+    }
+    // Somebody writes to it all the time: what the plan would be merged with is not known.
+    let conflicts = changing.into_iter().map(|address| Conflict {
+        address,
+        kind: ConflictKind::BaseMoved,
+        places: Vec::new(),
+    });
+    Err(CarryError::Conflicts { plan: errand.plan.id, conflicts: conflicts.collect() })
+}
+
+enum Attempted {
+    Done(ApplySummary),
+    ChangedUnderUs(RelPath),
+}
+
+/// One journal, from its first frame to the store's word.
+async fn attempt(
+    house: &Arc<House>,
+    errand: &Errand<'_>,
+    authority: &Authority<'_>,
+    contents: &dyn ContentSource,
+    merged: Merged,
+) -> Result<Attempted, CarryError> {
+    let plan = errand.plan;
+    let failed = |why: &dyn std::fmt::Display| CarryError::Failed { plan: plan.id, why: why.to_string() };
+    let id = ApplyId::from_u128(house.ids.ulid());
+    let mut summary = errand.summary.clone();
+    summary.apply = id;
+    summary.files = touched(&merged.changes);
+    summary.merged = merged.merged;
+    let (changes, refs) = commit::git_refs(house, errand, contents, id, merged.changes)?;
+    if let Some((_, moved)) = refs.first() {
+        summary.commit = moved.new.clone();
+    }
+    let request = Request {
+        id: JournalId::from_u128(id.as_u128()),
+        plan: plan.id,
+        kind: match errand.kind {
+            ApplyKind::Apply => JournalKind::Apply,
+            ApplyKind::Undo => JournalKind::Undo,
+        },
+        roots: journal_roots(plan)?,
+        fence: match authority {
+            Authority::Owner(run) => run.claim().fence,
+            Authority::LockHolder => Fence(0),
+        },
+        time_ms: house.wall().0,
+        net_hash: errand.net_hash,
+        changes,
+        refs,
+    };
+    let prepared = match house.journals.prepare(request, contents) {
+        Ok(prepared) => prepared,
+        Err(PrepareError::ChangedUnderUs { path }) => return Ok(Attempted::ChangedUnderUs(path)),
+        Err(error) => return Err(failed(&error)),
+    };
+    let new = NewApply {
+        id,
+        plan: plan.id,
+        kind: errand.kind,
+        net_hash: errand.net_hash,
+        selection: errand.selection.clone(),
+        summary: serde_json::to_value(&summary).unwrap_or(Value::Null),
+    };
+    if let Err(error) = seal(house, authority, new).await {
+        prepared.abandon();
+        return Err(error);
+    }
+    let committed = match prepared.commit() {
+        Ok(committed) => committed,
+        Err(error) => {
+            house.store.end_apply(id, ApplyEnd::NeverBegan).await?;
+            return Err(failed(&error));
+        }
+    };
+    let settled =
+        committed.carry_out().map_err(|stuck| CarryError::Stuck { plan: plan.id, why: stuck.to_string() })?;
+    let carried = match settled.ending() {
+        Ending::Applied { replaced, .. } => {
+            summary.replaced = replaced.iter().map(|place| place.path.to_string()).collect();
+            house.store.end_apply(id, ApplyEnd::Applied).await?;
+            Ok(Attempted::Done(summary))
+        }
+        Ending::RolledBack { why, .. } => {
+            // Nothing of it is left, so it is as if it had never begun; the seal is broken.
+            house.store.end_apply(id, ApplyEnd::NeverBegan).await?;
+            match why {
+                Why::ChangedUnderUs { place } => Ok(Attempted::ChangedUnderUs(place.path.clone())),
+                Why::Escapes { .. } | Why::Io { .. } | Why::Git { .. } | Why::Recovered { .. } => {
+                    Err(failed(why))
+                }
+            }
+        }
+        Ending::NeverBegan => {
+            house.store.end_apply(id, ApplyEnd::NeverBegan).await?;
+            Err(failed(&"the journal was gone before it was committed"))
+        }
+    };
+    // A journal that cannot be put away now is by the next command.
+    let _ = settled.retire();
+    carried
+}
+
+async fn seal(house: &House, authority: &Authority<'_>, new: NewApply) -> Result<(), CarryError> {
+    match authority {
+        Authority::Owner(run) => {
+            let plan = new.plan;
+            let effect = run.enter().map_err(|_| CarryError::Cancelled { plan })?;
+            match house.store.seal_apply(&effect, &run.claim(), new).await {
+                Ok(()) => Ok(()),
+                Err(JobStoreError::Store(StoreError::LeaseLost(_)) | JobStoreError::Refused(_)) => {
+                    Err(CarryError::Cancelled { plan })
+                }
+                Err(JobStoreError::Store(error)) => Err(error.into()),
+                Err(error @ JobStoreError::QueueFull { .. }) => {
+                    Err(StoreError::Broken { why: error.to_string() }.into())
+                }
+            }
+        }
+        Authority::LockHolder => Ok(house.store.begin_apply(new).await?),
+    }
+}
+
+fn journal_roots(plan: &Plan) -> Result<Vec<JournalRoot>, CarryError> {
+    let numbered = plan.projects.iter().zip(0..);
+    let roots = numbered.map(|(project, no)| {
+        let path = path_of(&project.root);
+        JournalRoot::of(RootNo(no), &path).map_err(|source| root_error(&path, source))
+    });
+    roots.collect()
+}
+
+fn root_error(path: &Path, source: std::io::Error) -> CarryError {
+    MergingError::Io { address: path.display().to_string(), source }.into()
+}
+
+fn touched(changes: &[Change]) -> usize {
+    changes.iter().map(|change| (change.root, &change.path)).collect::<BTreeSet<_>>().len()
+}

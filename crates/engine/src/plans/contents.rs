@@ -1,0 +1,73 @@
+//! Contents between sandbox and store: what capture keeps, what restore and the journal read.
+//!
+//! # Invariants
+//! 1. Small contents wait here until the call that names them is stored: call, entries and contents are one step.
+//! 2. Large ones are files of the store already when `keep` returns.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use domain::Hash;
+use sandbox::content::{ContentSink, ContentSource, Kept};
+use store::{Staged, Store};
+use sync::primitives::{Mutex, lock};
+
+/// Keeps what one call made, until the call is stored.
+pub(super) struct Staging {
+    store: Arc<dyn Store>,
+    staged: Mutex<BTreeMap<Hash, Staged>>,
+}
+
+impl Staging {
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, staged: Mutex::default() }
+    }
+
+    /// What is to be stored with the call.
+    pub(super) fn take_contents(&self) -> Vec<Staged> {
+        std::mem::take(&mut *lock(&self.staged)).into_values().collect()
+    }
+
+    /// Keeps bytes that are in memory already.
+    pub(super) fn keep_bytes(&self, mut bytes: &[u8]) -> io::Result<Kept> {
+        self.keep(&mut bytes)
+    }
+}
+
+impl ContentSink for Staging {
+    fn keep(&self, bytes: &mut dyn Read) -> io::Result<Kept> {
+        let staged = self.store.stage(bytes)?;
+        let kept = Kept { hash: staged.hash, size: staged.size, text: staged.text };
+        lock(&self.staged).insert(staged.hash, staged);
+        Ok(kept)
+    }
+}
+
+impl ContentSource for Staging {
+    fn open(&self, hash: &Hash) -> io::Result<Box<dyn Read + '_>> {
+        let waiting = lock(&self.staged).get(hash).and_then(|staged| staged.bytes.clone());
+        match waiting {
+            Some(bytes) => Ok(Box::new(io::Cursor::new(bytes))),
+            None => Ok(self.store.open_content(hash)?),
+        }
+    }
+}
+
+/// Reads what the store keeps.
+pub(super) struct Stored<'a>(pub(super) &'a dyn Store);
+
+impl ContentSource for Stored<'_> {
+    fn open(&self, hash: &Hash) -> io::Result<Box<dyn Read + '_>> {
+        Ok(self.0.open_content(hash)?)
+    }
+}
+
+impl Stored<'_> {
+    /// All bytes of a content.
+    pub(super) fn read(&self, hash: &Hash) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.0.open_content(hash)?.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,114 @@
+//! What a plan changed, with contents and hunks: what is reviewed.
+
+use domain::{
+    CallNo, Hunk, Kind, LinesChanged, NetChange, NotCaptured, Plan, PlanId, ProjectAlias, RootNo, fold,
+    hunks, lines_changed,
+};
+use store::PlanStoreError;
+
+use super::contents::Stored;
+use super::{Engine, House};
+
+/// What to show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiffRequest {
+    /// Only what this call changed, against what it found.
+    pub call: Option<CallNo>,
+}
+
+/// One changed file.
+#[derive(Clone, Debug)]
+pub struct FileDiff {
+    /// What changed.
+    pub change: NetChange,
+    /// What people call it: its path, with the project before it if there are several.
+    pub address: String,
+    /// The short name of its project.
+    pub alias: String,
+    /// The content before; none when there was no file, when it is no text, or when it is not kept.
+    pub before: Option<Vec<u8>>,
+    /// The content after; none as `before`.
+    pub after: Option<Vec<u8>>,
+    /// Its parts, as `--only` and `--reject` call them.
+    pub hunks: Vec<Hunk>,
+    /// Lines added and removed.
+    pub lines: LinesChanged,
+    /// Whether it is a file that has no lines.
+    pub binary: bool,
+}
+
+/// What a plan changed.
+#[derive(Clone, Debug)]
+pub struct DiffFacts {
+    /// The plan.
+    pub plan: Plan,
+    /// Each file, in order of project and path.
+    pub files: Vec<FileDiff>,
+    /// What capture left out.
+    pub not_captured: NotCaptured,
+}
+
+impl Engine {
+    /// What the present attempt of a plan changed.
+    ///
+    /// # Errors
+    /// There is no such plan, or the store failed.
+    pub async fn diff(&self, id: PlanId, request: &DiffRequest) -> Result<DiffFacts, PlanStoreError> {
+        let plan = self.house.store.plan(id).await?;
+        let mut entries = self.entries(&plan).await?;
+        if let Some(call) = request.call {
+            entries.retain(|entry| entry.call == call);
+        }
+        let sandboxes = self.house.store.sandboxes(id).await?;
+        let of_attempt = sandboxes.iter().rev().find(|sandbox| sandbox.attempt == plan.attempt);
+        let not_captured = of_attempt.map(|sandbox| sandbox.not_captured).unwrap_or_default();
+        let aliases = aliases(&plan);
+        let files = fold(&entries).into_iter().map(|change| self.house.file_diff(change, &aliases)).collect();
+        Ok(DiffFacts { plan, files, not_captured })
+    }
+
+    /// Lines added and removed by these changes.
+    pub(super) fn count_lines(&self, net: &[NetChange]) -> (u64, u64) {
+        let mut sum = LinesChanged::default();
+        for change in net {
+            let lines = self.house.file_diff(change.clone(), &[]).lines;
+            sum.insertions += lines.insertions;
+            sum.deletions += lines.deletions;
+        }
+        (sum.insertions, sum.deletions)
+    }
+}
+
+impl House {
+    pub(super) fn file_diff(&self, change: NetChange, aliases: &[ProjectAlias]) -> FileDiff {
+        let stored = Stored(self.store.as_ref());
+        let shown = |state: Option<domain::FileState>| {
+            let is_shown = |state: &domain::FileState| state.text || state.kind == Kind::Symlink;
+            state.filter(is_shown).and_then(|state| stored.read(&state.hash).ok())
+        };
+        let (before, after) = (shown(change.before), shown(change.after));
+        let hunks = hunks(before.as_deref(), after.as_deref(), &change);
+        let is_binary = |state: domain::FileState| state.kind == Kind::File && !state.text;
+        FileDiff {
+            address: domain::change_address(&change, aliases),
+            alias: alias_of(aliases, change.root),
+            lines: lines_changed(&hunks),
+            binary: change.before.is_some_and(is_binary) || change.after.is_some_and(is_binary),
+            before,
+            after,
+            hunks,
+            change,
+        }
+    }
+}
+
+/// What people call the projects of a plan.
+pub(super) fn aliases(plan: &Plan) -> Vec<ProjectAlias> {
+    let numbered = plan.projects.iter().zip(0..);
+    numbered.map(|(project, no)| ProjectAlias { root: RootNo(no), alias: project.alias.clone() }).collect()
+}
+
+fn alias_of(aliases: &[ProjectAlias], root: RootNo) -> String {
+    let known = aliases.iter().find(|project| project.root == root);
+    known.map(|project| project.alias.clone()).unwrap_or_default()
+}

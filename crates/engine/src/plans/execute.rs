@@ -1,0 +1,328 @@
+//! `execute` and `resume`: take a plan through its phases in this process, as far as its gates allow.
+//!
+//! This process is a worker that claims only this plan's jobs. Where others are busy, it waits for its turn.
+//!
+//! # Invariants
+//! 1. A phase runs only as a claimed job; two processes that execute one plan run one of them.
+//! 2. Finished work is never thrown away: executing again makes a new attempt and keeps the old one.
+
+use std::sync::Arc;
+
+use domain::{ApplyState, Gate, JobRefused, JobState, Phase, Plan, PlanEvent, PlanId, PlanState, Work, fold};
+use serde_json::Value;
+use store::{PlanMove, PlanStoreError, StoreError};
+use sync::CancellationToken;
+use sync::primitives::lock;
+
+use super::facts::{PlanFacts, store_error};
+use super::phases::PhaseRunner;
+use super::presence::{Presence, bury_the_dead};
+use super::{Engine, House};
+use crate::runtime::TokioRuntime;
+use crate::worker::{AsyncWorker, Ports, StartError, Stop, WorkerConfig, WorkerConfigError};
+
+/// How to execute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExecuteOptions {
+    /// A plan that is complete is executed once more, as a new attempt.
+    pub again: bool,
+    /// Stop where execute is complete, also when the plan could be applied by itself.
+    pub stop_before_apply: bool,
+}
+
+/// Why a plan was not executed.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecuteError {
+    /// Another process works on it.
+    #[error("plan {plan} is being worked on by {worker}")]
+    Busy {
+        /// The plan.
+        plan: PlanId,
+        /// Who has it.
+        worker: String,
+    },
+    /// Its work is done.
+    #[error("plan {plan} is complete")]
+    Complete {
+        /// The plan.
+        plan: PlanId,
+    },
+    /// It has to be moved by something else first.
+    #[error("plan {plan} is {state}")]
+    NotReady {
+        /// The plan.
+        plan: PlanId,
+        /// Where it stands.
+        state: PlanState,
+    },
+    /// It has ended for good.
+    #[error("plan {plan} is {state}, which is final")]
+    Final {
+        /// The plan.
+        plan: PlanId,
+        /// How it ended.
+        state: PlanState,
+    },
+    /// The plan cannot be read or moved.
+    #[error(transparent)]
+    Plan(#[from] PlanStoreError),
+    /// No worker could be started in this process.
+    #[error("this process cannot work: {0}")]
+    NoWorker(String),
+}
+
+impl From<StoreError> for ExecuteError {
+    fn from(error: StoreError) -> Self {
+        Self::Plan(error.into())
+    }
+}
+
+impl From<StartError> for ExecuteError {
+    fn from(error: StartError) -> Self {
+        Self::NoWorker(error.to_string())
+    }
+}
+
+impl From<WorkerConfigError> for ExecuteError {
+    fn from(error: WorkerConfigError) -> Self {
+        Self::NoWorker(error.to_string())
+    }
+}
+
+/// What to do next with a plan that is to be executed.
+enum Next {
+    Run,
+    Move(PlanEvent, Phase),
+    Stop,
+}
+
+impl Engine {
+    /// Takes the plan through its phases: to the end of execute, or of apply when it goes there by itself.
+    ///
+    /// # Errors
+    /// It is not to be executed in its state, somebody else has it, or this process cannot work.
+    pub async fn execute(&self, id: PlanId, options: ExecuteOptions) -> Result<PlanFacts, ExecuteError> {
+        let plan = self.house.store.plan(id).await?;
+        if options.again && plan.state == PlanState::Execute(Work::Complete) {
+            self.move_on(&plan, PlanEvent::Again, Phase::Execute, "person").await?;
+        } else {
+            may_execute(&plan)?;
+        }
+        self.go_on(id, options).await
+    }
+
+    /// Goes on with a plan that failed, or whose owner died.
+    ///
+    /// # Errors
+    /// It is final, has an owner that lives, or nothing of it failed.
+    pub async fn resume(&self, id: PlanId) -> Result<PlanFacts, ExecuteError> {
+        let plan = self.house.store.plan(id).await?;
+        match plan.state {
+            state if state.is_final() => return Err(ExecuteError::Final { plan: id, state }),
+            PlanState::Strategize(Work::Errored) => {
+                self.move_on(&plan, PlanEvent::Retry, Phase::Strategize, "person").await?;
+            }
+            PlanState::Execute(Work::Errored) => {
+                self.move_on(&plan, PlanEvent::Retry, Phase::Execute, "person").await?;
+            }
+            PlanState::Apply(ApplyState::Errored) => {
+                self.move_on(&plan, PlanEvent::Retry, Phase::Apply, "person").await?;
+            }
+            PlanState::Apply(ApplyState::Constrained) | PlanState::Execute(Work::Complete) => {
+                return Err(ExecuteError::NotReady { plan: id, state: plan.state });
+            }
+            // Queued, processing under an owner that may be dead, or waiting for its next phase.
+            PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {}
+        }
+        self.go_on(id, ExecuteOptions::default()).await
+    }
+
+    async fn go_on(&self, id: PlanId, options: ExecuteOptions) -> Result<PlanFacts, ExecuteError> {
+        self.clear_leftovers().await?;
+        let working = Working::begin(&self.house, id)?;
+        let mut settled = 0;
+        let outcome = loop {
+            let plan = match self.house.store.plan(id).await {
+                Ok(plan) => plan,
+                Err(error) => break Err(error.into()),
+            };
+            let may_apply = match self.may_apply_by_itself(&plan, options).await {
+                Ok(may_apply) => may_apply,
+                Err(error) => break Err(error.into()),
+            };
+            match next(&plan, may_apply) {
+                Next::Stop => break Ok(()),
+                Next::Move(event, phase) => {
+                    if let Err(error) = self.move_on(&plan, event, phase, "gate").await {
+                        break Err(error);
+                    }
+                    working.worker.hint();
+                }
+                Next::Run => {
+                    if let Err(error) = self.refuse_live_owner(&plan, &working).await {
+                        break Err(error);
+                    }
+                    working.worker.hint();
+                    settled = working.worker.settled(settled).await;
+                }
+            }
+        };
+        working.end().await;
+        outcome?;
+        Ok(self.facts(id).await?)
+    }
+
+    /// Whether the plan goes on to apply without being asked: it was told to, changed something, and its checks passed.
+    async fn may_apply_by_itself(&self, plan: &Plan, options: ExecuteOptions) -> Result<bool, StoreError> {
+        let is_due = plan.state == PlanState::Execute(Work::Complete);
+        if !is_due || plan.spec.apply == Gate::Ask || options.stop_before_apply {
+            return Ok(false);
+        }
+        let net = fold(&self.entries(plan).await?);
+        Ok(!net.is_empty() && self.house.checks(plan, &net).await?.lets_through())
+    }
+
+    /// Runs the job of the plan that waits or lost its owner, to its end, and no further.
+    pub(super) async fn run_live_job(&self, id: PlanId) -> Result<(), ExecuteError> {
+        self.clear_leftovers().await?;
+        let working = Working::begin(&self.house, id)?;
+        if self.live_job(id).await?.is_some() {
+            working.worker.hint();
+            working.worker.settled(0).await;
+        }
+        working.end().await;
+        Ok(())
+    }
+
+    /// Ends the leases of dead workers and removes their sandboxes, so that nobody waits for them.
+    async fn clear_leftovers(&self) -> Result<(), ExecuteError> {
+        bury_the_dead(&self.house.options.data_dir, self.house.store.as_ref()).await.map_err(store_error)?;
+        let dir = self.house.options.sandbox_dir.clone();
+        // What cannot be removed is told by doctor.
+        let _ = tokio::task::spawn_blocking(move || sandbox::sweep(&dir)).await;
+        Ok(())
+    }
+
+    /// Another process that lives and works on the plan is not waited for.
+    async fn refuse_live_owner(&self, plan: &Plan, working: &Working) -> Result<(), ExecuteError> {
+        let Some(job) = self.live_job(plan.id).await? else { return Ok(()) };
+        let now = domain::Ms::from(self.house.clock.now());
+        let lives = job.boot == Some(self.house.boot) && job.lease_until > now;
+        match job.worker {
+            Some(worker) if job.state == JobState::Running && lives && !working.is(worker) => {
+                Err(ExecuteError::Busy { plan: plan.id, worker: format!("worker {worker}") })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Moves the plan and queues the phase that the move is for.
+    pub(super) async fn move_on(
+        &self,
+        plan: &Plan,
+        event: PlanEvent,
+        phase: Phase,
+        by: &str,
+    ) -> Result<Plan, ExecuteError> {
+        self.move_with(plan, event, phase, by, Value::Null).await
+    }
+
+    /// The same, with what the person chose.
+    pub(super) async fn move_with(
+        &self,
+        plan: &Plan,
+        event: PlanEvent,
+        phase: Phase,
+        by: &str,
+        request: Value,
+    ) -> Result<Plan, ExecuteError> {
+        let job = Some(self.new_job(plan.id, phase));
+        let request =
+            PlanMove { plan: plan.id, version: plan.version, event, by: by.to_owned(), job, request };
+        match self.house.store.move_plan(request).await {
+            Err(PlanStoreError::Job(JobRefused::PlanBusy { job })) => {
+                Err(ExecuteError::Busy { plan: plan.id, worker: format!("job {job}") })
+            }
+            Err(PlanStoreError::Moved { plan }) => {
+                Err(ExecuteError::Busy { plan: plan.id, worker: "another process".to_owned() })
+            }
+            other => Ok(other?),
+        }
+    }
+}
+
+/// Whether `execute` may begin here.
+fn may_execute(plan: &Plan) -> Result<(), ExecuteError> {
+    let (id, state) = (plan.id, plan.state);
+    match state {
+        PlanState::Strategize(Work::Queued | Work::Processing | Work::Complete)
+        | PlanState::Execute(Work::Queued | Work::Processing) => Ok(()),
+        PlanState::Execute(Work::Complete) => Err(ExecuteError::Complete { plan: id }),
+        PlanState::Strategize(Work::Errored)
+        | PlanState::Execute(Work::Errored)
+        | PlanState::Apply(
+            ApplyState::Queued | ApplyState::Processing | ApplyState::Constrained | ApplyState::Errored,
+        ) => Err(ExecuteError::NotReady { plan: id, state }),
+        PlanState::Strategize(Work::Cancelled)
+        | PlanState::Execute(Work::Cancelled)
+        | PlanState::Apply(ApplyState::Applied | ApplyState::Cancelled) => {
+            Err(ExecuteError::Final { plan: id, state })
+        }
+    }
+}
+
+/// What a plan does next by itself.
+fn next(plan: &Plan, may_apply: bool) -> Next {
+    match plan.state {
+        PlanState::Strategize(Work::Queued | Work::Processing)
+        | PlanState::Execute(Work::Queued | Work::Processing)
+        | PlanState::Apply(ApplyState::Queued | ApplyState::Processing) => Next::Run,
+        PlanState::Strategize(Work::Complete) => Next::Move(PlanEvent::Advance, Phase::Execute),
+        PlanState::Execute(Work::Complete) if may_apply => Next::Move(PlanEvent::Advance, Phase::Apply),
+        PlanState::Strategize(Work::Errored | Work::Cancelled)
+        | PlanState::Execute(Work::Complete | Work::Errored | Work::Cancelled)
+        | PlanState::Apply(
+            ApplyState::Applied | ApplyState::Constrained | ApplyState::Errored | ApplyState::Cancelled,
+        ) => Next::Stop,
+    }
+}
+
+/// A worker of this process that serves one plan.
+pub(super) struct Working {
+    pub(super) worker: AsyncWorker,
+    house: Arc<House>,
+    _presence: Presence,
+}
+
+impl Working {
+    pub(super) fn begin(house: &Arc<House>, plan: PlanId) -> Result<Self, ExecuteError> {
+        let mut config = WorkerConfig::new(house.boot);
+        config.max_workers = 1;
+        config.only = Some(plan);
+        config.plan_concurrency = house.options.plan_concurrency;
+        let ports = Ports {
+            store: Arc::clone(&house.store),
+            runner: Arc::new(PhaseRunner::new(Arc::clone(house))),
+            runtime: Arc::new(TokioRuntime::new(tokio::runtime::Handle::current())),
+            clock: Arc::clone(&house.clock),
+            ids: Arc::clone(&house.ids),
+            token: CancellationToken::new(),
+        };
+        let worker = AsyncWorker::new(config, ports)?;
+        let presence = Presence::show(&house.options.data_dir, worker.report().worker)
+            .map_err(|error| ExecuteError::NoWorker(error.to_string()))?;
+        worker.start()?;
+        lock(&house.workers).push(worker.clone());
+        Ok(Self { worker, house: Arc::clone(house), _presence: presence })
+    }
+
+    fn is(&self, worker: domain::WorkerId) -> bool {
+        self.worker.report().worker == worker
+    }
+
+    pub(super) async fn end(self) {
+        self.worker.stop(Stop::Release).await;
+        let mine = self.worker.report().worker;
+        lock(&self.house.workers).retain(|worker| worker.report().worker != mine);
+    }
+}

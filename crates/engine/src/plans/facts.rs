@@ -1,0 +1,176 @@
+//! All that is known of a plan, gathered for whoever shows it.
+
+use domain::{ApplyRecord, ChangeEntry, Phase};
+use domain::{
+    CallState, ErrorHistory, Job, NetChange, NotCaptured, Plan, PlanId, SandboxRecord, ToolCall,
+    ValidationResult, ValidationSummary, fold, net_hash, sum_up,
+};
+use store::{JobStoreError, PlanFilter, PlanStoreError, StoreError};
+
+use super::Engine;
+
+/// The tool by which validations are recorded.
+pub(super) const VALIDATE: &str = "validate";
+/// The tool that runs a command.
+pub(super) const RUN_COMMAND: &str = "run_command";
+/// The tool that takes the changes of an unfinished try back.
+pub(super) const TAKE_BACK: &str = "take_back";
+
+/// One thing that a plan did in its present attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepFacts {
+    /// Its node.
+    pub node: String,
+    /// How it ended, or that it runs.
+    pub state: CallState,
+    /// How often it was tried.
+    pub tries: u32,
+    /// How long the last try took; none while it runs.
+    pub duration_ms: Option<u64>,
+    /// How many entries it recorded.
+    pub changed: usize,
+}
+
+/// All that is known of a plan.
+#[derive(Clone, Debug)]
+pub struct PlanFacts {
+    /// The plan itself.
+    pub plan: Plan,
+    /// The job that waits or runs.
+    pub live_job: Option<Job>,
+    /// The sandbox of the present attempt.
+    pub sandbox: Option<SandboxRecord>,
+    /// What capture left out of the present attempt.
+    pub not_captured: NotCaptured,
+    /// The calls of the present attempt.
+    pub calls: Vec<ToolCall>,
+    /// The same, told by node.
+    pub steps: Vec<StepFacts>,
+    /// What the present attempt changed all in all.
+    pub net: Vec<NetChange>,
+    /// Lines added, of text files.
+    pub insertions: u64,
+    /// Lines removed, of text files.
+    pub deletions: u64,
+    /// What the checks say about these changes.
+    pub validations: ValidationSummary,
+    /// Every check that ran in the present attempt.
+    pub results: Vec<ValidationResult>,
+    /// What failed.
+    pub errors: ErrorHistory,
+    /// Applies and undos.
+    pub applies: Vec<ApplyRecord>,
+}
+
+/// A plan in a list.
+#[derive(Clone, Debug)]
+pub struct PlanRow {
+    /// The plan.
+    pub plan: Plan,
+    /// How many files its present attempt changed.
+    pub files: usize,
+}
+
+impl Engine {
+    /// All that is known of a plan.
+    ///
+    /// # Errors
+    /// There is no such plan, or the store failed.
+    pub async fn facts(&self, id: PlanId) -> Result<PlanFacts, PlanStoreError> {
+        let store = &self.house.store;
+        let plan = store.plan(id).await?;
+        let entries = self.entries(&plan).await?;
+        let mut calls = store.calls(id).await?;
+        calls.retain(|call| call.new.attempt == plan.attempt);
+        let sandboxes = store.sandboxes(id).await?;
+        let sandbox = sandboxes.into_iter().rev().find(|sandbox| sandbox.attempt == plan.attempt);
+        let net = fold(&entries);
+        let results = results_of(&calls);
+        let (insertions, deletions) = self.count_lines(&net);
+        Ok(PlanFacts {
+            live_job: self.live_job(id).await?,
+            not_captured: sandbox.as_ref().map(|sandbox| sandbox.not_captured).unwrap_or_default(),
+            sandbox,
+            steps: steps_of(&calls, &entries),
+            calls,
+            insertions,
+            deletions,
+            validations: sum_up(&plan.spec.validations, &results, &net_hash(&net)),
+            net,
+            results,
+            errors: store.history(id).await?,
+            applies: store.applies(id).await?,
+            plan,
+        })
+    }
+
+    /// Plans, newest first, and how many match in all.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn list(&self, filter: &PlanFilter) -> Result<(Vec<PlanRow>, usize), StoreError> {
+        let (plans, total) = self.house.store.plans(filter).await?;
+        let mut rows = Vec::with_capacity(plans.len());
+        for plan in plans {
+            let files = fold(&self.entries(&plan).await?).len();
+            rows.push(PlanRow { plan, files });
+        }
+        Ok((rows, total))
+    }
+
+    /// The entries of the present attempt, in order.
+    pub(super) async fn entries(&self, plan: &Plan) -> Result<Vec<ChangeEntry>, StoreError> {
+        self.house.entries(plan).await
+    }
+
+    pub(super) async fn live_job(&self, plan: PlanId) -> Result<Option<Job>, StoreError> {
+        let jobs = self.house.store.jobs(Some(plan)).await.map_err(store_error)?;
+        Ok(jobs.into_iter().rev().find(|job| !job.state.is_final()))
+    }
+}
+
+impl super::House {
+    /// The entries of the plan's present attempt, in order. A changeset belongs to the attempt of its calls.
+    pub(crate) async fn entries(&self, plan: &Plan) -> Result<Vec<ChangeEntry>, StoreError> {
+        self.store.entries(plan.id, plan.attempt).await
+    }
+}
+
+/// What was said by the checks among these calls.
+pub(super) fn results_of(calls: &[ToolCall]) -> Vec<ValidationResult> {
+    let ended = calls.iter().filter(|call| call.new.tool == VALIDATE).filter_map(|call| call.end.as_ref());
+    ended.filter_map(|end| serde_json::from_value(end.result.clone()).ok()).collect()
+}
+
+fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry]) -> Vec<StepFacts> {
+    let mut steps: Vec<StepFacts> = Vec::new();
+    for call in calls.iter().filter(|call| call.new.tool != TAKE_BACK) {
+        let changed = entries.iter().filter(|entry| entry.call == call.no).count();
+        let duration_ms = call.end.as_ref().map(|end| end.duration_ms);
+        let state = call.state();
+        match steps.iter_mut().find(|step| step.node == call.new.node) {
+            Some(step) => {
+                let tries = step.tries + 1;
+                *step = StepFacts { node: step.node.clone(), state, tries, duration_ms, changed };
+            }
+            None => {
+                steps.push(StepFacts { node: call.new.node.clone(), state, tries: 1, duration_ms, changed });
+            }
+        }
+    }
+    steps
+}
+
+/// A question about jobs that only the store itself can fail.
+pub(super) fn store_error(error: JobStoreError) -> StoreError {
+    match error {
+        JobStoreError::Store(error) => error,
+        JobStoreError::Refused(refused) => StoreError::Broken { why: refused.to_string() },
+        JobStoreError::QueueFull { .. } => StoreError::Broken { why: error.to_string() },
+    }
+}
+
+/// The node of the command in the execute phase.
+pub(super) fn execute_node() -> &'static str {
+    Phase::Execute.as_str()
+}

@@ -1,0 +1,118 @@
+//! `gc`: clears what nobody needs any more, and what a crash left behind.
+//!
+//! # Invariants
+//! 1. A plan that is not final is never touched, nor a journal that is open.
+//! 2. Contents go only when no entry and no call names them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use domain::{PlanId, WallMs};
+use store::{PlanFilter, StoreError};
+
+use super::Engine;
+
+/// What to clear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GcRequest {
+    /// Only tell what would be cleared.
+    pub dry_run: bool,
+    /// Plans that ended longer ago than this, and their undo journals.
+    pub older: Duration,
+    /// Then the oldest undo journals above so many bytes in all.
+    pub max_bytes: u64,
+}
+
+/// What was cleared, or would be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GcReport {
+    /// Sandboxes without an owner.
+    pub sandboxes: u64,
+    /// What could not be removed, and why.
+    pub stuck: Vec<String>,
+    /// Plans forgotten.
+    pub plans: Vec<PlanId>,
+    /// Undo journals removed.
+    pub undo_journals: u64,
+    /// Their bytes.
+    pub undo_bytes: u64,
+    /// Contents that nobody names.
+    pub contents: u64,
+    /// Their bytes.
+    pub content_bytes: u64,
+}
+
+/// Why something could not be cleared.
+#[derive(Debug, thiserror::Error)]
+pub enum GcError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The data directory cannot be read or cleared.
+    #[error("the data directory cannot be cleared: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+impl Engine {
+    /// Clears what nobody needs any more.
+    ///
+    /// # Errors
+    /// The store or the data directory failed; what was cleared before stays cleared.
+    pub async fn gc(&self, request: GcRequest) -> Result<GcReport, GcError> {
+        let house = &self.house;
+        let mut report = GcReport::default();
+        let swept = if request.dry_run {
+            sandbox::SweepReport::default()
+        } else {
+            sandbox::sweep(&house.options.sandbox_dir)
+        };
+        report.sandboxes = swept.removed.len() as u64;
+        report.stuck = swept.left.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect();
+        let old = self.old_final_plans(request.older).await?;
+        let mut applies = BTreeSet::new();
+        for plan in &old {
+            applies.extend(house.store.applies(*plan).await?.iter().map(|apply| apply.id.as_u128()));
+        }
+        self.forget_undo(&applies, request, &mut report)?;
+        for plan in old {
+            if request.dry_run || house.store.forget(plan).await? {
+                report.plans.push(plan);
+            }
+        }
+        let collected = house.store.collect(request.dry_run)?;
+        (report.contents, report.content_bytes) = (collected.contents, collected.bytes);
+        Ok(report)
+    }
+
+    async fn old_final_plans(&self, older: Duration) -> Result<Vec<PlanId>, StoreError> {
+        let older = u64::try_from(older.as_millis()).unwrap_or(u64::MAX);
+        let before = WallMs(self.house.wall().0.saturating_sub(older));
+        let (plans, _) =
+            self.house.store.plans(&PlanFilter { limit: usize::MAX, ..PlanFilter::default() }).await?;
+        let is_old = plans.iter().filter(|plan| plan.state.is_final() && plan.updated < before);
+        Ok(is_old.map(|plan| plan.id).collect())
+    }
+
+    fn forget_undo(
+        &self,
+        applies: &BTreeSet<u128>,
+        request: GcRequest,
+        report: &mut GcReport,
+    ) -> Result<(), GcError> {
+        let mut bytes = 0_u64;
+        // Newest first: what does not fit any more is the oldest.
+        for journal in self.house.journals.undo_ids()?.into_iter().rev() {
+            bytes = bytes.saturating_add(journal.bytes);
+            let is_old = applies.contains(&journal.id.as_u128());
+            if !is_old && bytes <= request.max_bytes {
+                continue;
+            }
+            if !request.dry_run {
+                self.house.journals.forget_undo(journal.id)?;
+            }
+            report.undo_journals += 1;
+            report.undo_bytes += journal.bytes;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! What the commands of a plan wrote: kept outputs, and those of a call that still runs.
+
+use std::path::PathBuf;
+
+use domain::{CallNo, KeptOutput, Plan, PlanId, ToolCall};
+use store::PlanStoreError;
+
+use super::contents::Stored;
+use super::{Engine, House};
+
+/// The output of one call.
+#[derive(Clone, Debug)]
+pub struct CallLog {
+    /// The call.
+    pub call: ToolCall,
+    /// What it wrote to its output, as far as it was kept.
+    pub stdout: Vec<u8>,
+    /// What it wrote to its error output, as far as it was kept.
+    pub stderr: Vec<u8>,
+    /// How many bytes of both were not kept.
+    pub left_out: u64,
+}
+
+impl Engine {
+    /// The outputs of the present attempt, of one call or of all.
+    ///
+    /// # Errors
+    /// There is no such plan, or the store failed.
+    pub async fn logs(&self, id: PlanId, only: Option<CallNo>) -> Result<Vec<CallLog>, PlanStoreError> {
+        let plan = self.house.store.plan(id).await?;
+        let calls = self.house.store.calls(id).await?;
+        let of_attempt = |call: &ToolCall| call.new.attempt == plan.attempt;
+        let wanted = |call: &ToolCall| of_attempt(call) && only.is_none_or(|no| no == call.no);
+        Ok(calls.into_iter().filter(wanted).map(|call| self.house.log_of(&plan, call)).collect())
+    }
+}
+
+impl House {
+    fn log_of(&self, plan: &Plan, call: ToolCall) -> CallLog {
+        let kept = |output: Option<KeptOutput>| {
+            output.and_then(|output| Stored(self.store.as_ref()).read(&output.hash).ok()).unwrap_or_default()
+        };
+        match &call.end {
+            Some(end) => {
+                let (stdout, stderr) = (kept(end.stdout), kept(end.stderr));
+                let left_out =
+                    [end.stdout, end.stderr].into_iter().flatten().map(|output| output.left_out).sum();
+                CallLog { stdout, stderr, left_out, call }
+            }
+            None => {
+                let live = |name| std::fs::read(self.log_dir(plan, call.no).join(name)).unwrap_or_default();
+                CallLog { stdout: live("stdout"), stderr: live("stderr"), left_out: 0, call }
+            }
+        }
+    }
+
+    /// Where a running call's output can be read.
+    pub(super) fn log_dir(&self, plan: &Plan, call: CallNo) -> PathBuf {
+        self.sandbox_home(plan).join(format!("call-{}", call.0))
+    }
+
+    /// Where the sandbox of the plan's present attempt lies.
+    pub(super) fn sandbox_home(&self, plan: &Plan) -> PathBuf {
+        self.options.sandbox_dir.join(format!("{}-{}", plan.id, plan.attempt))
+    }
+}

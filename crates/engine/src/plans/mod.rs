@@ -1,0 +1,194 @@
+//! Plans from the first word to the user's files: the verbs that people and programs use.
+//!
+//! [`Engine`] joins store, sandbox and journal of one data directory. Each verb has a file: `use_plan`, `execute`,
+//! `apply`, `undo`, `cancel`; what they read about a plan is in `facts`, `diff`, `logs`. The phases themselves are jobs
+//! and are done by `phases`, whoever claims them.
+//!
+//! # Invariants
+//! 1. Every move of a plan goes through the store, by the one transition function of `domain`.
+//! 2. Phases run under a claim. Undo, and an apply after an undo, are no phases: they run under the plan's lock.
+//! 3. The user's files are written by the journal alone.
+//! 4. Recovery of unfinished applies is the first act of every engine.
+//!
+//! # Not here
+//! Words for people, codes, exit statuses and questions: the program's.
+
+mod apply;
+mod artifacts;
+mod cancel;
+mod carry;
+mod commit;
+mod contents;
+mod diff;
+mod doctor;
+mod execute;
+mod facts;
+mod find;
+mod gc;
+mod locks;
+mod logs;
+mod machine;
+mod merging;
+mod phases;
+mod presence;
+mod recover;
+mod secrets;
+mod undo;
+mod use_plan;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::{BootId, Policy, Redactor, WallMs};
+use sandbox::ChildProgram;
+use sandbox::journal::{Boot, Journals};
+use store::{SqliteOptions, SqliteStore, Store};
+use sync::Clock;
+use sync::primitives::Mutex;
+
+pub use apply::{ApplyError, ApplyRequest, ApplySummary, Preview};
+pub use artifacts::{Artifact, ArtifactsError};
+pub use cancel::{CancelError, CancelReport};
+pub use diff::{DiffFacts, DiffRequest, FileDiff};
+pub use doctor::{DoctorReport, Finding, Leftovers};
+pub use execute::{ExecuteError, ExecuteOptions};
+pub use facts::{PlanFacts, PlanRow, StepFacts};
+pub use find::{FindError, SHORT_ID_CHARS_MIN};
+pub use gc::{GcError, GcReport, GcRequest};
+pub use locks::LocksError;
+pub use logs::CallLog;
+pub use machine::{BootClock, wall_now};
+pub use merging::{Conflict, ConflictPlace, MergingError};
+pub use recover::{RecoveredApply, RecoveryError};
+pub use use_plan::{NewPlanRequest, UseError};
+
+use crate::ids::{Ids, RandomIds};
+use crate::recovery::ErrorRecoveryService;
+use crate::worker::AsyncWorker;
+
+/// What an engine works with.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Where everything is kept; made when it is not there, mode 0700.
+    pub data_dir: PathBuf,
+    /// Where sandboxes are made.
+    pub sandbox_dir: PathBuf,
+    /// The program whose children open sandboxes and run commands.
+    pub child: ChildProgram,
+    /// How many plans process at once in the store.
+    pub plan_concurrency: u32,
+    /// How far recovery goes by itself.
+    pub recovery: Policy,
+    /// How long an applied plan can be undone.
+    pub retention: Duration,
+}
+
+/// Why an engine could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineOpenError {
+    /// The data directory cannot be used.
+    #[error("the data directory {} cannot be used: {source}", dir.display())]
+    DataDir {
+        /// Which.
+        dir: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] store::OpenError),
+    /// An apply that was broken off can be neither finished nor taken back now.
+    #[error(transparent)]
+    Recovery(#[from] RecoveryError),
+}
+
+/// Plans of one data directory. `Clone` is the same engine.
+#[derive(Clone)]
+pub struct Engine {
+    house: Arc<House>,
+}
+
+/// What all verbs share.
+pub(crate) struct House {
+    pub(crate) options: EngineOptions,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) journals: Journals,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<dyn Ids>,
+    pub(crate) boot: BootId,
+    pub(crate) recovery: ErrorRecoveryService,
+    pub(crate) redactor: secrets::Secrets,
+    /// The workers of this process, to be told of a cancel at once.
+    pub(crate) workers: Mutex<Vec<AsyncWorker>>,
+    recovered: Vec<RecoveredApply>,
+}
+
+impl Engine {
+    /// Opens the store, and first of all finishes or takes back every apply that was broken off.
+    ///
+    /// # Errors
+    /// The data directory or the store cannot be used, or an apply is stuck.
+    pub async fn open(options: EngineOptions) -> Result<Self, EngineOpenError> {
+        let data_dir = |source| EngineOpenError::DataDir { dir: options.data_dir.clone(), source };
+        make_private(&options.data_dir).map_err(data_dir)?;
+        let clock: Arc<dyn Clock> = Arc::new(BootClock);
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(SqliteOptions {
+            dir: options.data_dir.clone(),
+            clock: Arc::clone(&clock),
+            wall: wall_now,
+        })?);
+        let boot = Boot::present().map_err(data_dir)?;
+        let journals = Journals::open(&options.data_dir, boot, Arc::new(recover::Lines)).map_err(data_dir)?;
+        let recovered = recover::recover(&journals, store.as_ref()).await?;
+        let recovery = ErrorRecoveryService::new(Arc::clone(&store) as _, options.recovery);
+        let redactor = secrets::Secrets::of(&options.data_dir);
+        let house = House {
+            options,
+            store,
+            journals,
+            clock,
+            ids: Arc::new(RandomIds::new()),
+            boot: boot.id,
+            recovery,
+            redactor,
+            workers: Mutex::default(),
+            recovered,
+        };
+        Ok(Self { house: Arc::new(house) })
+    }
+
+    /// What was finished or taken back when this engine was opened.
+    pub fn recovered(&self) -> &[RecoveredApply] {
+        &self.house.recovered
+    }
+
+    /// What takes secrets out of texts before they are shown; none when its key can be neither read nor made, and then
+    /// nothing that may hold a secret must be shown.
+    pub fn redactor(&self) -> Option<&Redactor> {
+        self.house.redactor.redactor()
+    }
+
+    /// The store, for what no verb tells.
+    pub fn store(&self) -> &dyn Store {
+        self.house.store.as_ref()
+    }
+}
+
+impl House {
+    pub(crate) fn wall(&self) -> WallMs {
+        wall_now()
+    }
+}
+
+/// Makes a directory that only its owner can look into.
+fn make_private(dir: &std::path::Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("data_dir", &self.house.options.data_dir).finish_non_exhaustive()
+    }
+}

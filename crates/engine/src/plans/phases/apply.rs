@@ -1,0 +1,44 @@
+//! The apply phase: the plan's changes into the user's files, under the job's claim.
+
+use std::sync::Arc;
+
+use domain::{ErrorCategory, Plan, Reason};
+
+use super::super::House;
+use super::super::apply::ApplyRequest;
+use super::super::carry::{self, Authority, CarryError};
+use super::Stopped;
+use crate::worker::JobRun;
+
+pub(super) async fn apply(house: &Arc<House>, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
+    let request: Option<ApplyRequest> = serde_json::from_value(plan.request.clone()).map_err(|error| {
+        let message =
+            format!("what is to be applied cannot be read, a newer version may have asked: {error}");
+        Stopped::failed(ErrorCategory::InvalidInput, message)
+    })?;
+    let request = request.unwrap_or_default();
+    // A check may have been attached and not run, or the changes may differ from what was checked.
+    let chosen = house
+        .chosen(plan, &request)
+        .await
+        .map_err(|error| Stopped::failed(ErrorCategory::InvalidInput, error))?;
+    let summary = house.checks(plan, &chosen.net).await?;
+    if !summary.lets_through() {
+        let failed = summary.failed.iter().map(|name| (name, "it failed"));
+        let not_run = summary.not_run.iter().map(|name| (name, "it has not run for these changes"));
+        let reasons = failed.chain(not_run).map(|(name, why)| Reason {
+            kind: "validation".to_owned(),
+            subject: name.clone(),
+            message: format!("check `{name}` stands in the way: {why}"),
+        });
+        return Err(Stopped::Constrained(reasons.collect()));
+    }
+    match carry::apply(house, plan, &request, &Authority::Owner(run)).await {
+        Ok(_) => Ok(()),
+        Err(CarryError::Cancelled { .. }) => Err(Stopped::Cancelled),
+        Err(CarryError::Conflicts { conflicts, plan: _ }) => {
+            Err(Stopped::Constrained(conflicts.iter().map(carry::reason).collect()))
+        }
+        Err(error) => Err(Stopped::failed(error.category(), error)),
+    }
+}

@@ -1,0 +1,395 @@
+//! The gate that every command of a plan passes: admitted, run, captured, recorded.
+//!
+//! # How a call goes
+//! 1. The effect is entered and the call is stored as running, under its number.
+//! 2. The command runs in the plan's sandbox, or, for a check, in a layer above it that is thrown away. While it runs
+//!    the bases of what it changes are saved every few seconds.
+//! 3. When its whole process tree is dead, what changed is captured: after a failure and a time-out too.
+//! 4. Its end, its changes and their contents are stored as one step.
+//!
+//! A run that is interrupted stops between 2 and 3; whoever winds it down does the rest.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::{
+    ByteText, CallEnd, CallNo, CallState, ChangeId, ErrorCategory, KeptOutput, NewCall, NewChange,
+    NotCaptured, Plan, RelPath, RootNo, Run, ToolCall,
+};
+use sandbox::command::{CommandSpec, Ended, Given, HowEnded, OutputSpec, WorkDir, environment};
+use sandbox::isolation::{Isolation, IsolationPolicy, IsolationUsed, StartError};
+use sandbox::view::View;
+use sandbox::{CaptureRules, CapturedChange, Layer};
+use serde_json::{Value, json};
+use store::{By, CallOutcome};
+use sync::Effect;
+
+use super::super::House;
+use super::super::contents::Staging;
+use super::super::facts::RUN_COMMAND;
+use super::super::use_plan::path_of;
+use super::execute::blocking;
+use super::work::{LiveRun, Open};
+use super::{Stopped, sandbox_category};
+use crate::worker::JobRun;
+
+/// How often the bases of a running command's changes are saved.
+const SAVE_BASES_EVERY: Duration = Duration::from_secs(2);
+/// How much of a command's output its result repeats.
+const LAST_WORDS_BYTES: usize = 2 * 1024;
+
+/// A command to be run for a plan.
+pub(super) struct Task {
+    pub(super) node: String,
+    pub(super) tool: &'static str,
+    pub(super) run: Run,
+    pub(super) cwd: ByteText,
+    pub(super) timeout: Option<Duration>,
+    pub(super) network: bool,
+    pub(super) env: Vec<(ByteText, ByteText)>,
+    pub(super) pass_env: Vec<String>,
+    pub(super) writable: Vec<ByteText>,
+}
+
+/// A command that has ended, or did not begin.
+pub(super) struct Finished {
+    call: ToolCall,
+    shown: String,
+    ended: Result<(Ended, IsolationUsed), StartError>,
+    effect: Effect,
+    /// Where a check wrote; gone with this.
+    _layer: Option<Layer>,
+    wrote_to_sandbox: bool,
+}
+
+impl Finished {
+    pub(super) fn call(&self) -> &ToolCall {
+        &self.call
+    }
+
+    pub(super) fn state(&self) -> CallState {
+        match &self.ended {
+            Err(_) => CallState::Refused,
+            Ok((ended, _)) => match ended.how {
+                HowEnded::Exited(0) => CallState::Ok,
+                HowEnded::Exited(_) | HowEnded::Signalled(_) => CallState::Failed,
+                HowEnded::TimedOut => CallState::TimedOut,
+                HowEnded::Killed => CallState::Cancelled,
+            },
+        }
+    }
+
+    pub(super) fn exit(&self) -> Option<i32> {
+        match &self.ended {
+            Ok((Ended { how: HowEnded::Exited(status), .. }, _)) => Some(*status),
+            Ok(_) | Err(_) => None,
+        }
+    }
+
+    pub(super) fn duration_ms(&self) -> u64 {
+        let duration = self.ended.as_ref().map(|(ended, _)| ended.duration).unwrap_or_default();
+        u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// What the program said last, whichever way.
+    pub(super) fn last_words(&self, bytes: usize) -> String {
+        match &self.ended {
+            Err(error) => error.to_string(),
+            Ok((ended, _)) => {
+                let both = [ended.stdout.bounded(0, bytes), ended.stderr.bounded(0, bytes)];
+                both.iter()
+                    .map(|text| text.trim_end())
+                    .filter(|text| !text.is_empty())
+                    .collect::<Vec<_>>()
+                    .join("\n")
+            }
+        }
+    }
+
+    /// A sentence about what went wrong; none when nothing did.
+    pub(super) fn failure(&self) -> Option<String> {
+        let shown = &self.shown;
+        let (ended, _) = match &self.ended {
+            Err(error) => return Some(error.to_string()),
+            Ok(ended) => ended,
+        };
+        let what = match ended.how {
+            HowEnded::Exited(0) => return None,
+            HowEnded::Exited(status) => format!("`{shown}` exited with status {status}"),
+            HowEnded::Signalled(signal) => format!("`{shown}` was ended by signal {signal}"),
+            HowEnded::TimedOut => format!("`{shown}` took longer than its time limit and was ended"),
+            HowEnded::Killed => format!("`{shown}` was killed"),
+        };
+        Some(match ended.network_suspected {
+            true => format!("{what}; it probably wanted the network, which is off unless allowed"),
+            false => what,
+        })
+    }
+
+    pub(super) fn category(&self) -> ErrorCategory {
+        match &self.ended {
+            Err(StartError::NotFound { .. }) => ErrorCategory::InvalidInput,
+            Err(_) => ErrorCategory::Sandbox,
+            Ok(_) => ErrorCategory::Tool,
+        }
+    }
+}
+
+/// Admits a command and runs it to its end.
+pub(super) async fn run(
+    house: &Arc<House>,
+    run: &JobRun,
+    live: &Arc<LiveRun>,
+    plan: &Plan,
+    task: Task,
+) -> Result<Finished, Stopped> {
+    let effect = run.enter()?;
+    let call = house.store.begin_call(&effect, &run.claim(), new_call(house, plan, &task)).await?;
+    let is_check = task.tool != RUN_COMMAND;
+    let (view, layer) = begin(live, &call, is_check).await?;
+    let spec = command_spec(house, run, plan, &task, call.no)?;
+    let policy =
+        if plan.spec.isolation_required { IsolationPolicy::Required } else { IsolationPolicy::Optional };
+    let isolation = Isolation::new(policy, house.options.child.clone());
+    let waiter = Arc::clone(live);
+    let mut waiting = tokio::task::spawn_blocking(move || {
+        let running = isolation.start(view, spec)?;
+        waiter.began(&running.killer());
+        let used = running.isolation().clone();
+        Ok((running.wait(), used))
+    });
+    let ended = loop {
+        tokio::select! {
+            ended = &mut waiting => break ended,
+            () = tokio::time::sleep(SAVE_BASES_EVERY), if !is_check => save_bases(live).await?,
+        }
+    };
+    run.scope().check()?;
+    let ended = ended.map_err(|error| Stopped::failed(ErrorCategory::Internal, error))?;
+    let wrote_to_sandbox = !is_check || layer.is_none();
+    Ok(Finished { call, shown: task.run.shown(), ended, effect, _layer: layer, wrote_to_sandbox })
+}
+
+/// The trees that the command sees: those of the sandbox, or, for a check, of a layer above them.
+async fn begin(live: &LiveRun, call: &ToolCall, is_check: bool) -> Result<(View, Option<Layer>), Stopped> {
+    let mut place = Arc::clone(&live.open).lock_owned().await;
+    let call = call.clone();
+    blocking(move || {
+        let open = place.as_mut().ok_or(Stopped::Cancelled)?;
+        open.call = Some(call);
+        let sandbox_failed = |error: std::io::Error| Stopped::failed(ErrorCategory::Sandbox, error);
+        let layer = if is_check { open.sandbox.layer().ok() } else { None };
+        let view = match &layer {
+            Some(layer) => layer.view(),
+            None => open.sandbox.view(),
+        };
+        Ok((view.map_err(sandbox_failed)?, layer))
+    })
+    .await?
+}
+
+async fn save_bases(live: &LiveRun) -> Result<(), Stopped> {
+    let mut place = Arc::clone(&live.open).lock_owned().await;
+    blocking(move || {
+        if let Some(open) = place.as_mut() {
+            // What cannot be saved early is looked at again when the command has ended.
+            let _ = open.sandbox.save_bases(open.staging.as_ref(), &rules(&open.plan));
+        }
+    })
+    .await
+}
+
+/// Stores the end of a call with all that it changed. What a check wrote into the sandbox itself is put back.
+pub(super) async fn record(
+    house: &Arc<House>,
+    run: &JobRun,
+    live: &Arc<LiveRun>,
+    plan: &Plan,
+    finished: &Finished,
+    result: Option<Value>,
+) -> Result<(), Stopped> {
+    let is_check = finished.call.new.tool != RUN_COMMAND;
+    let found = match (finished.wrote_to_sandbox, is_check) {
+        (false, _) => Vec::new(),
+        (true, false) => scanned(live).await?,
+        (true, true) => {
+            let found = scanned(live).await?;
+            put_back(live, found).await?;
+            Vec::new()
+        }
+    };
+    let mut place = live.open.lock().await;
+    let open = place.as_mut().ok_or(Stopped::Cancelled)?;
+    let changes: Vec<NewChange> =
+        found.into_iter().map(|found| new_change(house, finished.call.no, found)).collect();
+    let end = call_end(house, finished, &open.staging, result, changes.len())?;
+    let changeset = open.changeset.filter(|_| !changes.is_empty());
+    let contents = open.staging.take_contents();
+    let outcome =
+        CallOutcome { attempt: plan.attempt, no: finished.call.no, end, changeset, changes, contents };
+    house.store.end_call(By::Effect(&finished.effect), &run.claim(), outcome).await?;
+    open.call = None;
+    Ok(())
+}
+
+async fn scanned(live: &LiveRun) -> Result<Vec<CapturedChange>, Stopped> {
+    let mut place = Arc::clone(&live.open).lock_owned().await;
+    blocking(move || match place.as_mut() {
+        None => Err(Stopped::Cancelled),
+        Some(open) => scan(open),
+    })
+    .await?
+}
+
+/// What changed in the sandbox since the last look.
+pub(super) fn scan(open: &mut Open) -> Result<Vec<CapturedChange>, Stopped> {
+    let captured = open
+        .sandbox
+        .scan(open.staging.as_ref(), &rules(&open.plan))
+        .map_err(|error| Stopped::failed(sandbox_category(&error), error))?;
+    let sandbox::NotCaptured { scratch, protected, special } = captured.not_captured;
+    open.record.not_captured = NotCaptured { scratch, protected, special };
+    Ok(captured.drafts)
+}
+
+/// The files as they were before these changes.
+async fn put_back(live: &LiveRun, found: Vec<CapturedChange>) -> Result<(), Stopped> {
+    let mut place = Arc::clone(&live.open).lock_owned().await;
+    blocking(move || {
+        let open = place.as_mut().ok_or(Stopped::Cancelled)?;
+        let back: Vec<_> = found.iter().map(|found| domain::undoing(found.root, &found.draft)).collect();
+        let restored = open.sandbox.restore(&back, open.staging.as_ref());
+        restored.map_err(|error| Stopped::failed(ErrorCategory::Sandbox, error))
+    })
+    .await?
+}
+
+pub(super) fn new_change(house: &House, call: CallNo, found: CapturedChange) -> NewChange {
+    let CapturedChange { root, draft, base, too_large: _ } = found;
+    NewChange { id: ChangeId::from_u128(house.ids.ulid()), call, root, base, draft }
+}
+
+fn rules(plan: &Plan) -> CaptureRules {
+    CaptureRules {
+        ignore: plan.spec.ignore.clone(),
+        protected: plan.spec.protected.clone(),
+        max_file_bytes: plan.spec.max_file_bytes,
+    }
+}
+
+fn new_call(house: &House, plan: &Plan, task: &Task) -> NewCall {
+    let names = task.env.iter().map(|(name, _)| name.to_string());
+    let requested = json!({
+        "command": house.redactor.redact_text(&task.run.shown()),
+        "cwd": task.cwd,
+        "network": task.network,
+        "timeout_s": task.timeout.map(|timeout| timeout.as_secs()),
+        "env": names.chain(task.pass_env.iter().cloned()).collect::<Vec<_>>(),
+        "writable": task.writable,
+    });
+    let argv: Vec<String> =
+        task.run.argv().iter().map(|word| house.redactor.redact_text(&word.to_string())).collect();
+    let effective = json!({ "argv": argv });
+    NewCall {
+        attempt: plan.attempt,
+        node: task.node.clone(),
+        tool: task.tool.to_owned(),
+        requested,
+        effective,
+    }
+}
+
+fn command_spec(
+    house: &House,
+    run: &JobRun,
+    plan: &Plan,
+    task: &Task,
+    call: CallNo,
+) -> Result<CommandSpec, Stopped> {
+    let below = match task.cwd.as_bytes() {
+        b"" => None,
+        bytes => {
+            Some(RelPath::new(bytes).map_err(|error| Stopped::failed(ErrorCategory::InvalidInput, error))?)
+        }
+    };
+    let word = |text: &ByteText| OsString::from_vec(text.as_bytes().to_vec());
+    let given = Given {
+        plan: plan.id.to_string().into(),
+        job: run.job().id.to_string().into(),
+        output: None,
+        pass_env: task.pass_env.iter().map(OsString::from).collect(),
+        env: task.env.iter().map(|(name, value)| (word(name), word(value))).collect(),
+    };
+    let cwd = WorkDir { root: RootNo(0), below };
+    let output = OutputSpec::in_dir(house.log_dir(plan, call));
+    let mut spec = CommandSpec::new(task.run.argv().iter().map(word), cwd, output);
+    spec.env = environment(std::env::vars_os(), &given);
+    spec.timeout = task.timeout;
+    spec.network = task.network;
+    spec.writable = paths(&task.writable);
+    spec.hide = paths(&plan.spec.hide);
+    spec.hide.push(house.options.data_dir.clone());
+    spec.scratch = paths(&plan.spec.scratch);
+    Ok(spec)
+}
+
+fn paths(texts: &[ByteText]) -> Vec<PathBuf> {
+    texts.iter().map(path_of).collect()
+}
+
+fn call_end(
+    house: &House,
+    finished: &Finished,
+    staging: &Staging,
+    result: Option<Value>,
+    changed: usize,
+) -> Result<CallEnd, Stopped> {
+    let (isolation, stdout, stderr) = match &finished.ended {
+        Err(_) => (None, None, None),
+        Ok((ended, used)) => (
+            serde_json::to_value(used).ok(),
+            kept_output(staging, &ended.stdout)?,
+            kept_output(staging, &ended.stderr)?,
+        ),
+    };
+    let result = result.unwrap_or_else(|| {
+        let last_words = house.redactor.redact_text(&finished.last_words(LAST_WORDS_BYTES));
+        json!({ "changed": changed, "last_words": last_words })
+    });
+    let error = finished.failure().map(|failure| house.redactor.redact_text(&failure));
+    Ok(CallEnd {
+        state: finished.state(),
+        duration_ms: finished.duration_ms(),
+        exit: finished.exit(),
+        error,
+        result,
+        isolation,
+        stdout,
+        stderr,
+    })
+}
+
+fn kept_output(staging: &Staging, output: &sandbox::command::Output) -> Result<Option<KeptOutput>, Stopped> {
+    if output.total() == 0 {
+        return Ok(None);
+    }
+    let kept = staging
+        .keep_bytes(&output.bytes())
+        .map_err(|error| Stopped::failed(ErrorCategory::Resource, error))?;
+    Ok(Some(KeptOutput { hash: kept.hash, total: output.total(), left_out: output.left_out() }))
+}
+
+/// What the log of an interrupted command holds; none when there is nothing.
+pub(super) fn kept_log(staging: &Staging, log: &Path) -> Option<KeptOutput> {
+    let bytes = std::fs::read(log).ok().filter(|bytes| !bytes.is_empty())?;
+    let kept = staging.keep_bytes(&bytes).ok()?;
+    Some(KeptOutput { hash: kept.hash, total: kept.size, left_out: 0 })
+}
+
+/// A path as bytes.
+pub(super) fn bytes_of(path: &Path) -> Vec<u8> {
+    OsStr::new(path).as_bytes().to_vec()
+}

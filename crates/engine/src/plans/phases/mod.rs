@@ -1,0 +1,208 @@
+//! Does the phases of plans: what a claimed job means.
+//!
+//! # Where to look
+//! `execute` opens the sandbox and takes the plan's command and checks through it, `command` is the gate that every
+//! command passes, `apply` brings the result to the user's files.
+//!
+//! # Invariants
+//! 1. Nothing of a run outlives it: its processes are killed when it is interrupted, and its sandbox is closed when it
+//!    winds down, whatever became of it.
+//! 2. What an interrupted command had changed is captured before the sandbox goes.
+
+mod apply;
+mod command;
+mod execute;
+mod work;
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::{
+    DecisionKind, ErrorCategory, ErrorId, Fence, JobId, NewDecision, NewError, Phase, Plan, StepId,
+};
+use sync::primitives::{Mutex, lock};
+use sync::{CancelReason, Cancelled, Finisher};
+
+use super::House;
+use crate::plan_context::PlanError;
+use crate::worker::{JobRun, JobRunner, RunFailure};
+use work::LiveRun;
+
+/// Does the jobs of this process.
+pub(super) struct PhaseRunner {
+    house: Arc<House>,
+    live: Mutex<BTreeMap<(JobId, Fence), Arc<LiveRun>>>,
+}
+
+/// What ends a phase early.
+#[derive(Debug)]
+enum Stopped {
+    /// The run is over: somebody cancelled it, or the lease is lost. There is nothing to tell.
+    Cancelled,
+    /// It failed; the error is told to the recovery, which decides.
+    Failed { category: ErrorCategory, message: String },
+    /// A gate or a conflict stands in the way of an apply.
+    Constrained(Vec<domain::Reason>),
+}
+
+impl Stopped {
+    fn failed(category: ErrorCategory, message: impl std::fmt::Display) -> Self {
+        Self::Failed { category, message: message.to_string() }
+    }
+}
+
+/// What kind of failure this is: one of space, or of the sandbox.
+fn sandbox_category(error: &(dyn Error + 'static)) -> ErrorCategory {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let io = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        if matches!(io, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)) {
+            return ErrorCategory::Resource;
+        }
+        cause = error.source();
+    }
+    ErrorCategory::Sandbox
+}
+
+impl From<Cancelled> for Stopped {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
+}
+
+impl From<store::StoreError> for Stopped {
+    fn from(error: store::StoreError) -> Self {
+        match error {
+            store::StoreError::LeaseLost(_) => Self::Cancelled,
+            store::StoreError::Full => Self::failed(ErrorCategory::Resource, error),
+            store::StoreError::Busy | store::StoreError::Broken { .. } => {
+                Self::failed(ErrorCategory::Internal, error)
+            }
+        }
+    }
+}
+
+impl From<store::PlanStoreError> for Stopped {
+    fn from(error: store::PlanStoreError) -> Self {
+        if let store::PlanStoreError::Store(error) = error {
+            return error.into();
+        }
+        Self::failed(ErrorCategory::Internal, error)
+    }
+}
+
+impl From<store::ChangesetStoreError> for Stopped {
+    fn from(error: store::ChangesetStoreError) -> Self {
+        match error {
+            store::ChangesetStoreError::Store(error) => error.into(),
+            other @ store::ChangesetStoreError::Changeset(_) => Self::failed(ErrorCategory::Internal, other),
+        }
+    }
+}
+
+impl From<PlanError> for Stopped {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Cancelled { .. } | PlanError::LeaseLost(_) => Self::Cancelled,
+            PlanError::Store(error) => error.into(),
+            PlanError::NoActiveChangeset | PlanError::ChangesetClosed { .. } | PlanError::InvalidEntry(_) => {
+                Self::failed(ErrorCategory::Internal, error)
+            }
+        }
+    }
+}
+
+impl PhaseRunner {
+    pub(super) fn new(house: Arc<House>) -> Self {
+        Self { house, live: Mutex::default() }
+    }
+
+    fn live_of(&self, run: &JobRun) -> Arc<LiveRun> {
+        let claim = run.claim();
+        Arc::clone(lock(&self.live).entry((claim.job, claim.fence)).or_default())
+    }
+
+    fn take_live(&self, run: &JobRun) -> Option<Arc<LiveRun>> {
+        let claim = run.claim();
+        lock(&self.live).remove(&(claim.job, claim.fence))
+    }
+
+    async fn phase(&self, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
+        match run.job().phase {
+            Phase::Strategize => strategize(&self.house, run, plan).await,
+            Phase::Execute => execute::execute(&self.house, run, &self.live_of(run), plan).await,
+            Phase::Apply => apply::apply(&self.house, run, plan).await,
+        }
+    }
+
+    /// Tells the failure to the recovery, and what is done about it to the worker.
+    async fn tell(&self, run: &JobRun, plan: &Plan, category: ErrorCategory, message: String) -> RunFailure {
+        let step = StepId { attempt: plan.attempt, node: run.job().phase.to_string(), visit: 1 };
+        let id = ErrorId::from_u128(self.house.ids.ulid());
+        let error = NewError::new(id, run.job().phase, step, category, message.clone());
+        let _ = self.house.recovery.record_error(&run.claim(), error).await;
+        RunFailure::failed(message)
+    }
+}
+
+#[async_trait]
+impl JobRunner for PhaseRunner {
+    async fn run(&self, run: &JobRun) -> Result<(), RunFailure> {
+        let plan = match self.house.store.plan(run.claim().plan).await {
+            Ok(plan) => plan,
+            Err(error) => return Err(RunFailure::failed(error.to_string())),
+        };
+        let limit = Duration::from_secs(plan.spec.time_limit_s);
+        let phase = tokio::select! {
+            phase = self.phase(run, &plan) => phase,
+            () = tokio::time::sleep(limit) => {
+                let message = format!("the {} phase took longer than limits.time ({limit:?})", run.job().phase);
+                let failure = self.tell(run, &plan, ErrorCategory::Timeout, message).await;
+                run.token().cancel(CancelReason::Timeout);
+                return Err(failure);
+            }
+        };
+        match phase {
+            Ok(()) => Ok(()),
+            Err(Stopped::Cancelled) => Err(RunFailure::failed("the run was stopped".to_owned())),
+            Err(Stopped::Failed { category, message }) => Err(self.tell(run, &plan, category, message).await),
+            Err(Stopped::Constrained(reasons)) => Err(RunFailure::constrained(reasons)),
+        }
+    }
+
+    fn kill(&self, run: &JobRun, _reason: CancelReason) {
+        self.live_of(run).kill();
+    }
+
+    async fn wind_down(&self, run: &JobRun, finisher: &Finisher, interrupted: Option<CancelReason>) {
+        if let Some(live) = self.take_live(run) {
+            work::wind_down(&self.house, run, &live, finisher, interrupted).await;
+        }
+    }
+}
+
+/// Without a strategist the strategy is one step, the task itself.
+async fn strategize(house: &House, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
+    let known = house.store.decisions(plan.id).await?;
+    let is_this = |new: &NewDecision| new.kind == DecisionKind::Strategy && new.attempt == plan.attempt;
+    if known.iter().any(|decision| is_this(&decision.new)) {
+        return Ok(());
+    }
+    let decision = NewDecision {
+        parent: known.first().map(|prompt| prompt.seq),
+        attempt: plan.attempt,
+        phase: Phase::Strategize,
+        kind: DecisionKind::Strategy,
+        question: "How is it done?".to_owned(),
+        chosen: "one step: the command itself".to_owned(),
+        rationale: "the plan names its command, so there is nothing to choose".to_owned(),
+        confidence: Some(1.0),
+    };
+    let effect = run.enter()?;
+    house.store.decide(&effect, &run.claim(), decision).await?;
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! What lives of a run: its command, its sandbox; and how both are left.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use domain::{CallEnd, CallState, ChangesetId, KeptOutput, Plan, SandboxRecord, ToolCall};
+use sandbox::command::Killer;
+use sandbox::{CapturedChange, Sandbox};
+use serde_json::Value;
+use store::{By, CallOutcome};
+use sync::primitives::{Mutex, lock};
+use sync::{CancelReason, Finisher};
+
+use super::super::House;
+use super::super::contents::Staging;
+use super::super::facts::RUN_COMMAND;
+use super::command;
+use crate::worker::JobRun;
+
+/// What one run has open.
+#[derive(Default)]
+pub(super) struct LiveRun {
+    switch: Mutex<KillSwitch>,
+    /// Held by whoever works in the sandbox, also by a thread that outlives its task: who winds down waits for it.
+    pub(super) open: Arc<tokio::sync::Mutex<Option<Open>>>,
+}
+
+/// The sandbox of a run, and the call that works in it.
+pub(super) struct Open {
+    pub(super) plan: Plan,
+    pub(super) sandbox: Sandbox,
+    pub(super) record: SandboxRecord,
+    pub(super) changeset: Option<ChangesetId>,
+    /// The call that was admitted and has not ended.
+    pub(super) call: Option<ToolCall>,
+    /// What that call made, until it is stored.
+    pub(super) staging: Arc<Staging>,
+}
+
+#[derive(Default)]
+struct KillSwitch {
+    is_killed: bool,
+    killer: Option<Killer>,
+}
+
+impl LiveRun {
+    /// Kills the command that runs, and every one that would still begin.
+    pub(super) fn kill(&self) {
+        let killer = {
+            let mut switch = lock(&self.switch);
+            switch.is_killed = true;
+            switch.killer.clone()
+        };
+        if let Some(killer) = killer {
+            killer.kill();
+        }
+    }
+
+    /// A command has begun; if the run was killed meanwhile, so is the command.
+    pub(super) fn began(&self, killer: &Killer) {
+        let is_killed = {
+            let mut switch = lock(&self.switch);
+            switch.killer = Some(killer.clone());
+            switch.is_killed
+        };
+        if is_killed {
+            killer.kill();
+        }
+    }
+}
+
+/// Captures what an interrupted command had changed, and closes the sandbox.
+pub(super) async fn wind_down(
+    house: &Arc<House>,
+    run: &JobRun,
+    live: &LiveRun,
+    finisher: &Finisher,
+    interrupted: Option<CancelReason>,
+) {
+    let Some(mut open) = Arc::clone(&live.open).lock_owned().await.take() else { return };
+    let may_write = interrupted != Some(CancelReason::LeaseLost);
+    if may_write && let Some(call) = open.call.take() {
+        let logs = house.log_dir(&open.plan, call.no);
+        let (back, changes, [stdout, stderr]) = match captured_last(open, &call, logs).await {
+            Some(captured) => captured,
+            None => return,
+        };
+        open = back;
+        let end = CallEnd {
+            state: CallState::Cancelled,
+            duration_ms: house.wall().0.saturating_sub(call.started.0),
+            exit: None,
+            error: interrupted.map(|reason| reason.to_string()),
+            result: Value::Null,
+            isolation: None,
+            stdout,
+            stderr,
+        };
+        let changes = changes.into_iter().map(|found| command::new_change(house, call.no, found)).collect();
+        let outcome = CallOutcome {
+            attempt: open.plan.attempt,
+            no: call.no,
+            end,
+            changeset: open.changeset,
+            changes,
+            contents: open.staging.take_contents(),
+        };
+        // What the store does not take any more is lost with the sandbox; the run ends all the same.
+        let _ = house.store.end_call(By::Finisher(finisher), &run.claim(), outcome).await;
+    }
+    let Open { sandbox, mut record, .. } = open;
+    let _ = tokio::task::spawn_blocking(move || sandbox.close()).await;
+    record.closed = Some(house.wall());
+    let _ = house.store.sandbox_closed(record).await;
+}
+
+type LastCapture = (Open, Vec<CapturedChange>, [Option<KeptOutput>; 2]);
+
+/// What the call left in the sandbox and in its logs. What cannot be read any more is not there.
+async fn captured_last(mut open: Open, call: &ToolCall, logs: PathBuf) -> Option<LastCapture> {
+    let is_writer = call.new.tool == RUN_COMMAND && open.changeset.is_some();
+    let captured = tokio::task::spawn_blocking(move || {
+        let changes = if is_writer { command::scan(&mut open).unwrap_or_default() } else { Vec::new() };
+        let kept = |name| command::kept_log(&open.staging, &logs.join(name));
+        let outputs = [kept("stdout"), kept("stderr")];
+        (open, changes, outputs)
+    });
+    captured.await.ok()
+}

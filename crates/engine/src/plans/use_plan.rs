@@ -1,0 +1,133 @@
+//! `use`: makes a plan, checked in full before anything is stored, and queues its first phase.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use domain::{
+    ByteText, DecisionKind, JobId, Ms, NewDecision, NewJob, NewPlan, Phase, Plan, PlanId, PlanSpec,
+    ProjectLink,
+};
+use store::PlanStoreError;
+
+use super::Engine;
+
+/// A plan to be made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewPlanRequest {
+    /// One line for people.
+    pub title: String,
+    /// What it is asked to do.
+    pub spec: PlanSpec,
+    /// Where it works; the first is where its command runs.
+    pub projects: Vec<ProjectLink>,
+}
+
+/// Why no plan was made.
+#[derive(Debug, thiserror::Error)]
+pub enum UseError {
+    /// It cannot work as asked; all that was found.
+    #[error("the plan cannot run as asked")]
+    Preflight {
+        /// Each finding, a sentence.
+        findings: Vec<String>,
+    },
+    /// The store said no.
+    #[error(transparent)]
+    Store(#[from] PlanStoreError),
+}
+
+impl Engine {
+    /// Makes a plan and queues its first phase.
+    ///
+    /// # Errors
+    /// It cannot work as asked, all reasons at once, and nothing is stored; or the store failed.
+    pub async fn use_plan(&self, request: NewPlanRequest) -> Result<Plan, UseError> {
+        let house = &self.house;
+        let findings = preflight(&request, &house.options.sandbox_dir, &house.options.data_dir);
+        if !findings.is_empty() {
+            return Err(UseError::Preflight { findings });
+        }
+        let NewPlanRequest { title, spec, projects } = request;
+        let id = PlanId::from_u128(house.ids.ulid());
+        let prompt = NewDecision {
+            parent: None,
+            attempt: 1,
+            phase: Phase::Strategize,
+            kind: DecisionKind::Prompt,
+            question: "What is to be done?".to_owned(),
+            chosen: spec.task.run.shown().chars().take(4000).collect(),
+            rationale: "asked for by the user".to_owned(),
+            confidence: None,
+        };
+        let job = self.new_job(id, Phase::Strategize);
+        Ok(house.store.create(NewPlan { id, title, spec, projects }, prompt, job).await?)
+    }
+
+    pub(super) fn new_job(&self, plan: PlanId, phase: Phase) -> NewJob {
+        NewJob { id: JobId::from_u128(self.house.ids.ulid()), plan, phase, not_before: Ms(0) }
+    }
+}
+
+/// Everything that can be told before anything runs.
+fn preflight(request: &NewPlanRequest, sandbox_dir: &Path, data_dir: &Path) -> Vec<String> {
+    let mut findings = Vec::new();
+    if request.projects.is_empty() {
+        findings.push("a plan needs a project to work on".to_owned());
+    }
+    for project in &request.projects {
+        findings.extend(project_findings(project, sandbox_dir, data_dir));
+    }
+    let argv = request.spec.task.run.argv();
+    match argv.first() {
+        None => findings.push("there is no command to run".to_owned()),
+        Some(program) if program.as_bytes().is_empty() => {
+            findings.push("the command's name is empty".to_owned());
+        }
+        Some(program) => findings.extend(program_finding(program, &request.projects)),
+    }
+    if request.spec.time_limit_s == 0 {
+        findings.push("limits.time is 0: nothing could run".to_owned());
+    }
+    findings
+}
+
+fn project_findings(project: &ProjectLink, sandbox_dir: &Path, data_dir: &Path) -> Option<String> {
+    let root = path_of(&project.root);
+    if !root.is_absolute() {
+        return Some(format!("{} is not an absolute path", root.display()));
+    }
+    if let Err(error) = std::fs::read_dir(&root) {
+        return Some(format!("project {} cannot be read: {error}", root.display()));
+    }
+    let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let root = canonical(&root);
+    for ours in [sandbox_dir, data_dir] {
+        if root.starts_with(canonical(ours)) {
+            return Some(format!(
+                "project {} lies inside {}, where sandboxes and data are kept",
+                root.display(),
+                ours.display()
+            ));
+        }
+    }
+    None
+}
+
+/// A program without a slash is looked up on PATH, as the command will be; with one it may be made by the plan itself.
+fn program_finding(program: &ByteText, projects: &[ProjectLink]) -> Option<String> {
+    let name = path_of(program);
+    let missing = |place: &str| Some(format!("the program `{program}` was not found {place}"));
+    if program.as_bytes().contains(&b'/') {
+        let first = projects.first().map(|project| path_of(&project.root)).unwrap_or_default();
+        let file = first.join(&name);
+        return if file.exists() { None } else { missing(&format!("at {}", file.display())) };
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|dir| dir.join(&name).is_file());
+    if found { None } else { missing("on PATH") }
+}
+
+/// The path that these bytes name.
+pub(super) fn path_of(bytes: &ByteText) -> PathBuf {
+    PathBuf::from(std::ffi::OsStr::from_bytes(bytes.as_bytes()))
+}

@@ -1,0 +1,196 @@
+//! The ports that no test of the engine puts anything before: passed on to the in-memory store inside.
+
+/// Implements the ports of `$store` that it does not implement itself by asking its field `inner`.
+macro_rules! delegate_other_ports {
+    ($store:ty) => {
+        #[async_trait::async_trait]
+        impl store::PlanStore for $store {
+            async fn create(
+                &self,
+                new: domain::NewPlan,
+                prompt: domain::NewDecision,
+                job: domain::NewJob,
+            ) -> Result<domain::Plan, store::PlanStoreError> {
+                self.inner.create(new, prompt, job).await
+            }
+
+            async fn move_plan(
+                &self,
+                request: store::PlanMove,
+            ) -> Result<domain::Plan, store::PlanStoreError> {
+                self.inner.move_plan(request).await
+            }
+
+            async fn plan(&self, id: domain::PlanId) -> Result<domain::Plan, store::PlanStoreError> {
+                self.inner.plan(id).await
+            }
+
+            async fn plans(
+                &self,
+                filter: &store::PlanFilter,
+            ) -> Result<(Vec<domain::Plan>, usize), store::StoreError> {
+                self.inner.plans(filter).await
+            }
+
+            async fn plans_like(
+                &self,
+                prefix: &str,
+                limit: usize,
+            ) -> Result<Vec<domain::PlanId>, store::StoreError> {
+                self.inner.plans_like(prefix, limit).await
+            }
+
+            async fn decide(
+                &self,
+                effect: &sync::Effect,
+                claim: &domain::Claim,
+                decision: domain::NewDecision,
+            ) -> Result<domain::Decision, store::StoreError> {
+                self.inner.decide(effect, claim, decision).await
+            }
+
+            async fn decisions(
+                &self,
+                plan: domain::PlanId,
+            ) -> Result<Vec<domain::Decision>, store::StoreError> {
+                self.inner.decisions(plan).await
+            }
+
+            async fn events(
+                &self,
+                plan: domain::PlanId,
+                after: u64,
+                limit: usize,
+            ) -> Result<Vec<domain::EventRecord>, store::StoreError> {
+                self.inner.events(plan, after, limit).await
+            }
+
+            async fn forget(&self, plan: domain::PlanId) -> Result<bool, store::StoreError> {
+                self.inner.forget(plan).await
+            }
+        }
+
+        #[async_trait::async_trait]
+        impl store::CallStore for $store {
+            async fn begin_call(
+                &self,
+                effect: &sync::Effect,
+                claim: &domain::Claim,
+                new: domain::NewCall,
+            ) -> Result<domain::ToolCall, store::StoreError> {
+                self.inner.begin_call(effect, claim, new).await
+            }
+
+            async fn end_call(
+                &self,
+                by: store::By<'_>,
+                claim: &domain::Claim,
+                outcome: store::CallOutcome,
+            ) -> Result<Vec<domain::Recorded>, store::ChangesetStoreError> {
+                self.inner.end_call(by, claim, outcome).await
+            }
+
+            async fn calls(&self, plan: domain::PlanId) -> Result<Vec<domain::ToolCall>, store::StoreError> {
+                self.inner.calls(plan).await
+            }
+
+            async fn sandbox_opened(
+                &self,
+                effect: &sync::Effect,
+                claim: &domain::Claim,
+                record: domain::SandboxRecord,
+            ) -> Result<(), store::StoreError> {
+                self.inner.sandbox_opened(effect, claim, record).await
+            }
+
+            async fn sandbox_closed(&self, record: domain::SandboxRecord) -> Result<(), store::StoreError> {
+                self.inner.sandbox_closed(record).await
+            }
+
+            async fn sandboxes(
+                &self,
+                plan: domain::PlanId,
+            ) -> Result<Vec<domain::SandboxRecord>, store::StoreError> {
+                self.inner.sandboxes(plan).await
+            }
+        }
+
+        impl store::ContentStore for $store {
+            fn stage(&self, reader: &mut dyn std::io::Read) -> std::io::Result<store::Staged> {
+                self.inner.stage(reader)
+            }
+
+            fn open_content(&self, hash: &domain::Hash) -> std::io::Result<Box<dyn std::io::Read + Send>> {
+                self.inner.open_content(hash)
+            }
+
+            fn collect(&self, dry_run: bool) -> std::io::Result<store::Collected> {
+                self.inner.collect(dry_run)
+            }
+        }
+
+        #[async_trait::async_trait]
+        impl store::LockStore for $store {
+            async fn take_lock(
+                &self,
+                request: domain::LockRequest,
+            ) -> Result<domain::Lock, store::LockStoreError> {
+                self.inner.take_lock(request).await
+            }
+
+            async fn renew_lock(
+                &self,
+                lock: &domain::Lock,
+                lease: std::time::Duration,
+            ) -> Result<bool, store::StoreError> {
+                self.inner.renew_lock(lock, lease).await
+            }
+
+            async fn release_lock(&self, lock: &domain::Lock) -> Result<(), store::StoreError> {
+                self.inner.release_lock(lock).await
+            }
+
+            async fn locks(&self) -> Result<Vec<domain::Lock>, store::StoreError> {
+                self.inner.locks().await
+            }
+        }
+
+        #[async_trait::async_trait]
+        impl store::ApplyStore for $store {
+            async fn seal_apply(
+                &self,
+                effect: &sync::Effect,
+                claim: &domain::Claim,
+                new: domain::NewApply,
+            ) -> Result<(), store::JobStoreError> {
+                self.inner.seal_apply(effect, claim, new).await
+            }
+
+            async fn begin_apply(&self, new: domain::NewApply) -> Result<(), store::StoreError> {
+                self.inner.begin_apply(new).await
+            }
+
+            async fn end_apply(
+                &self,
+                id: domain::ApplyId,
+                end: domain::ApplyEnd,
+            ) -> Result<bool, store::StoreError> {
+                self.inner.end_apply(id, end).await
+            }
+
+            async fn applies(
+                &self,
+                plan: domain::PlanId,
+            ) -> Result<Vec<domain::ApplyRecord>, store::StoreError> {
+                self.inner.applies(plan).await
+            }
+
+            async fn apply(
+                &self,
+                id: domain::ApplyId,
+            ) -> Result<Option<domain::ApplyRecord>, store::StoreError> {
+                self.inner.apply(id).await
+            }
+        }
+    };
+}

@@ -1,0 +1,134 @@
+//! The peer: `git apply` of the same patch, killed over its whole life. Nobody recovers from that.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::Instant;
+
+use tempfile::TempDir;
+
+use crate::judge::{Judge, Side};
+use crate::kills::Kind;
+use crate::moments::{Dice, Span, wait};
+use crate::trees::{self, Tree};
+use crate::mixed;
+
+/// How the peer of a kind is called.
+pub(crate) fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Apply => "git-apply",
+        Kind::Undo => "git-apply-R",
+    }
+}
+
+#[derive(Default)]
+struct Tally {
+    runs: usize,
+    untouched: usize,
+    finished: usize,
+    torn: usize,
+}
+
+/// A project that git changes.
+pub(crate) struct GitPeer {
+    dir: TempDir,
+    trees: (Tree, Tree),
+    judge: Judge,
+    side: Side,
+    spans: BTreeMap<Kind, Span>,
+    tallies: BTreeMap<Kind, Tally>,
+}
+
+impl GitPeer {
+    pub(crate) fn new(files: usize) -> GitPeer {
+        let dir = tempfile::tempdir().unwrap();
+        let (before, after) = mixed::trees(files);
+        trees::write_patch(dir.path(), &before, &after, &dir.path().join("patch"));
+        let judge = Judge::of_contents(before.clone(), after.clone());
+        let mut peer = GitPeer {
+            dir,
+            trees: (before, after),
+            judge,
+            side: Side::Before,
+            spans: BTreeMap::new(),
+            tallies: Kind::ALL.map(|kind| (kind, Tally::default())).into(),
+        };
+        peer.plant(Side::Before);
+        for (kind, side) in [(Kind::Apply, Side::After), (Kind::Undo, Side::Before)] {
+            let start = Instant::now();
+            assert!(peer.start(kind).wait().unwrap().success());
+            peer.spans.insert(kind, Span::new(start.elapsed()));
+            assert_eq!(peer.judge.side(&peer.root()), Ok(side));
+        }
+        peer
+    }
+
+    fn root(&self) -> PathBuf {
+        self.dir.path().join("project")
+    }
+
+    fn plant(&mut self, side: Side) {
+        if self.root().exists() {
+            fs::remove_dir_all(self.root()).unwrap();
+        }
+        let tree = match side {
+            Side::Before => &self.trees.0,
+            Side::After => &self.trees.1,
+        };
+        trees::plant(&self.root(), tree);
+        self.side = side;
+    }
+
+    fn start(&self, kind: Kind) -> Child {
+        let mut command = trees::git(&self.root());
+        command.args(["apply", "-p2"]);
+        match kind {
+            Kind::Apply => {}
+            Kind::Undo => drop(command.arg("-R")),
+        }
+        command.arg("../patch").stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// One run, killed.
+    pub(crate) fn turn(&mut self, dice: &mut Dice) {
+        let kind = Kind::from(self.side);
+        let start = Instant::now();
+        let mut process = self.start(kind);
+        let span = self.spans.get_mut(&kind).unwrap();
+        let ended = wait(&mut process, start, span.draw(dice));
+        span.learn(ended);
+        process.kill().unwrap();
+        process.wait().unwrap();
+        let found = self.judge.side(&self.root());
+        let tally = self.tallies.get_mut(&kind).unwrap();
+        tally.runs += 1;
+        match found {
+            Ok(side) if side == self.side => tally.untouched += 1,
+            Ok(side) => {
+                tally.finished += 1;
+                self.side = side;
+            }
+            Err(_) => {
+                tally.torn += 1;
+                let other = match kind {
+                    Kind::Apply => Side::After,
+                    Kind::Undo => Side::Before,
+                };
+                self.plant(other);
+            }
+        }
+    }
+
+    pub(crate) fn torn_share(&self, kind: Kind) -> f64 {
+        let tally = &self.tallies[&kind];
+        tally.torn as f64 / tally.runs.max(1) as f64
+    }
+
+    pub(crate) fn print(&self) {
+        for (kind, tally) in &self.tallies {
+            let Tally { runs, untouched, finished, torn } = tally;
+            println!("\n{runs} × {}, killed: {untouched} untouched, {finished} finished, {torn} torn", name(*kind));
+        }
+    }
+}

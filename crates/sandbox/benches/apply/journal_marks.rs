@@ -1,0 +1,67 @@
+//! How far a killed process came, read from its journal's file as the specification draws it, and by no code of ours.
+
+use std::fs;
+use std::path::Path;
+
+/// How far it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reached {
+    /// There is no journal.
+    Nothing,
+    /// A journal without a commit mark.
+    Journal,
+    /// A commit mark, and no done mark.
+    Commit,
+    /// A done mark.
+    Done,
+    /// The journal was put away.
+    Retired,
+}
+
+impl Reached {
+    pub(crate) const ALL: [Reached; 5] =
+        [Reached::Nothing, Reached::Journal, Reached::Commit, Reached::Done, Reached::Retired];
+
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Reached::Nothing => "before there was a journal",
+            Reached::Journal => "before the commit mark",
+            Reached::Commit => "between commit and done mark",
+            Reached::Done => "after the done mark",
+            Reached::Retired => "after the journal was put away",
+        }
+    }
+}
+
+/// How far the journal of this name came.
+pub(crate) fn reached(data: &Path, id: &str) -> Reached {
+    let name = format!("{id}.journal");
+    if data.join("undo").join(&name).exists() {
+        return Reached::Retired;
+    }
+    let Ok(bytes) = fs::read(data.join("journal").join(&name)) else { return Reached::Nothing };
+    let kinds = kinds(&bytes);
+    if kinds.contains(&b'D') {
+        Reached::Done
+    } else if kinds.contains(&b'C') {
+        Reached::Commit
+    } else {
+        Reached::Journal
+    }
+}
+
+/// The kinds of the frames: `AGENTJ01`, then `u32 length | u32 crc32c(kind, payload) | u8 kind | payload`.
+fn kinds(bytes: &[u8]) -> Vec<u8> {
+    let mut kinds = Vec::new();
+    let Some(mut rest) = bytes.strip_prefix(b"AGENTJ01") else { return kinds };
+    while let Some((head, behind)) = rest.split_at_checked(9) {
+        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let Some((payload, behind)) = behind.split_at_checked(word(0) as usize) else { break };
+        if crc32c::crc32c_append(crc32c::crc32c(&head[8..]), payload) != word(4) {
+            break;
+        }
+        kinds.push(head[8]);
+        rest = behind;
+    }
+    kinds
+}

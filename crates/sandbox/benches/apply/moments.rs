@@ -1,0 +1,84 @@
+//! When to kill: drawn from a seed, over a time that is learned from those that were too late.
+
+use std::process::Child;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How often it is looked whether a process is over.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// Numbers at random (splitmix64), the same for the same seed.
+pub(crate) struct Dice(u64);
+
+pub(crate) fn fresh_seed() -> usize {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (now.as_nanos() % 1_000_000_007) as usize
+}
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Dice {
+        Dice(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Evenly from 0 to 1.
+    fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// One time in so many.
+    pub(crate) fn one_in(&mut self, count: u64) -> bool {
+        self.next().is_multiple_of(count)
+    }
+}
+
+/// A kill is drawn over this much of the usual time, so that longer ones are met, and learned from, too.
+const DRAWN_OVER: f64 = 1.2;
+
+/// How long something takes when nobody kills it: the mean of the last times that it came to its end.
+pub(crate) struct Span {
+    mean: Duration,
+}
+
+impl Span {
+    pub(crate) fn new(first: Duration) -> Span {
+        Span { mean: first }
+    }
+
+    /// It came to its end after so long; nothing, when it was killed.
+    pub(crate) fn learn(&mut self, took: Option<Duration>) {
+        if let Some(took) = took {
+            self.mean = (self.mean * 7 + took) / 8;
+        }
+    }
+
+    /// A kill drawn from it met what it was to meet, or came too late. Settles where three of five meet it.
+    pub(crate) fn aim(&mut self, met: bool) {
+        self.mean = self.mean.mul_f64(if met { 1.02 } else { 0.97 });
+    }
+
+    /// A moment within it.
+    pub(crate) fn draw(&self, dice: &mut Dice) -> Duration {
+        self.mean.mul_f64(dice.share() * DRAWN_OVER)
+    }
+}
+
+/// Waits until `moment` has passed since `start`, or the process has come to its end before.
+pub(crate) fn wait(process: &mut Child, start: Instant, moment: Duration) -> Option<Duration> {
+    loop {
+        if process.try_wait().unwrap().is_some() {
+            return Some(start.elapsed());
+        }
+        let left = moment.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return None;
+        }
+        std::thread::sleep(left.min(LOOK_EVERY));
+    }
+}

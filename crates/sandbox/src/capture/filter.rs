@@ -1,0 +1,214 @@
+//! What is protected, and what is ignored: by git's rules as they stand in the sandbox, or by the plan's.
+//!
+//! # Invariants
+//! 1. A protected name is protected at any depth, whatever else is said.
+//! 2. What lies in an ignored directory is ignored, whatever a pattern further down says: git has it so.
+//! 3. The closest `.gitignore` decides first; in one file the last pattern that fits.
+//!
+//! # Not here
+//! That tracked and reported files are captured although ignored: [`Filter::is_scratch`] is told of them.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use domain::RelPath;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rustix::fs::{Mode, OFlags};
+
+use super::{CaptureRules, Tracked};
+use crate::beneath::{self, Links};
+
+/// In [`CaptureRules::ignore`]: all that git ignores.
+pub const GITIGNORED: &str = "@gitignored";
+
+/// Directories of version control and of this program.
+const PROTECTED: [&[u8]; 5] = [b".git", b".hg", b".svn", b".jj", b".cleveragents"];
+
+/// An ignore file longer than this is read up to here.
+const IGNORE_FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Whether a path lies in a directory that belongs to version control or to this program, at any depth.
+pub fn is_protected(path: &RelPath) -> bool {
+    path.as_bytes().split(|byte| *byte == b'/').any(|name| PROTECTED.contains(&name))
+}
+
+/// What the rules say of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Captured,
+    Protected,
+    /// Ignored, and whether as part of an ignored directory.
+    Ignored {
+        within: bool,
+    },
+}
+
+/// The rules of one scan of one project.
+pub(super) struct Filter<'a> {
+    tree: BorrowedFd<'a>,
+    tracked: &'a mut Tracked,
+    protected: Gitignore,
+    ignored: Gitignore,
+    git: Option<GitRules>,
+    classes: HashMap<RelPath, Class>,
+}
+
+struct GitRules {
+    /// The `.gitignore` of each directory in the tree, read when it is needed; the root's under none.
+    inside: HashMap<Option<RelPath>, Gitignore>,
+    /// Those of the directories above the project, closest first, each with the way down to the project.
+    above: Vec<(Gitignore, Vec<u8>)>,
+}
+
+impl<'a> Filter<'a> {
+    pub(super) fn new(
+        tree: BorrowedFd<'a>,
+        tracked: &'a mut Tracked,
+        project: &Path,
+        rules: &CaptureRules,
+    ) -> Self {
+        let of_git = rules.ignore.iter().any(|pattern| pattern == GITIGNORED);
+        let others = rules.ignore.iter().filter(|pattern| *pattern != GITIGNORED);
+        let git = of_git.then(|| GitRules { inside: HashMap::new(), above: rules_above(tracked, project) });
+        Filter {
+            tree,
+            tracked,
+            protected: patterns(rules.protected.iter().map(String::as_str)),
+            ignored: patterns(others.map(String::as_str)),
+            git,
+            classes: HashMap::new(),
+        }
+    }
+
+    pub(super) fn class(&mut self, path: &RelPath, is_dir: bool) -> Class {
+        let parent = path.parent().map(|dir| self.class_of_dir(&dir));
+        match parent {
+            Some(Class::Protected) => Class::Protected,
+            _ if PROTECTED.contains(&path.file_name())
+                || fits(&self.protected, path.as_bytes(), is_dir) == Some(true) =>
+            {
+                Class::Protected
+            }
+            Some(Class::Ignored { .. }) => Class::Ignored { within: true },
+            Some(Class::Captured) | None => {
+                if self.is_ignored(path, is_dir) {
+                    Class::Ignored { within: is_dir }
+                } else {
+                    Class::Captured
+                }
+            }
+        }
+    }
+
+    fn class_of_dir(&mut self, dir: &RelPath) -> Class {
+        if let Some(class) = self.classes.get(dir) {
+            return *class;
+        }
+        let class = self.class(dir, true);
+        self.classes.insert(dir.clone(), class);
+        class
+    }
+
+    /// Whether something ignored is scratch: nobody tracks it, and it is new or part of an ignored directory.
+    pub(super) fn is_scratch(&mut self, path: &RelPath, within: bool, is_new: impl FnOnce() -> bool) -> bool {
+        (within || is_new()) && !self.tracked.has(path)
+    }
+
+    /// Whether all of an ignored directory is scratch.
+    pub(super) fn is_scratch_dir(&mut self, dir: &RelPath) -> bool {
+        !self.tracked.has_below(dir)
+    }
+
+    fn is_ignored(&mut self, path: &RelPath, is_dir: bool) -> bool {
+        if let Some(verdict) = fits(&self.ignored, path.as_bytes(), is_dir) {
+            return verdict;
+        }
+        let Some(git) = &mut self.git else { return false };
+        let mut dir = path.parent();
+        loop {
+            let rules =
+                git.inside.entry(dir.clone()).or_insert_with(|| gitignore_in(self.tree, dir.as_ref()));
+            let below =
+                dir.as_ref().map_or(path.as_bytes(), |dir| &path.as_bytes()[dir.as_bytes().len() + 1..]);
+            if let Some(verdict) = fits(rules, below, is_dir) {
+                return verdict;
+            }
+            match dir {
+                Some(inner) => dir = inner.parent(),
+                None => break,
+            }
+        }
+        let above = git
+            .above
+            .iter()
+            .find_map(|(rules, way)| fits(rules, &[way.as_slice(), path.as_bytes()].concat(), is_dir));
+        above.unwrap_or(false)
+    }
+}
+
+/// Whether the rules take the path, leave it on purpose, or say nothing.
+fn fits(rules: &Gitignore, path: &[u8], is_dir: bool) -> Option<bool> {
+    if rules.is_empty() {
+        return None;
+    }
+    match rules.matched(Path::new(OsStr::from_bytes(path)), is_dir) {
+        ignore::Match::None => None,
+        ignore::Match::Ignore(_) => Some(true),
+        ignore::Match::Whitelist(_) => Some(false),
+    }
+}
+
+/// A pattern that is none says nothing, as for git.
+fn patterns<'a>(lines: impl Iterator<Item = &'a str>) -> Gitignore {
+    let mut builder = GitignoreBuilder::new("");
+    for line in lines {
+        let _ = builder.add_line(None, line);
+    }
+    builder.build().unwrap_or_else(|_| Gitignore::empty())
+}
+
+fn gitignore_in(tree: BorrowedFd<'_>, dir: Option<&RelPath>) -> Gitignore {
+    let Ok(path) = crate::copy::join_name(dir, b".gitignore") else { return Gitignore::empty() };
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    // Git does not follow a link here, so that what is ignored does not depend on files elsewhere.
+    match beneath::open(tree.as_fd(), &path, flags, Mode::empty(), Links::Refuse) {
+        Ok(file) => read_rules(std::fs::File::from(file)),
+        Err(_) => Gitignore::empty(),
+    }
+}
+
+fn read_rules(file: std::fs::File) -> Gitignore {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    match file.take(IGNORE_FILE_BYTES_MAX).read_to_end(&mut bytes) {
+        Ok(_) => {
+            patterns(bytes.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok()))
+        }
+        Err(_) => Gitignore::empty(),
+    }
+}
+
+/// Rules of the directories between the project and the top of its repository, then of the repository, then the user's.
+fn rules_above(tracked: &Tracked, project: &Path) -> Vec<(Gitignore, Vec<u8>)> {
+    let Some(top) = tracked.top() else { return Vec::new() };
+    let mut rules = Vec::new();
+    let way_from = |dir: &Path| match project.strip_prefix(dir) {
+        Ok(way) if !way.as_os_str().is_empty() => [way.as_os_str().as_bytes(), b"/"].concat(),
+        Ok(_) | Err(_) => Vec::new(),
+    };
+    for dir in project.ancestors().skip(1).take_while(|dir| dir.starts_with(top)) {
+        if let Ok(file) = std::fs::File::open(dir.join(".gitignore")) {
+            rules.push((read_rules(file), way_from(dir)));
+        }
+    }
+    if let Some(Ok(file)) = tracked.exclude_file().map(std::fs::File::open) {
+        rules.push((read_rules(file), way_from(top)));
+    }
+    if let Some(Ok(file)) = ignore::gitignore::gitconfig_excludes_path().map(std::fs::File::open) {
+        rules.push((read_rules(file), way_from(top)));
+    }
+    rules
+}

@@ -1,0 +1,342 @@
+//! What changed in a sandbox, told from the file system.
+//!
+//! # How a scan works
+//! 1. A walk meets what may differ from the original: all that lies in the upper directory of an overlay, or what has
+//!    another record than the manifest of a copy (`upper`, `records`).
+//! 2. What git or the user ignores and what is protected is left out and counted (`filter`).
+//! 3. At a path that is met for the first time the original is read and its bytes are kept: the base (`original`).
+//! 4. What lies there now is compared with what the scan before found, and hashed only when its record differs
+//!    (`tell`).
+//!
+//! # Invariants
+//! 1. Entries of one path chain: what one scan reports as after, the next reports as before.
+//! 2. A scan that fails reports nothing and forgets nothing: the next one finds the same and more.
+//! 3. No file is held in memory: contents are streamed into the sink.
+//! 4. A scan meets no writer, except [`save_bases`], which reads nothing of what is being written.
+//!
+//! # Not here
+//! Numbering and storing what was found.
+
+mod filter;
+mod original;
+mod records;
+mod seen;
+mod tell;
+mod tracked;
+mod upper;
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use domain::{Base, Draft, ErrorClass, RelPath, RootNo};
+
+use crate::base_known::Opened;
+use crate::beneath::BeneathError;
+use crate::content::ContentSink;
+use crate::listing::{Unlocked, is_absent};
+use crate::manifest::Manifest;
+
+use filter::Filter;
+pub use filter::{GITIGNORED, is_protected};
+pub use original::UNKNOWN_CONTENT;
+pub(crate) use original::{Whose, read_state};
+pub(crate) use seen::{Memory, Seen};
+use tracked::Tracked;
+
+/// How many examples of each kind of what was left out are given.
+const EXAMPLES_MAX: usize = 3;
+
+/// What is captured and what is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CaptureRules {
+    /// What is scratch when it is new: patterns as in a `.gitignore`, and [`GITIGNORED`] for all that git ignores.
+    pub ignore: Vec<String>,
+    /// What is never captured, besides the directories of version control: patterns as in a `.gitignore`.
+    pub protected: Vec<String>,
+    /// Of larger files the content is not kept.
+    pub max_file_bytes: u64,
+}
+
+impl Default for CaptureRules {
+    fn default() -> CaptureRules {
+        CaptureRules {
+            ignore: vec![GITIGNORED.to_owned()],
+            protected: Vec::new(),
+            max_file_bytes: 1024 << 20,
+        }
+    }
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CapturedChange {
+    /// The project.
+    pub root: RootNo,
+    /// What happened.
+    pub draft: Draft,
+    /// Whether its before is what the change was made upon.
+    pub base: Base,
+    /// Whether the content before or after is too large to have been kept.
+    pub too_large: bool,
+}
+
+/// How many files differ in the sandbox, as it stands, without being captured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NotCaptured {
+    /// Ignored by git or by a rule.
+    pub scratch: u64,
+    /// In `.git` and the like.
+    pub protected: u64,
+    /// Pipes, sockets and devices.
+    pub special: u64,
+}
+
+/// Why something was left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LeftOut {
+    /// Ignored by git or by a rule.
+    Scratch,
+    /// In `.git` and the like.
+    Protected,
+    /// A pipe, socket or device, or a path too long to be named.
+    Special,
+}
+
+/// Something that was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Example {
+    /// The project.
+    pub root: RootNo,
+    /// Where it is.
+    pub path: RelPath,
+    /// Why.
+    pub why: LeftOut,
+}
+
+/// What changed since the scan before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// The changes, by project and path.
+    pub drafts: Vec<CapturedChange>,
+    /// What was left out, in the whole sandbox as it stands.
+    pub not_captured: NotCaptured,
+    /// Some of it.
+    pub examples: Vec<Example>,
+}
+
+/// Why a scan failed. Nothing was reported, and nothing is lost: it can be tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// The sandbox could not be read.
+    #[error("the sandbox cannot be read: {source}")]
+    Sandbox {
+        /// What failed.
+        #[from]
+        source: BeneathError,
+    },
+    /// The user's file could not be read, so what the change was made upon is not known.
+    #[error("the original cannot be read: {source}")]
+    Original {
+        /// What failed.
+        source: BeneathError,
+    },
+    /// A content could not be read to its end, or could not be kept.
+    #[error("the content of {path} cannot be kept: {source}")]
+    Content {
+        /// Whose content.
+        path: RelPath,
+        /// What failed.
+        source: std::io::Error,
+    },
+}
+
+impl CaptureError {
+    /// What becomes of the same scan, tried again.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Sandbox { .. } | Self::Original { .. } => ErrorClass::Permanent,
+            Self::Content { .. } => ErrorClass::Transient,
+        }
+    }
+}
+
+/// Where changes are looked for.
+#[derive(Debug)]
+pub(crate) enum Where {
+    /// In the upper directory of an overlay.
+    Upper(OwnedFd),
+    /// In a copy, by the records it was made with.
+    Copy(Manifest),
+    /// In the user's own tree, by the records at the opening.
+    InPlace(Manifest),
+}
+
+/// One project as capture sees it.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) no: RootNo,
+    /// The project's own path, for the git program.
+    pub(crate) path: PathBuf,
+    /// The user's tree.
+    pub(crate) original: OwnedFd,
+    /// The plan's.
+    pub(crate) tree: OwnedFd,
+    pub(crate) changes: Where,
+    pub(crate) memory: Memory,
+    tracked: Tracked,
+}
+
+impl Watched {
+    pub(crate) fn new(
+        no: RootNo,
+        path: PathBuf,
+        original: OwnedFd,
+        tree: OwnedFd,
+        changes: Where,
+    ) -> Watched {
+        Watched { no, tracked: Tracked::of(&path), path, original, tree, changes, memory: Memory::default() }
+    }
+
+    /// Whose permissions stand in the way of reading the tree.
+    pub(crate) fn whose(&self) -> Whose {
+        match self.changes {
+            Where::Upper(_) | Where::Copy(_) => Whose::Plans,
+            Where::InPlace(_) => Whose::Users,
+        }
+    }
+}
+
+/// What all of a scan's parts need.
+#[derive(Clone, Copy)]
+pub(crate) struct Scan<'a> {
+    pub(crate) sink: &'a dyn ContentSink,
+    pub(crate) rules: &'a CaptureRules,
+    pub(crate) opened: &'a Opened,
+}
+
+/// What a walk met.
+#[derive(Debug, Default)]
+struct Met {
+    /// What lies where something may have changed.
+    there: std::collections::BTreeMap<RelPath, Lying>,
+    /// Where something was taken away.
+    gone: std::collections::BTreeSet<RelPath>,
+    /// Directories whose originals are hidden: all that lay in them must be looked at.
+    hidden: std::collections::BTreeSet<RelPath>,
+    /// Paths that are remembered, but are left out now.
+    passed: std::collections::BTreeSet<RelPath>,
+    left_out: Tally,
+}
+
+impl Met {
+    fn leave_out(&mut self, why: LeftOut, path: &RelPath, memory: &Memory) {
+        self.left_out.add(why, path);
+        if memory.paths.contains_key(path) {
+            self.passed.insert(path.clone());
+        }
+    }
+}
+
+/// Something that lies in the sandbox.
+#[derive(Clone, Copy, Debug)]
+struct Lying {
+    stamp: crate::listing::Stamp,
+    /// For a directory, whether nothing lies in it.
+    empty: bool,
+}
+
+/// What was left out of one project.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    counts: NotCaptured,
+    examples: Vec<(LeftOut, RelPath)>,
+}
+
+impl Tally {
+    fn add(&mut self, why: LeftOut, path: &RelPath) {
+        match why {
+            LeftOut::Scratch => self.counts.scratch += 1,
+            LeftOut::Protected => self.counts.protected += 1,
+            LeftOut::Special => self.counts.special += 1,
+        }
+        self.example(why, path);
+    }
+
+    fn example(&mut self, why: LeftOut, path: &RelPath) {
+        if self.examples.iter().filter(|(kind, _)| *kind == why).count() < EXAMPLES_MAX {
+            self.examples.push((why, path.clone()));
+        }
+    }
+
+    fn join(&mut self, other: &Tally) {
+        self.counts.scratch += other.counts.scratch;
+        self.counts.protected += other.counts.protected;
+        self.counts.special += other.counts.special;
+        for (why, path) in &other.examples {
+            self.example(*why, path);
+        }
+    }
+}
+
+/// What changed in these projects since the scan before.
+pub(crate) fn scan(roots: &mut [Watched], scan: Scan<'_>) -> Result<Captured, CaptureError> {
+    let mut captured = Captured::default();
+    let mut told = Vec::new();
+    let mut tally = Tally::default();
+    for root in roots.iter_mut() {
+        let found = tell::tell(root, scan)?;
+        tally.join(&found.left_out);
+        for (why, path) in &found.left_out.examples {
+            captured.examples.push(Example { root: root.no, path: path.clone(), why: *why });
+        }
+        told.push(found);
+    }
+    captured.not_captured = tally.counts;
+    for (root, found) in roots.iter_mut().zip(told) {
+        captured.drafts.extend(found.settle(root, scan.rules));
+    }
+    Ok(captured)
+}
+
+/// Keeps the bases of what has changed so far, while it is still being changed. Reports nothing.
+pub(crate) fn save_bases(roots: &mut [Watched], scan: Scan<'_>) -> Result<(), CaptureError> {
+    for root in roots {
+        tell::save_bases(root, scan)?;
+    }
+    Ok(())
+}
+
+/// How a walk opens a directory.
+enum Opening<'a, 'u> {
+    /// Whatever its permissions say.
+    Unlocking(&'a mut Unlocked<'u>),
+    /// As its permissions allow: a command is at work, and must not find them changed.
+    Passing,
+}
+
+impl Opening<'_, '_> {
+    /// None, when it is gone or must be passed by.
+    fn open_dir(
+        &mut self,
+        root: BorrowedFd<'_>,
+        dir: Option<&RelPath>,
+    ) -> Result<Option<OwnedFd>, CaptureError> {
+        let (opened, passing) = match self {
+            Opening::Unlocking(unlocked) => (unlocked.open_dir(root, dir), false),
+            Opening::Passing => (crate::listing::open_dir(root, dir), true),
+        };
+        match opened {
+            Ok(opened) => Ok(Some(opened)),
+            Err(why) if passing || is_absent(&why) => Ok(None),
+            Err(why) => Err(why.into()),
+        }
+    }
+}
+
+/// Walks one project.
+fn walk(root: &Watched, filter: &mut Filter<'_>, opening: &mut Opening<'_, '_>) -> Result<Met, CaptureError> {
+    match &root.changes {
+        Where::Upper(upper) => upper::walk(root, upper, filter, opening),
+        Where::Copy(manifest) | Where::InPlace(manifest) => records::walk(root, manifest, filter, opening),
+    }
+}

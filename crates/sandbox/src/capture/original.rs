@@ -1,0 +1,140 @@
+//! Reading what lies at a path, and whether the user's file there is what the plan was made upon.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use domain::{Base, FileState, Hash, Kind, RelPath, TEXT_PROBE_BYTES, is_text};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+
+use super::{CaptureError, Scan, Seen, Watched, Where};
+use crate::beneath::{self, BeneathError, Links};
+use crate::content::ContentSink;
+use crate::listing::{is_absent, kind_of, open_readable, permission_bits};
+
+/// The hash of a content that was never read. Only for a base that is [`Base::Moved`], in the user's own tree.
+pub const UNKNOWN_CONTENT: Hash = Hash::from_bytes([0; 32]);
+
+/// Whose file is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The user's: as its permissions allow.
+    Users,
+    /// The plan's: whatever its permissions say.
+    Plans,
+}
+
+/// What lies at a path, its content kept; and its record, taken after the content was read.
+///
+/// Nothing, when there is nothing or what there is is never captured.
+pub(crate) fn read_state(
+    root: BorrowedFd<'_>,
+    path: &RelPath,
+    whose: Whose,
+    sink: &dyn ContentSink,
+    max_file_bytes: u64,
+) -> Result<Option<(FileState, Stat)>, CaptureError> {
+    let failed = |source: BeneathError| match whose {
+        Whose::Users => CaptureError::Original { source },
+        Whose::Plans => CaptureError::Sandbox { source },
+    };
+    let unreadable = |source: io::Error| failed(BeneathError::Io { path: path.clone(), source });
+    let held = match beneath::open(root, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)
+    {
+        Ok(held) => held,
+        Err(why) if is_absent(&why) => return Ok(None),
+        Err(why) => return Err(failed(why)),
+    };
+    let stat = rustix::fs::fstat(&held).map_err(|errno| unreadable(errno.into()))?;
+    let mode = permission_bits(stat.st_mode);
+    match kind_of(&stat) {
+        FileType::Directory => Ok(Some((FileState::dir(mode), stat))),
+        FileType::Symlink => {
+            let target =
+                rustix::fs::readlinkat(&held, c"", Vec::new()).map_err(|errno| unreadable(errno.into()))?;
+            let mut bytes = target.as_bytes();
+            sink.keep(&mut bytes).map_err(|source| CaptureError::Content { path: path.clone(), source })?;
+            Ok(Some((FileState::symlink(target.as_bytes()), stat)))
+        }
+        FileType::RegularFile => {
+            let opened = match whose {
+                Whose::Users => {
+                    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+                    beneath::open(root, path, flags, Mode::empty(), Links::Refuse)
+                }
+                Whose::Plans => open_readable(root, path, OFlags::RDONLY),
+            };
+            let file = match opened {
+                Ok(file) => File::from(file),
+                Err(why) if is_absent(&why) => return Ok(None),
+                Err(why) => return Err(failed(why)),
+            };
+            let content = |source| CaptureError::Content { path: path.clone(), source };
+            let (hash, size, text) = keep(&file, &stat, sink, max_file_bytes).map_err(content)?;
+            let after = rustix::fs::fstat(file.as_fd()).map_err(|errno| unreadable(errno.into()))?;
+            Ok(Some((FileState { kind: Kind::File, mode, size, hash, text }, after)))
+        }
+        FileType::Fifo
+        | FileType::Socket
+        | FileType::CharacterDevice
+        | FileType::BlockDevice
+        | FileType::Unknown => Ok(None),
+    }
+}
+
+/// Streams a content into the sink; one that is too large is only hashed.
+fn keep(
+    mut file: &File,
+    stat: &Stat,
+    sink: &dyn ContentSink,
+    max_file_bytes: u64,
+) -> io::Result<(Hash, u64, bool)> {
+    if u64::try_from(stat.st_size).unwrap_or(0) <= max_file_bytes {
+        let kept = sink.keep(&mut file)?;
+        return Ok((kept.hash, kept.size, kept.text));
+    }
+    let mut probe = Vec::new();
+    Read::by_ref(&mut file).take(TEXT_PROBE_BYTES as u64).read_to_end(&mut probe)?;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&probe);
+    let size = probe.len() as u64 + io::copy(&mut file, &mut hasher)?;
+    Ok((Hash::from_bytes(*hasher.finalize().as_bytes()), size, is_text(&probe, size)))
+}
+
+/// A path is met for the first time: what the user has there, and whether that is what the plan saw.
+pub(super) fn first_sight(root: &Watched, path: &RelPath, scan: Scan<'_>) -> Result<Seen, CaptureError> {
+    let manifest = match &root.changes {
+        Where::InPlace(manifest) => return Ok(in_place(manifest.get(path))),
+        Where::Copy(manifest) => Some(manifest),
+        Where::Upper(_) => None,
+    };
+    let original = root.original.as_fd();
+    let read = read_state(original, path, Whose::Users, scan.sink, scan.rules.max_file_bytes)?;
+    // What the copy has and the user has no more, or the other way round, is not what the plan saw.
+    let as_copied = manifest.is_none_or(|manifest| manifest.get(path).is_some() == read.is_some());
+    let Some((state, stat)) = read else {
+        return Ok(Seen::first(None, if as_copied { Base::Known } else { Base::Moved }));
+    };
+    let unchanged = match state.kind {
+        Kind::Dir => scan.opened.same_directory(original, path, &stat),
+        Kind::File | Kind::Symlink => scan.opened.unchanged(original, path, &stat),
+    };
+    Ok(Seen::first(Some(state), if unchanged && as_copied { Base::Known } else { Base::Moved }))
+}
+
+/// In the user's own tree what was there is overwritten by the time it is looked for.
+fn in_place(stamp: Option<&crate::listing::Stamp>) -> Seen {
+    let Some(stamp) = stamp else { return Seen::first(None, Base::Known) };
+    let lost =
+        |kind| FileState { kind, mode: stamp.mode(), size: stamp.size(), hash: UNKNOWN_CONTENT, text: false };
+    match stamp.kind() {
+        FileType::Directory => Seen::first(Some(FileState::dir(stamp.mode())), Base::Known),
+        FileType::RegularFile => Seen::first(Some(lost(Kind::File)), Base::Moved),
+        FileType::Symlink => Seen::first(Some(lost(Kind::Symlink)), Base::Moved),
+        FileType::Fifo
+        | FileType::Socket
+        | FileType::CharacterDevice
+        | FileType::BlockDevice
+        | FileType::Unknown => Seen::first(None, Base::Known),
+    }
+}

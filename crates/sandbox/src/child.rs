@@ -1,0 +1,56 @@
+//! The program that is run again as a child, where something must happen before any thread exists.
+//!
+//! A user namespace can only be entered by a process with a single thread, and a mount namespace of its own must not be
+//! that of the engine. So the program starts itself anew with a hidden verb as its first argument.
+//!
+//! # Invariants
+//! [`dispatch`] is the first act of `main`: nothing has been started, opened or read before it.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The verb of the child that opens overlays.
+pub const OPEN_VERB: &str = "__open";
+
+/// How the program is started again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChildProgram {
+    /// A program whose `main` begins with [`dispatch`].
+    pub exe: PathBuf,
+}
+
+impl ChildProgram {
+    /// The program at this path.
+    pub fn new(exe: impl Into<PathBuf>) -> ChildProgram {
+        ChildProgram { exe: exe.into() }
+    }
+
+    /// The command that starts it with `verb`.
+    pub fn command(&self, verb: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(&self.exe);
+        command.arg(verb);
+        command
+    }
+}
+
+/// This very program, even if its file has been replaced since.
+impl Default for ChildProgram {
+    fn default() -> ChildProgram {
+        ChildProgram::new("/proc/self/exe")
+    }
+}
+
+/// Does not return when this process was started as a child of this crate; otherwise returns at once.
+pub fn dispatch() {
+    let Some(verb) = std::env::args_os().nth(1) else { return };
+    if verb == OPEN_VERB {
+        crate::overlay::child_open();
+    }
+    if verb == crate::isolation::RUN_VERB {
+        crate::isolation::child_run();
+    }
+    if verb == crate::isolation::RUN_VERB {
+        crate::command::child_run();
+    }
+}

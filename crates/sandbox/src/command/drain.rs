@@ -1,0 +1,180 @@
+//! Takes a command's output away, so that the command never waits for us.
+//!
+//! One thread for each stream reads the pipe, keeps what [`Growing`] keeps and writes a live file for those who follow
+//! the command. The file grows to the bound; when more comes, it gets its beginning and its end once all is over.
+//!
+//! # Invariants
+//! 1. A thread ends when the pipe does, or once it was told that the tree is dead and the pipe is empty: a stranger who
+//!    was handed the pipe cannot keep it.
+//! 2. A file that cannot be written (no space) stops the file, not the reading.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
+use std::thread::JoinHandle;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use super::OutputSpec;
+use super::output::{Growing, Output};
+
+/// How much is read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// The two live files of a command.
+#[derive(Debug)]
+pub(crate) struct Logs {
+    stdout: File,
+    stderr: File,
+}
+
+/// The threads that read a command's output.
+#[derive(Debug)]
+pub(crate) struct Drains {
+    stdout: JoinHandle<Output>,
+    stderr: JoinHandle<Output>,
+    /// Closed to say that the tree is dead.
+    alive: OwnedFd,
+}
+
+impl Drains {
+    /// Makes the live files.
+    pub(crate) fn logs(spec: &OutputSpec) -> io::Result<Logs> {
+        std::fs::create_dir_all(&spec.dir)?;
+        Ok(Logs {
+            stdout: File::create(spec.dir.join("stdout"))?,
+            stderr: File::create(spec.dir.join("stderr"))?,
+        })
+    }
+
+    /// Begins to read both pipes.
+    pub(crate) fn start(
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+        logs: Logs,
+        keep_bytes_max: usize,
+    ) -> io::Result<Self> {
+        let (dead, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let also_dead = dead.try_clone()?;
+        Ok(Self {
+            stdout: drain(stdout, dead, logs.stdout, keep_bytes_max)?,
+            stderr: drain(stderr, also_dead, logs.stderr, keep_bytes_max)?,
+            alive,
+        })
+    }
+
+    /// What was read. The tree has to be dead.
+    pub(crate) fn finish(self) -> (Output, Output) {
+        drop(self.alive);
+        (joined(self.stdout), joined(self.stderr))
+    }
+}
+
+fn joined(thread: JoinHandle<Output>) -> Output {
+    let failed = || Output::default().with_log_error(Some("the reading thread failed".to_owned()));
+    thread.join().unwrap_or_else(|_| failed())
+}
+
+fn drain(pipe: OwnedFd, dead: OwnedFd, log: File, keep_bytes_max: usize) -> io::Result<JoinHandle<Output>> {
+    rustix::io::ioctl_fionbio(&pipe, true)?;
+    std::thread::Builder::new().name("command-output".to_owned()).spawn(move || {
+        let mut growing = Growing::new(keep_bytes_max);
+        let mut log = Log { file: log, keep_bytes_max: keep_bytes_max as u64, error: None };
+        read_all(&pipe, &dead, |bytes| {
+            log.follow(growing.total(), bytes);
+            growing.push(bytes);
+        });
+        let head = growing.head_len();
+        let output = growing.finish();
+        log.finish(head, &output);
+        output.with_log_error(log.error.map(|error| error.to_string()))
+    })
+}
+
+fn read_all(pipe: &OwnedFd, dead: &OwnedFd, mut take: impl FnMut(&[u8])) {
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        match rustix::io::read(pipe, &mut buffer) {
+            Ok(0) => return,
+            Ok(count) => take(&buffer[..count]),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                let mut fds = [PollFd::new(pipe, PollFlags::IN), PollFd::new(dead, PollFlags::IN)];
+                let polled = poll(&mut fds, None);
+                // Something to read comes first: the end is only the end when nothing is left.
+                if polled.is_ok() && fds[0].revents().is_empty() && !fds[1].revents().is_empty() {
+                    return;
+                }
+            }
+            Err(_) => return,
+        }
+    }
+}
+
+/// The live file of a stream.
+struct Log {
+    file: File,
+    keep_bytes_max: u64,
+    error: Option<io::Error>,
+}
+
+impl Log {
+    /// Appends what still fits.
+    fn follow(&mut self, already: u64, bytes: &[u8]) {
+        let room = self.keep_bytes_max.saturating_sub(already);
+        let fits = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        self.attempt(|file| file.write_all(&bytes[..fits]));
+    }
+
+    /// Makes a file that could not hold everything end as the stream did.
+    fn finish(&mut self, head: usize, output: &Output) {
+        if !output.is_whole() {
+            self.attempt(|file| {
+                file.set_len(head as u64)?;
+                file.seek(SeekFrom::End(0))?;
+                file.write_all(&output.log_end())
+            });
+        }
+    }
+
+    fn attempt(&mut self, write: impl FnOnce(&mut File) -> io::Result<()>) {
+        if self.error.is_none() {
+            self.error = write(&mut self.file).err();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    #[test]
+    fn a_stranger_that_holds_the_pipe_does_not_keep_the_end_from_coming() {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = OutputSpec::in_dir(dir.path().join("log"));
+        let (out, to_out) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let (err, to_err) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let drains = Drains::start(out, err, Drains::logs(&spec).unwrap(), 100).unwrap();
+        rustix::io::write(&to_out, b"all of it").unwrap();
+        let (stdout, stderr) = drains.finish();
+        assert_eq!((stdout.bytes(), stderr.bytes()), (b"all of it".to_vec(), Vec::new()));
+        drop((to_out, to_err));
+    }
+
+    #[test]
+    fn a_live_file_that_cannot_be_written_stops_only_the_file() {
+        let (out, to_out) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let (err, to_err) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let full = || File::options().write(true).open("/dev/full").unwrap();
+        let logs = Logs { stdout: full(), stderr: full() };
+        let drains = Drains::start(out, err, logs, 100).unwrap();
+        rustix::io::write(&to_out, b"kept").unwrap();
+        drop((to_out, to_err));
+        let (stdout, stderr) = drains.finish();
+        assert_eq!(stdout.bytes(), b"kept");
+        assert!(stdout.log_error().is_some_and(|why| why.contains("space")), "{stdout:?}");
+        assert_eq!(stderr.log_error(), None);
+    }
+}

@@ -1,0 +1,30 @@
+//! Running a command of a plan: what it is given, what came of it.
+//!
+//! # How a command runs
+//! 1. The caller makes a [`CommandSpec`], with the [`environment`] that commands see and nothing else.
+//! 2. [`Isolation::start`](crate::isolation::Isolation::start) runs it in the sandbox's view and gives a [`Running`],
+//!    once the program itself has begun.
+//! 3. [`Running::wait`] returns when the whole tree of processes is dead; [`Running::killer`] makes that happen soon.
+//!
+//! # Invariants
+//! 1. An [`Ended`] means that nothing of the command lives, not even what it put into a session of its own.
+//! 2. What a command prints costs bounded memory and disk, however much it is, and never makes it wait for us.
+//!
+//! # Not here
+//! How a command is kept from the rest of the machine: [`isolation`](crate::isolation).
+
+mod drain;
+mod environment;
+mod network_failure;
+mod output;
+mod running;
+mod spec;
+
+pub use environment::{Given, environment};
+pub use output::{BOUNDED_HEAD_BYTES, BOUNDED_TAIL_BYTES, Output};
+pub use running::{Ended, HowEnded, Killer, Running};
+pub use spec::{CommandSpec, KEEP_BYTES_MAX, KILL_GRACE, OutputSpec, Stdin, WorkDir};
+
+pub use crate::isolation::child_run;
+pub(crate) use drain::Drains;
+pub(crate) use running::Launched;

@@ -1,0 +1,103 @@
+//! What a command is given.
+//!
+//! # Invariants
+//! 1. Nothing is inherited: what is not named here, a command does not get.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use domain::{RelPath, RootNo};
+
+/// How long a command that was asked to end has before it is killed.
+pub const KILL_GRACE: Duration = Duration::from_secs(2);
+/// How much of each output stream is kept.
+pub const KEEP_BYTES_MAX: usize = 8 << 20;
+
+/// One command to run.
+#[derive(Clone, Debug)]
+pub struct CommandSpec {
+    /// The program and its arguments.
+    pub argv: Vec<OsString>,
+    /// Where it begins.
+    pub cwd: WorkDir,
+    /// The whole environment, as [`environment`](super::environment) makes it; `TMPDIR` is added.
+    pub env: Vec<(OsString, OsString)>,
+    /// What it reads.
+    pub stdin: Stdin,
+    /// After how long it is asked to end.
+    pub timeout: Option<Duration>,
+    /// How long it then has before it is killed.
+    pub kill_grace: Duration,
+    /// Whether it may reach the network.
+    pub network: bool,
+    /// Whether it may write to the projects.
+    pub writes: bool,
+    /// Existing paths outside the projects that it may write to. They are reachable even below a hidden path or a
+    /// private one: whoever takes them from a definition has to judge them.
+    pub writable: Vec<PathBuf>,
+    /// Paths that it must not see.
+    pub hide: Vec<PathBuf>,
+    /// Directories in which it may write what is thrown away.
+    pub scratch: Vec<PathBuf>,
+    /// What becomes of its output.
+    pub output: OutputSpec,
+}
+
+impl CommandSpec {
+    /// A command with no input, no limit of time, no network and no paths of its own, which may write.
+    pub fn new(
+        argv: impl IntoIterator<Item = impl Into<OsString>>,
+        cwd: WorkDir,
+        output: OutputSpec,
+    ) -> Self {
+        Self {
+            argv: argv.into_iter().map(Into::into).collect(),
+            cwd,
+            env: Vec::new(),
+            stdin: Stdin::Null,
+            timeout: None,
+            kill_grace: KILL_GRACE,
+            network: false,
+            writes: true,
+            writable: Vec::new(),
+            hide: Vec::new(),
+            scratch: Vec::new(),
+            output,
+        }
+    }
+}
+
+/// A directory of one of the projects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkDir {
+    /// Which project.
+    pub root: RootNo,
+    /// Where in it; none for its root.
+    pub below: Option<RelPath>,
+}
+
+/// What a command reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stdin {
+    /// Nothing.
+    Null,
+    /// These bytes, then the end.
+    Bytes(Vec<u8>),
+}
+
+/// What becomes of a command's output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputSpec {
+    /// Where the files `stdout` and `stderr` are written while it runs; it is made when it is not there.
+    pub dir: PathBuf,
+    /// How much of each stream is kept, in memory and in the file.
+    pub keep_bytes_max: usize,
+}
+
+impl OutputSpec {
+    /// Logs in `dir`, bounded by [`KEEP_BYTES_MAX`].
+    pub fn in_dir(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into(), keep_bytes_max: KEEP_BYTES_MAX }
+    }
+}

@@ -1,0 +1,36 @@
+//! The two ports for contents: what capture hands bytes to, and what restore and apply take them from.
+//!
+//! They stand here because capture and restore use them; the engine joins them with the store.
+
+use std::io::{self, Read};
+
+use domain::Hash;
+
+/// What was kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The hash of all the bytes.
+    pub hash: Hash,
+    /// How many there were.
+    pub size: u64,
+    /// Whether they are text, as [`domain::is_text`] tells from the beginning and the size.
+    pub text: bool,
+}
+
+/// Keeps contents by their hash.
+pub trait ContentSink: Sync {
+    /// Reads to the end and keeps what was read. The same bytes again are kept once.
+    ///
+    /// # Errors
+    /// Reading or keeping failed; nothing of it counts as kept.
+    fn keep(&self, bytes: &mut dyn Read) -> io::Result<Kept>;
+}
+
+/// Gives kept contents back.
+pub trait ContentSource: Sync {
+    /// A reader of the content with this hash.
+    ///
+    /// # Errors
+    /// Nothing is kept under it ([`io::ErrorKind::NotFound`]), or it cannot be read.
+    fn open(&self, hash: &Hash) -> io::Result<Box<dyn Read + '_>>;
+}

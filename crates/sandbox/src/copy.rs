@@ -1,0 +1,347 @@
+//! The rungs that copy: everything, by sharing blocks or byte by byte.
+//!
+//! # Invariants
+//! 1. The original is only read. Links are copied as links, modes and times are kept; pipes, sockets and devices are
+//!    left out and counted.
+//! 2. A repository in the tree, at any depth, gets a private `.git`: nothing done in the copy reaches the user's.
+//! 3. The sandbox directory itself is not copied, should it lie inside the project.
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, OsStr};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use domain::RelPath;
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::io::Errno;
+
+use crate::beneath::{self, BeneathError, Links};
+use crate::git;
+use crate::listing::{Entry, list, open_dir};
+
+/// The directory beside a copy in which borrowed directories have their second place.
+pub(crate) const LENT: &str = "objects";
+
+/// How the bytes of a file get into the copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bytes {
+    /// By sharing blocks; where one file cannot, by copying it.
+    Shared,
+    /// By copying.
+    Copied,
+}
+
+/// What a copy does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// Pipes, sockets and devices.
+    pub special: u64,
+    /// Files and directories that we may not read.
+    pub unreadable: u64,
+}
+
+/// A project and the copy that is made of it.
+pub(crate) struct Copying<'a> {
+    pub(crate) from: BorrowedFd<'a>,
+    pub(crate) from_path: &'a Path,
+    pub(crate) to: BorrowedFd<'a>,
+    pub(crate) to_path: &'a Path,
+    pub(crate) bytes: Bytes,
+    /// Device and inode of a directory that is not copied.
+    pub(crate) leave_out: (u64, u64),
+    skipped: Skipped,
+    dirs: Vec<(Option<RelPath>, Stat)>,
+    made: BTreeSet<RelPath>,
+}
+
+impl<'a> Copying<'a> {
+    pub(crate) fn new(
+        (from, from_path): (BorrowedFd<'a>, &'a Path),
+        (to, to_path): (BorrowedFd<'a>, &'a Path),
+        bytes: Bytes,
+        leave_out: (u64, u64),
+    ) -> Result<Copying<'a>, BeneathError> {
+        let root = rustix::fs::fstat(from).map_err(|errno| crate::manifest::at(None, errno.into()))?;
+        let dirs = vec![(None, root)];
+        let (skipped, made) = (Skipped::default(), BTreeSet::new());
+        Ok(Copying { from, from_path, to, to_path, bytes, leave_out, skipped, dirs, made })
+    }
+
+    /// Copies the whole tree.
+    pub(crate) fn everything(mut self) -> Result<Skipped, String> {
+        let mut repositories = Vec::new();
+        let mut dirs = vec![None];
+        while let Some(dir) = dirs.pop() {
+            let below = self.one_directory(dir.as_ref(), &mut repositories).map_err(|why| why.to_string())?;
+            dirs.extend(below.into_iter().map(Some));
+        }
+        for repository in repositories {
+            self.repository(repository.as_ref())?;
+        }
+        self.finish().map_err(|why| why.to_string())
+    }
+
+    /// Copies what lies directly in `dir`; says which directories lie in it.
+    fn one_directory(
+        &mut self,
+        dir: Option<&RelPath>,
+        repositories: &mut Vec<Option<RelPath>>,
+    ) -> Result<Vec<RelPath>, BeneathError> {
+        let from = match open_original(self.from, dir) {
+            Ok(from) => from,
+            Err(why) if is_closed(&why) => {
+                self.skipped.unreadable += 1;
+                return Ok(Vec::new());
+            }
+            Err(why) if why.is_not_found() => return Ok(Vec::new()),
+            Err(why) => return Err(why),
+        };
+        let to = open_dir(self.to, dir)?;
+        let mut below = Vec::new();
+        for entry in list(from.as_fd()).map_err(|source| crate::manifest::at(dir, source))? {
+            if entry.name.as_c_str() == c".git" {
+                repositories.push(dir.cloned());
+                continue;
+            }
+            if entry.kind() == FileType::Directory && !self.is_left_out(&entry.stat) {
+                let Ok(path) = entry.path(dir) else { continue };
+                self.directory(to.as_fd(), &entry.name, path.clone(), entry.stat)?;
+                below.push(path);
+            } else {
+                self.entry(from.as_fd(), to.as_fd(), &entry)
+                    .map_err(|source| crate::manifest::at(entry.path(dir).ok().as_ref().or(dir), source))?;
+            }
+        }
+        Ok(below)
+    }
+
+    fn is_left_out(&self, stat: &Stat) -> bool {
+        (stat.st_dev, stat.st_ino) == self.leave_out
+    }
+
+    fn directory(
+        &mut self,
+        to: BorrowedFd<'_>,
+        name: &CStr,
+        path: RelPath,
+        stat: Stat,
+    ) -> Result<(), BeneathError> {
+        match rustix::fs::mkdirat(to, name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(BeneathError::Io { path, source: errno.into() }),
+        }
+        self.dirs.push((Some(path), stat));
+        Ok(())
+    }
+
+    /// Copies the file or link; directories that are met here are left out on purpose.
+    fn entry(&mut self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, entry: &Entry) -> io::Result<()> {
+        let copied = match entry.kind() {
+            FileType::RegularFile => copy_file(from, to, entry, self.bytes),
+            FileType::Symlink => copy_link(from, to, entry),
+            FileType::Directory => Ok(()),
+            FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => {
+                self.skipped.special += 1;
+                Ok(())
+            }
+        };
+        match copied {
+            Err(why) if matches!(why.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
+                self.skipped.unreadable += 1;
+                Ok(())
+            }
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Copies the one file or link at `path`, and what directories it needs. A directory is made, but not gone into.
+    pub(crate) fn one_path(&mut self, path: &RelPath) -> Result<Option<FileType>, BeneathError> {
+        let Some(stat) = crate::listing::stat_beneath(self.from, path)? else { return Ok(None) };
+        self.parents(path)?;
+        let from = open_original(self.from, path.parent().as_ref())?;
+        let to = open_dir(self.to, path.parent().as_ref())?;
+        let io_error = |source: io::Error| BeneathError::Io { path: path.clone(), source };
+        let name = std::ffi::CString::new(path.file_name()).map_err(|nul| io_error(nul.into()))?;
+        let entry = Entry { name, stat };
+        if entry.kind() == FileType::Directory {
+            self.directory(to.as_fd(), &entry.name, path.clone(), entry.stat)?;
+        } else {
+            self.entry(from.as_fd(), to.as_fd(), &entry).map_err(io_error)?;
+        }
+        Ok(Some(entry.kind()))
+    }
+
+    fn parents(&mut self, path: &RelPath) -> Result<(), BeneathError> {
+        let mut missing = Vec::new();
+        let mut next = path.parent();
+        while let Some(dir) = next {
+            if self.made.contains(&dir) {
+                break;
+            }
+            next = dir.parent();
+            missing.push(dir);
+        }
+        for dir in missing.into_iter().rev() {
+            let Some(stat) = crate::listing::stat_beneath(self.from, &dir)? else { continue };
+            let to = open_dir(self.to, dir.parent().as_ref())?;
+            let name = std::ffi::CString::new(dir.file_name())
+                .map_err(|nul| BeneathError::Io { path: dir.clone(), source: nul.into() })?;
+            self.directory(to.as_fd(), &name, dir.clone(), stat)?;
+            self.made.insert(dir);
+        }
+        Ok(())
+    }
+
+    /// Gives the copy of the working tree in `dir` a repository of its own. What git cannot read is copied as it is.
+    pub(crate) fn repository(&mut self, dir: Option<&RelPath>) -> Result<(), String> {
+        let (tree, copy) = (join(self.from_path, dir), join(self.to_path, dir));
+        if git::make_private(&tree, &copy, &self.lent()).is_ok() {
+            return Ok(());
+        }
+        let dot_git = join_name(dir, b".git").map_err(|why| why.to_string())?;
+        let words = |why: BeneathError| why.to_string();
+        // A half-made private repository must not be mixed with the copied one.
+        if let Ok(there) = open_dir(self.to, dir) {
+            crate::remove::remove_tree(there.as_fd(), c".git").map_err(|source| source.to_string())?;
+        }
+        let mut paths = vec![dot_git];
+        while let Some(path) = paths.pop() {
+            if self.one_path(&path).map_err(words)? != Some(FileType::Directory) {
+                continue;
+            }
+            let Ok(from) = open_original(self.from, Some(&path)) else { continue };
+            for entry in list(from.as_fd()).map_err(|source| source.to_string())? {
+                paths.extend(entry.path(Some(&path)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where what the copy borrows has its second place: beside it.
+    pub(crate) fn lent(&self) -> PathBuf {
+        self.to_path.with_file_name(LENT)
+    }
+
+    /// Gives directories the modes and times of their originals, now that nothing more is made in them.
+    pub(crate) fn finish(self) -> Result<Skipped, BeneathError> {
+        for (dir, stat) in self.dirs.iter().rev() {
+            let copy = open_dir(self.to, dir.as_ref())?;
+            look_like(copy.as_fd(), stat).map_err(|source| crate::manifest::at(dir.as_ref(), source))?;
+        }
+        Ok(self.skipped)
+    }
+}
+
+/// Whether a file can be shared between the project and the sandbox, found out by sharing one.
+pub(crate) fn try_sharing(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), String> {
+    let Some(original) = some_file(from) else { return Ok(()) };
+    let probe = c".probe";
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let copy =
+        rustix::fs::openat(to, probe, flags, Mode::RUSR | Mode::WUSR).map_err(|errno| errno.to_string())?;
+    let shared = rustix::fs::ioctl_ficlone(&copy, &original);
+    let removed = rustix::fs::unlinkat(to, probe, AtFlags::empty());
+    shared.map_err(|errno| match errno {
+        Errno::XDEV => "the project and the sandbox directory lie on different file systems".to_owned(),
+        Errno::OPNOTSUPP | Errno::INVAL | Errno::NOTTY => {
+            "the file system cannot share blocks between files".to_owned()
+        }
+        other => format!("sharing blocks: {other}"),
+    })?;
+    removed.map_err(|errno| errno.to_string())
+}
+
+/// A file with content, near the top of the tree.
+fn some_file(root: BorrowedFd<'_>) -> Option<OwnedFd> {
+    const DIRS_MAX: usize = 1000;
+    let mut dirs = std::collections::VecDeque::from([None]);
+    for _ in 0..DIRS_MAX {
+        let dir: Option<RelPath> = dirs.pop_front()?;
+        let Ok(opened) = open_original(root, dir.as_ref()) else { continue };
+        for entry in list(opened.as_fd()).ok()? {
+            let Ok(path) = entry.path(dir.as_ref()) else { continue };
+            if entry.kind() == FileType::Directory {
+                dirs.push_back(Some(path));
+            } else if entry.kind() == FileType::RegularFile && entry.stat.st_size > 0 {
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+                if let Ok(file) = beneath::open(root, &path, flags, Mode::empty(), Links::Refuse) {
+                    return Some(file);
+                }
+            }
+        }
+    }
+    None
+}
+
+/// Opens a directory of the user's to be read, with the permissions that it has.
+pub(crate) fn open_original(root: BorrowedFd<'_>, dir: Option<&RelPath>) -> Result<OwnedFd, BeneathError> {
+    match dir {
+        Some(dir) => {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+            beneath::open(root, dir, flags, Mode::empty(), Links::Refuse)
+        }
+        None => open_dir(root, None),
+    }
+}
+
+fn is_closed(why: &BeneathError) -> bool {
+    matches!(why, BeneathError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+}
+
+fn copy_file(from: BorrowedFd<'_>, to: BorrowedFd<'_>, entry: &Entry, bytes: Bytes) -> io::Result<()> {
+    let name = entry.name.as_c_str();
+    let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut original = File::from(rustix::fs::openat(from, name, read, Mode::empty())?);
+    let write = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut copy = File::from(rustix::fs::openat(to, name, write, Mode::RUSR | Mode::WUSR)?);
+    let shared = bytes == Bytes::Shared && rustix::fs::ioctl_ficlone(&copy, &original).is_ok();
+    if !shared {
+        // Between two files this is copy_file_range, as far as the file systems have it.
+        io::copy(&mut original, &mut copy)?;
+    }
+    look_like(copy.as_fd(), &entry.stat)
+}
+
+fn copy_link(from: BorrowedFd<'_>, to: BorrowedFd<'_>, entry: &Entry) -> io::Result<()> {
+    let target = rustix::fs::readlinkat(from, entry.name.as_c_str(), Vec::new())?;
+    match rustix::fs::symlinkat(target.as_c_str(), to, entry.name.as_c_str()) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Owner where we may, mode, time of last change.
+#[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
+fn look_like(copy: BorrowedFd<'_>, stat: &Stat) -> io::Result<()> {
+    if rustix::process::geteuid().is_root() {
+        let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+        rustix::fs::fchown(copy, Some(uid), Some(gid))?;
+    }
+    rustix::fs::fchmod(copy, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ },
+        last_modification: Timespec { tv_sec: stat.st_mtime as i64, tv_nsec: stat.st_mtime_nsec as _ },
+    };
+    Ok(rustix::fs::futimens(copy, &times)?)
+}
+
+/// The path of something below a root, for the git program.
+pub(crate) fn join(root: &Path, dir: Option<&RelPath>) -> PathBuf {
+    dir.map_or_else(|| root.to_owned(), |dir| root.join(OsStr::from_bytes(dir.as_bytes())))
+}
+
+/// The path of `name` in `dir`.
+pub(crate) fn join_name(dir: Option<&RelPath>, name: &[u8]) -> Result<RelPath, domain::PathError> {
+    match dir {
+        Some(dir) => RelPath::new([dir.as_bytes(), b"/", name].concat()),
+        None => RelPath::new(name),
+    }
+}

@@ -1,0 +1,141 @@
+//! Git refs that move together with the files of an apply.
+//!
+//! [`commit`] makes a commit of a plan's changes alone, whatever the user has staged or edited besides; it only adds
+//! objects, which nothing points to. The ref is moved to it by the journal, as one more op: from the expected old value
+//! or not at all.
+//!
+//! # Invariants
+//! 1. A ref is compared and set by git in one step. Moving it twice is moving it once.
+//! 2. Of the index only the entries that are named change, and each only from the value that was seen when the commit was
+//!    made: what the user stages meanwhile stays.
+//! 3. No hook runs: these are git's plumbing commands, and `core.hooksPath` points nowhere, since `update-ref` alone would
+//!    run one.
+//!
+//! # Not here
+//! When it happens, and what it is called (crate `engine`).
+
+mod blobs;
+mod build;
+mod program;
+
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+
+use domain::RelPath;
+
+pub use build::{CommitFile, CommitRequest, Onto, commit};
+pub use program::GitError;
+use program::Program;
+
+/// What the index says about a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexEntry {
+    /// As git writes it: `100644`, `100755`, `120000`.
+    pub mode: String,
+    /// The blob.
+    pub oid: String,
+}
+
+/// An entry of the user's index that goes with a ref.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexMove {
+    /// The path from the top of the working tree.
+    pub path: RelPath,
+    /// The entry as it was.
+    pub before: Option<IndexEntry>,
+    /// The entry as it shall be.
+    pub after: Option<IndexEntry>,
+}
+
+/// A ref that moves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefMove {
+    /// Its full name: `refs/heads/main`, or `HEAD` when it is detached.
+    pub name: String,
+    /// What it points to; none when it is not there.
+    pub old: Option<String>,
+    /// What it shall point to; none when it shall go.
+    pub new: Option<String>,
+    /// What goes with it in the index.
+    pub index: Vec<IndexMove>,
+}
+
+impl RefMove {
+    /// The same, back.
+    #[must_use]
+    pub fn reversed(&self) -> RefMove {
+        let index = self.index.iter().map(|entry| IndexMove {
+            path: entry.path.clone(),
+            before: entry.after.clone(),
+            after: entry.before.clone(),
+        });
+        RefMove {
+            name: self.name.clone(),
+            old: self.new.clone(),
+            new: self.old.clone(),
+            index: index.collect(),
+        }
+    }
+}
+
+/// What a ref points to; none when it is not there.
+///
+/// # Errors
+/// Git cannot say.
+pub(crate) fn read_ref(root: BorrowedFd<'_>, name: &str) -> Result<Option<String>, GitError> {
+    Program::at_fd(root).resolve(name)
+}
+
+/// Moves a ref, unless it is there already, and the entries of the index that go with it.
+///
+/// # Errors
+/// [`GitError::RefMoved`] when it is somewhere else.
+pub(crate) fn move_ref(root: BorrowedFd<'_>, moved: &RefMove) -> Result<(), GitError> {
+    let git = Program::at_fd(root);
+    if git.resolve(&moved.name)? != moved.new {
+        let update = match &moved.new {
+            Some(new) => {
+                let old = moved.old.as_deref().unwrap_or("");
+                git.run(&["update-ref", "--no-deref", "-m", "agents: apply", &moved.name, new, old])
+            }
+            None => {
+                let old = moved.old.as_deref().unwrap_or("");
+                git.run(&["update-ref", "--no-deref", "-m", "agents: undo", "-d", &moved.name, old])
+            }
+        };
+        if let Err(error) = update {
+            let now = git.resolve(&moved.name)?;
+            let elsewhere = now != moved.old && now != moved.new;
+            return Err(if elsewhere { GitError::RefMoved { name: moved.name.clone() } } else { error });
+        }
+    }
+    move_index(&git, &moved.index)
+}
+
+/// Sets the entries that are still what they were.
+fn move_index(git: &Program, moves: &[IndexMove]) -> Result<(), GitError> {
+    if moves.is_empty() {
+        return Ok(());
+    }
+    let now = git.index_entries()?;
+    let mut lines = Vec::new();
+    for entry in moves.iter().filter(|entry| now.get(&entry.path) == entry.before.as_ref()) {
+        lines.extend(index_line(&entry.path, entry.after.as_ref()));
+    }
+    if lines.is_empty() {
+        return Ok(());
+    }
+    git.run_with(&["update-index", "-z", "--index-info"], &lines).map(drop)
+}
+
+/// A line for `update-index --index-info`; without an entry the path is removed.
+fn index_line(path: &RelPath, entry: Option<&IndexEntry>) -> Vec<u8> {
+    let head = match entry {
+        Some(entry) => format!("{} {}\t", entry.mode, entry.oid),
+        None => format!("0 {}\t", "0".repeat(40)),
+    };
+    [head.as_bytes(), path.as_bytes(), b"\0"].concat()
+}
+
+/// Entries by path.
+type Entries = BTreeMap<RelPath, IndexEntry>;

@@ -1,0 +1,18 @@
+//! The rung `none`: the plan works in the user's own tree. Only where policy says so.
+//!
+//! # Invariants
+//! What a command overwrites is lost: only what a file tool replaced has a known base. What changed is still told, by
+//! the records at the opening.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use crate::beneath::BeneathError;
+use crate::capture::Where;
+use crate::manifest::Manifest;
+
+/// The tree to work in is the original itself.
+pub(crate) fn open(original: &OwnedFd) -> Result<(OwnedFd, Where), BeneathError> {
+    let manifest = Manifest::of_users(original.as_fd())?;
+    let tree = original.try_clone().map_err(|source| crate::manifest::at(None, source))?;
+    Ok((tree, Where::InPlace(manifest)))
+}

@@ -1,0 +1,99 @@
+//! The `__run` child: takes its order, goes to its rung.
+//!
+//! # Invariants
+//! 1. It has one thread, from beginning to end: namespaces can only be entered so.
+//! 2. Of what it inherited it keeps the socket and nothing else, and that is closed on exec.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::exit;
+
+use super::control::{self, Delivered, Failure, Order, Report};
+use super::reaper::{self, Kind, Told};
+use super::{IsolationRung, bubblewrap, exec, layout, namespaces};
+
+/// The body of the child. Its first argument was the verb; a second one means that bubblewrap started it.
+pub fn child_run() -> ! {
+    let arguments: Vec<_> = std::env::args_os().skip(2).collect();
+    if !arguments.is_empty() {
+        bubblewrap::run_inside(&arguments);
+    }
+    let Ok(control) = take_over() else { exit(1) };
+    match Delivered::receive(&control) {
+        Ok(Some(delivered)) => run(delivered, control),
+        Ok(None) => exit(1),
+        Err(error) => fail(&control, error.to_string()),
+    }
+}
+
+/// Makes the socket that is our standard input a private descriptor, and closes what else there may be.
+fn take_over() -> io::Result<OwnedFd> {
+    const FIRST_OF_OURS: i32 = 3;
+    let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST_OF_OURS)?;
+    close_from(FIRST_OF_OURS, control.as_raw_fd() - 1)?;
+    close_from(control.as_raw_fd() + 1, i32::MAX)?;
+    let nothing = std::fs::File::open("/dev/null")?;
+    rustix::stdio::dup2_stdin(nothing)?;
+    // A terminal's signals are for the user's programs in front, not for us. Fails for one that leads already.
+    let _ = rustix::process::setsid();
+    std::env::set_current_dir("/")?;
+    Ok(control)
+}
+
+fn close_from(first: i32, last: i32) -> io::Result<()> {
+    if first > last {
+        return Ok(());
+    }
+    // SAFETY: this is the beginning of the process: nobody owns a descriptor yet but the one that is left out.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn run(delivered: Delivered, control: OwnedFd) -> ! {
+    match delivered.order.rung {
+        IsolationRung::Namespaces => namespaces::run(delivered, control),
+        IsolationRung::Bubblewrap => bubblewrap::run(delivered, control),
+        IsolationRung::Landlock | IsolationRung::None => run_as_it_is(delivered, control),
+    }
+}
+
+/// Runs the command in the file system as it is, below a subreaper.
+fn run_as_it_is(delivered: Delivered, control: OwnedFd) -> ! {
+    if let Err(why) = namespaces::enter(&delivered).and_then(|()| become_reaper(&control)) {
+        fail(&control, why);
+    }
+    let Delivered { order, stdio, user_namespace, mount_namespace, trees } = delivered;
+    drop((user_namespace, mount_namespace, trees));
+    let layout = layout::without_mounts(&order);
+    let told = Told { hidden: Vec::new(), notes: notes(&order) };
+    let start = |tell: std::os::fd::BorrowedFd<'_>| {
+        let _ = rustix::io::write(tell, exec::HELLO);
+        exec::become_command(&order, &layout, stdio)
+    };
+    reaper::hold(Kind::Descendants, control, &order, told, start, || "the command did not begin".to_owned())
+}
+
+/// What a file system as it is cannot give.
+fn notes(order: &Order) -> Vec<String> {
+    let hide = order.hide.iter().filter(|path| path.exists());
+    let mut notes: Vec<String> = hide.map(|path| format!("{} is not hidden", path.display())).collect();
+    let scratch = order.scratch.iter().filter(|path| path.exists());
+    notes.extend(scratch.map(|path| format!("{} stays read-only", path.display())));
+    if order.rung == IsolationRung::Landlock {
+        notes.push("modes, owners and times of files outside the projects are not protected".to_owned());
+    }
+    notes
+}
+
+/// Makes whatever loses its parent below this process its child.
+pub(super) fn become_reaper(control: &OwnedFd) -> Result<(), String> {
+    let own = rustix::process::getpid();
+    rustix::process::set_child_subreaper(Some(own)).map_err(|errno| format!("subreaper: {errno}"))?;
+    reaper::introduce(control).map_err(|error| format!("pidfd: {error}"))
+}
+
+/// Tells why the rung does not work, and ends.
+pub(super) fn fail(control: &OwnedFd, why: String) -> ! {
+    control::report(control, &Report::Failed(Failure::Rung(why)), &[]);
+    exit(1)
+}

@@ -1,0 +1,192 @@
+//! The socket between us and the process that runs a command, and what is said over it.
+//!
+//! The order goes in with all file descriptors that it names; reports come out. The same socket is the lifeline: when
+//! our end closes, because we ended or were killed, the other side kills the command.
+//!
+//! # Invariants
+//! 1. Our end is close-on-exec and held by nobody else, so that it closes with us.
+//! 2. A message is whole or absent: one that was cut off counts as a closed socket.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::fs::MemfdFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use serde::{Deserialize, Serialize};
+
+use super::IsolationRung;
+use crate::command::HowEnded;
+use crate::fds;
+
+/// The message that asks for the tree to be killed.
+const KILL: &[u8] = b"kill";
+
+/// What the child is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Order {
+    pub(super) rung: IsolationRung,
+    /// Empty to only try the rung: nothing is run.
+    pub(super) argv: Vec<OsString>,
+    pub(super) env: Vec<(OsString, OsString)>,
+    /// Which of `roots`, and where in it; none for `/`.
+    pub(super) cwd: Option<(usize, Option<Vec<u8>>)>,
+    pub(super) roots: Vec<OrderRoot>,
+    pub(super) timeout_ms: Option<u64>,
+    pub(super) grace_ms: u64,
+    pub(super) network: bool,
+    pub(super) writable: Vec<PathBuf>,
+    pub(super) hide: Vec<PathBuf>,
+    pub(super) scratch: Vec<PathBuf>,
+    /// The private directory for temporary files where there is no private `/tmp`; removed at the end.
+    pub(super) tmp: Option<PathBuf>,
+    pub(super) user_namespace: bool,
+    pub(super) mount_namespace: bool,
+}
+
+/// A project as the child has to show it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct OrderRoot {
+    pub(super) path: PathBuf,
+    pub(super) copy: Option<PathBuf>,
+    pub(super) writable: bool,
+}
+
+impl OrderRoot {
+    /// Where the tree lies before anything is mounted.
+    pub(super) fn source(&self) -> &PathBuf {
+        self.copy.as_ref().unwrap_or(&self.path)
+    }
+}
+
+/// An order with its file descriptors.
+#[derive(Debug)]
+pub(super) struct Delivered {
+    pub(super) order: Order,
+    pub(super) stdio: [OwnedFd; 3],
+    pub(super) user_namespace: Option<OwnedFd>,
+    pub(super) mount_namespace: Option<OwnedFd>,
+    /// One for each of the order's roots.
+    pub(super) trees: Vec<OwnedFd>,
+}
+
+/// What the child has to say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// Who holds the tree: its pidfd comes along.
+    Reaper,
+    /// The program itself has begun.
+    Started {
+        /// The paths that it cannot see.
+        hidden: Vec<String>,
+        /// What could not be done as asked.
+        notes: Vec<String>,
+    },
+    /// It has not.
+    Failed(Failure),
+    /// It has ended, and how many processes had to be killed with it.
+    Ended {
+        /// How the program itself ended.
+        how: HowEnded,
+        /// How many others lived.
+        killed: u32,
+    },
+}
+
+/// Why a command did not begin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Failure {
+    /// This way to isolate it does not work here.
+    Rung(String),
+    /// There is no such program.
+    NotFound,
+    /// There is, but it cannot be run.
+    NotExecutable(i32),
+    /// The directory to begin in cannot be entered.
+    Directory(String),
+}
+
+/// The two ends: ours and the child's.
+pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
+}
+
+/// A file in memory that holds the bytes, to be read from the beginning.
+pub(super) fn file_of(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
+    let mut file = File::from(rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(file.into())
+}
+
+impl Order {
+    /// Sends the order with what it needs, in the order that [`Delivered::receive`] takes them.
+    pub(super) fn send(
+        &self,
+        socket: impl AsFd,
+        stdio: [BorrowedFd<'_>; 3],
+        namespaces: [Option<BorrowedFd<'_>>; 2],
+        trees: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let mut carried = stdio.to_vec();
+        carried.extend(namespaces.into_iter().flatten());
+        carried.extend(trees);
+        fds::send(socket.as_fd(), &serde_json::to_vec(self)?, &carried)
+    }
+
+    /// Reads an order from a file.
+    pub(super) fn read(file: OwnedFd) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        File::from(file).read_to_end(&mut bytes)?;
+        Ok(serde_json::from_slice(&bytes)?)
+    }
+}
+
+impl Delivered {
+    /// Waits for the order; none when whoever would give it is gone.
+    pub(super) fn receive(socket: impl AsFd) -> io::Result<Option<Self>> {
+        let Some((bytes, carried)) = receive(socket)? else { return Ok(None) };
+        let order: Order = serde_json::from_slice(&bytes)?;
+        let mut carried = carried.into_iter();
+        let mut next = || carried.next().ok_or_else(|| io::Error::other("the order lacks a file descriptor"));
+        let stdio = [next()?, next()?, next()?];
+        let user_namespace = order.user_namespace.then(&mut next).transpose()?;
+        let mount_namespace = order.mount_namespace.then(&mut next).transpose()?;
+        let trees = order.roots.iter().map(|_| next()).collect::<io::Result<_>>()?;
+        Ok(Some(Self { order, stdio, user_namespace, mount_namespace, trees }))
+    }
+}
+
+/// Sends a report. Nobody there to hear it is no failure: the closed lifeline is noticed elsewhere.
+pub(super) fn report(socket: impl AsFd, report: &Report, carried: &[BorrowedFd<'_>]) {
+    if let Ok(text) = serde_json::to_vec(report) {
+        let _ = fds::send(socket.as_fd(), &text, carried);
+    }
+}
+
+/// Waits for a report; none when the other side is gone.
+pub(crate) fn next_report(socket: impl AsFd) -> io::Result<Option<(Report, Vec<OwnedFd>)>> {
+    let Some((bytes, carried)) = receive(socket)? else { return Ok(None) };
+    Ok(Some((serde_json::from_slice(&bytes)?, carried)))
+}
+
+/// Asks the other side to kill the tree; whether it could hear.
+pub(crate) fn ask_to_kill(socket: impl AsFd) -> bool {
+    fds::send(socket.as_fd(), KILL, &[]).is_ok()
+}
+
+/// Waits for one message; none when the other end is closed.
+pub(super) fn receive(socket: impl AsFd) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+    match fds::receive(socket.as_fd()) {
+        Ok(message) => Ok(Some(message)),
+        // It may have ended while something of ours was still unread by it: closed all the same.
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

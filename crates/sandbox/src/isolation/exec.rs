@@ -1,0 +1,188 @@
+//! The last steps of a process before it is the command: its files, its directory, its walls.
+//!
+//! # Invariants
+//! 1. The walls stand before the program runs, and stand for all that it starts.
+//! 2. Whatever fails is told over the pipe that `exec` closes; nothing told means that the program runs.
+//! 3. It is in a session of its own: no terminal reaches it, and signals to our group do not either.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+use domain::RelPath;
+use rustix::fs::{Mode, OFlags};
+
+use super::control::{Failure, Order};
+use super::landlock::{Rules, Strength};
+use super::layout::Layout;
+use super::seccomp::{self, Sockets};
+use super::{IsolationRung, privileges};
+use crate::beneath::{self, Links};
+
+/// What is said first over the pipe: whoever was to become the command has begun.
+pub(super) const HELLO: &[u8] = b"+";
+/// What runs a script that does not say what runs it.
+const SHELL: &str = "/bin/sh";
+
+/// Becomes the command, and returns only the reason why not.
+pub(super) fn become_command(order: &Order, layout: &Layout, stdio: [OwnedFd; 3]) -> Failure {
+    match prepare(order, layout, stdio) {
+        Ok(()) if order.argv.is_empty() => std::process::exit(0),
+        Ok(()) => execute(order, layout),
+        Err(failure) => failure,
+    }
+}
+
+fn prepare(order: &Order, layout: &Layout, stdio: [OwnedFd; 3]) -> Result<(), Failure> {
+    let rung = |error: io::Error| Failure::Rung(error.to_string());
+    let [stdin, stdout, stderr] = stdio;
+    rustix::stdio::dup2_stdin(stdin).map_err(|errno| rung(errno.into()))?;
+    rustix::stdio::dup2_stdout(stdout).map_err(|errno| rung(errno.into()))?;
+    rustix::stdio::dup2_stderr(stderr).map_err(|errno| rung(errno.into()))?;
+    // Fails for one that leads a session already.
+    let _ = rustix::process::setsid();
+    reset_signals();
+    enter_directory(order, layout)?;
+    raise_walls(order, layout).map_err(Failure::Rung)
+}
+
+fn enter_directory(order: &Order, layout: &Layout) -> Result<(), Failure> {
+    let Some((index, below)) = &order.cwd else {
+        return std::env::set_current_dir("/").map_err(|error| Failure::Directory(error.to_string()));
+    };
+    let root = layout.roots.get(*index).ok_or_else(|| Failure::Directory("no such project".to_owned()))?;
+    directory(root, below.as_deref())
+        .and_then(|opened| Ok(rustix::process::fchdir(opened)?))
+        .map_err(|error| Failure::Directory(error.to_string()))
+}
+
+fn directory(root: &Path, below: Option<&[u8]>) -> io::Result<OwnedFd> {
+    let root = beneath::open_root(root)?;
+    let Some(below) = below else { return Ok(root) };
+    let below = RelPath::new(below).map_err(io::Error::other)?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    beneath::open(root.as_fd(), &below, flags, Mode::empty(), Links::Follow).map_err(|error| error.into_io())
+}
+
+fn raise_walls(order: &Order, layout: &Layout) -> Result<(), String> {
+    let sockets = match (order.rung, order.network) {
+        (IsolationRung::None, _) | (_, true) => Sockets::Any,
+        (IsolationRung::Namespaces | IsolationRung::Bubblewrap, false) => Sockets::NoVsock,
+        (IsolationRung::Landlock, false) => Sockets::UnixOnly,
+    };
+    let filters = seccomp::filters(sockets);
+    let strength = match order.rung {
+        IsolationRung::Namespaces | IsolationRung::Bubblewrap => Strength::Second,
+        IsolationRung::Landlock => Strength::Alone,
+        // What can be had is taken, nothing is promised.
+        IsolationRung::None => {
+            if order.user_namespace {
+                privileges::drop_all().map_err(|error| format!("giving up privileges: {error}"))?;
+            }
+            let _ = filters.and_then(|filters| seccomp::install(&filters));
+            return Ok(());
+        }
+    };
+    // The paths are opened while this process may still go everywhere.
+    let rules = Rules::new(&layout.writable, order.network, strength)?;
+    privileges::drop_all().map_err(|error| format!("giving up privileges: {error}"))?;
+    rules.restrict()?;
+    seccomp::install(&filters?)
+}
+
+/// What our own process ignores or blocks, a command must not. By the system call itself: the C library keeps two signals
+/// to itself, and they may come to us ignored.
+fn reset_signals() {
+    const SIGNAL_MAX: i32 = 64;
+    const SET_BYTES: usize = 8;
+    let by_default = [0_u64; 4];
+    for signal in 1..=SIGNAL_MAX {
+        // SAFETY: zeros are the default action with no flags and no mask, and as long as the kernel reads; a signal that
+        // cannot be set is left alone.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                by_default.as_ptr(),
+                ptr::null_mut::<u64>(),
+                SET_BYTES,
+            )
+        };
+    }
+    // SAFETY: an empty set is made in place and used for the one thread there is.
+    unsafe {
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
+    }
+}
+
+fn execute(order: &Order, layout: &Layout) -> Failure {
+    let mut env: Vec<(&OsStr, &OsStr)> = order.env.iter().map(|(name, value)| (&**name, &**value)).collect();
+    env.retain(|(name, _)| *name != "TMPDIR");
+    env.push((OsStr::new("TMPDIR"), layout.tmp.as_os_str()));
+    let joined = env.iter().map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat());
+    let (Ok(argv), Ok(env)) =
+        (c_strings(order.argv.iter().map(|part| part.as_bytes().to_vec())), c_strings(joined))
+    else {
+        return Failure::NotExecutable(libc::EINVAL);
+    };
+    let path = order.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+    try_candidates(&candidates(&order.argv[0], path), &argv, &env)
+}
+
+fn c_strings(parts: impl Iterator<Item = Vec<u8>>) -> Result<Vec<CString>, std::ffi::NulError> {
+    parts.map(CString::new).collect()
+}
+
+/// Where a program is looked for: at its path when it has one, else in the directories of `PATH`.
+fn candidates(program: &OsStr, path: Option<OsString>) -> Vec<CString> {
+    let bytes = program.as_bytes();
+    if bytes.contains(&b'/') {
+        return CString::new(bytes).into_iter().collect();
+    }
+    let path = path.unwrap_or_default();
+    let directories = std::env::split_paths(&path).filter(|directory| !directory.as_os_str().is_empty());
+    directories
+        .filter_map(|directory| CString::new(directory.join(program).into_os_string().as_bytes()).ok())
+        .collect()
+}
+
+/// Tries one place after the other, as shells do. The failure is that of the best candidate.
+fn try_candidates(candidates: &[CString], argv: &[CString], env: &[CString]) -> Failure {
+    let mut failure = Failure::NotFound;
+    for candidate in candidates {
+        match execve(candidate, argv, env).raw_os_error() {
+            Some(libc::ENOEXEC) => return by_shell(candidate, argv, env),
+            Some(libc::ENOENT) if !exists(candidate) => {}
+            Some(libc::ENOTDIR) => {}
+            Some(errno) => failure = Failure::NotExecutable(errno),
+            None => {}
+        }
+    }
+    failure
+}
+
+fn exists(candidate: &CString) -> bool {
+    Path::new(OsStr::from_bytes(candidate.as_bytes())).symlink_metadata().is_ok()
+}
+
+fn by_shell(script: &CString, argv: &[CString], env: &[CString]) -> Failure {
+    let Ok(shell) = CString::new(SHELL) else { return Failure::NotExecutable(libc::ENOEXEC) };
+    let mut all = vec![shell.clone(), script.clone()];
+    all.extend(argv.iter().skip(1).cloned());
+    Failure::NotExecutable(execve(&shell, &all, env).raw_os_error().unwrap_or(libc::ENOEXEC))
+}
+
+fn execve(program: &CString, argv: &[CString], env: &[CString]) -> io::Error {
+    let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
+        strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+    };
+    let (argv, env) = (pointers(argv), pointers(env));
+    // SAFETY: both lists end with a null, and the strings that they point to live until the call returns.
+    unsafe { libc::execve(program.as_ptr(), argv.as_ptr(), env.as_ptr()) };
+    io::Error::last_os_error()
+}

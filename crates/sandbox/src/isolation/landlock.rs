@@ -1,0 +1,87 @@
+//! Landlock: what a command may write, whatever the mounts say, and whom it may signal.
+//!
+//! # Invariants
+//! 1. Everything may be read and run; written only what is named.
+//! 2. Where it stands alone ([`Strength::Alone`]), a kernel that cannot hold back truncation is refused, since that is a
+//!    write; what newer kernels can do beyond that is taken when it is there.
+//!
+//! # Not here
+//! Modes, owners and times of files: Landlock does not know of them, so where it stands alone a command can change those
+//! of what belongs to its user. Hiding what can be read: Landlock cannot take a directory out of one that is allowed.
+
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
+};
+
+/// The newest version whose rights are known here.
+const NEWEST: ABI = ABI::V9;
+/// The oldest that holds back every way to write.
+const OLDEST_ALONE: ABI = ABI::V3;
+
+/// What else stands between the command and the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Strength {
+    /// Namespaces: Landlock is the second wall, and may be missing.
+    Second,
+    /// Nothing: Landlock has to be there.
+    Alone,
+}
+
+/// The rules, made while the paths can still be opened.
+#[derive(Debug)]
+pub(super) struct Rules {
+    ruleset: RulesetCreated,
+    strength: Strength,
+}
+
+impl Rules {
+    /// Rules that let `writable` be written; a path that is not there is passed over.
+    pub(super) fn new(writable: &[PathBuf], network: bool, strength: Strength) -> Result<Self, String> {
+        Self::build(writable, network, strength).map_err(|error| format!("landlock: {error}"))
+    }
+
+    fn build(
+        writable: &[PathBuf],
+        network: bool,
+        strength: Strength,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let needed = match strength {
+            Strength::Second => CompatLevel::BestEffort,
+            Strength::Alone => CompatLevel::HardRequirement,
+        };
+        let mut ruleset = Ruleset::default()
+            .set_compatibility(needed)
+            .handle_access(AccessFs::from_all(OLDEST_ALONE))?
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(AccessFs::from_all(NEWEST))?
+            .scope(Scope::from_all(NEWEST))?;
+        if !network && strength == Strength::Alone {
+            ruleset = ruleset.handle_access(AccessNet::from_all(NEWEST))?;
+        }
+        let read = AccessFs::from_read(NEWEST);
+        let mut created = ruleset.create()?.add_rule(PathBeneath::new(PathFd::new("/")?, read))?;
+        for path in writable {
+            let Ok(opened) = PathFd::new(path) else { continue };
+            created = created.add_rule(PathBeneath::new(opened, access_of(path)))?;
+        }
+        Ok(Self { ruleset: created, strength })
+    }
+
+    /// Binds this process and all that come from it. It must not gain privileges any more.
+    pub(super) fn restrict(self) -> Result<(), String> {
+        let status = self.ruleset.restrict_self().map_err(|error| format!("landlock: {error}"))?;
+        match (status.ruleset, self.strength) {
+            (RulesetStatus::NotEnforced, Strength::Alone) => Err("landlock: not enforced".to_owned()),
+            (RulesetStatus::NotEnforced, Strength::Second)
+            | (RulesetStatus::PartiallyEnforced | RulesetStatus::FullyEnforced, _) => Ok(()),
+        }
+    }
+}
+
+/// Rights that only directories have are an error on a file.
+fn access_of(path: &Path) -> BitFlags<AccessFs> {
+    if path.is_dir() { AccessFs::from_all(NEWEST) } else { AccessFs::from_file(NEWEST) }
+}

@@ -1,0 +1,220 @@
+//! What lies where for a command: the steps by which its file system is put together.
+//!
+//! # Invariants
+//! 1. Steps are in the order of their depth, so that nothing is covered by what comes later: a project below `/tmp`
+//!    comes after the private `/tmp`, a hidden directory inside a project comes after the project.
+//! 2. At the same path a project wins over everything, and hiding wins over the rest.
+//! 3. All paths are real ones, without links, as they were before anything was mounted.
+//!
+//! # Not here
+//! Doing it: the siblings `mounts` and `bubblewrap`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::control::Order;
+
+/// Where the private directory for temporary files is, unless a project is there.
+const TMP: &str = "/tmp";
+/// Where else it can be.
+const TMP_ELSEWHERE: &str = "/dev/shm";
+/// What some systems keep below `/run` and cannot do without.
+const RUN_KEPT: [&str; 2] = ["/run/current-system", "/run/booted-system"];
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) at: PathBuf,
+    pub(super) what: What,
+}
+
+/// What is put at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// An empty directory that may be written and is thrown away.
+    Private,
+    /// The processes that the command may see.
+    Processes,
+    /// The devices that every program needs.
+    Devices,
+    /// A directory whose changes are thrown away.
+    Scratch,
+    /// A tree or a file from outside, writable or not.
+    Tree { source: PathBuf, writable: bool },
+    /// A link, made anew.
+    Link { target: PathBuf },
+    /// The tree of a project: which.
+    Root { index: usize },
+    /// Nothing to be seen.
+    Hidden,
+}
+
+/// All steps and what follows from them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) steps: Vec<Step>,
+    /// What may be written, for Landlock.
+    pub(super) writable: Vec<PathBuf>,
+    /// The private directory for temporary files.
+    pub(super) tmp: PathBuf,
+    /// Where each project is.
+    pub(super) roots: Vec<PathBuf>,
+}
+
+/// The layout for a command with a mount namespace of its own.
+pub(super) fn of(order: &Order) -> Result<Layout, String> {
+    let is_root = |path: &Path| order.roots.iter().any(|root| root.path == path);
+    if is_root(Path::new("/")) {
+        return Err("a project at / cannot be kept apart from the rest".to_owned());
+    }
+    let mut steps = fixed_steps(order.network);
+    steps.retain(|step| !is_root(&step.at));
+    let outside = |path: &PathBuf| !below_a_root(order, path);
+    steps.extend(existing(&order.scratch).filter(outside).map(|at| Step { at, what: What::Scratch }));
+    steps.extend(existing(&order.writable).filter(outside).map(|at| {
+        let source = at.clone();
+        Step { at, what: What::Tree { source, writable: true } }
+    }));
+    let roots = order.roots.iter().enumerate();
+    steps.extend(roots.map(|(index, root)| Step { at: root.path.clone(), what: What::Root { index } }));
+    let hidden = existing(&order.hide).filter(|path| !is_root(path));
+    steps.extend(hidden.map(|at| Step { at, what: What::Hidden }));
+    // Stable: at the same depth, and so at the same path, the order of above.
+    steps.sort_by_key(|step| step.at.components().count());
+    let tmp = PathBuf::from(if is_root(Path::new(TMP)) { TMP_ELSEWHERE } else { TMP });
+    let writable = steps.iter().filter(|step| is_writable(order, step)).map(|step| step.at.clone()).collect();
+    let roots = order.roots.iter().map(|root| root.path.clone()).collect();
+    Ok(Layout { steps, writable, tmp, roots })
+}
+
+fn fixed_steps(network: bool) -> Vec<Step> {
+    let mut steps = vec![
+        Step { at: "/proc".into(), what: What::Processes },
+        Step { at: "/dev".into(), what: What::Devices },
+        Step { at: "/dev/shm".into(), what: What::Private },
+    ];
+    let private = [TMP, "/run"].into_iter().filter(|path| Path::new(path).is_dir());
+    steps.extend(private.map(|path| Step { at: path.into(), what: What::Private }));
+    for kept in RUN_KEPT {
+        if let Ok(target) = fs::read_link(kept) {
+            steps.push(Step { at: kept.into(), what: What::Link { target } });
+        }
+    }
+    // Where names are resolved by a service, the file that says so lies below `/run`.
+    if network
+        && let Ok(resolver) = fs::canonicalize("/etc/resolv.conf")
+        && resolver.starts_with("/run")
+    {
+        steps.push(Step { at: resolver.clone(), what: What::Tree { source: resolver, writable: false } });
+    }
+    steps
+}
+
+/// The paths that are there, without links. What cannot be reached, the command cannot reach either.
+fn existing(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+    paths.iter().filter_map(|path| fs::canonicalize(path).ok())
+}
+
+/// Such a path is writable as part of its project, and must not lead to the user's own files.
+fn below_a_root(order: &Order, path: &Path) -> bool {
+    order.roots.iter().any(|root| path.starts_with(&root.path))
+}
+
+fn is_writable(order: &Order, step: &Step) -> bool {
+    match &step.what {
+        What::Private | What::Devices | What::Scratch => true,
+        // The machine's settings are in there, and belong to root, with capabilities or without.
+        What::Processes => !rustix::process::geteuid().is_root(),
+        What::Tree { writable, .. } => *writable,
+        What::Root { index } => order.roots.get(*index).is_some_and(|root| root.writable),
+        What::Link { .. } | What::Hidden => false,
+    }
+}
+
+/// The layout for a command that sees the file system as it is.
+pub(super) fn without_mounts(order: &Order) -> Layout {
+    const DEVICES: [&str; 6] =
+        ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+    let tmp = order.tmp.clone().unwrap_or_else(|| TMP.into());
+    let roots = order.roots.iter().filter(|root| root.writable).map(|root| root.source().clone());
+    let outside = existing(&order.writable).filter(|path| !below_a_root(order, path));
+    let mut writable: Vec<PathBuf> = roots.chain(outside).collect();
+    writable.push(tmp.clone());
+    writable.extend(DEVICES.map(PathBuf::from));
+    let roots = order.roots.iter().map(|root| root.source().clone()).collect();
+    Layout { steps: Vec::new(), writable, tmp, roots }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::IsolationRung;
+    use super::super::control::OrderRoot;
+    use super::*;
+
+    fn order(roots: &[&Path], writable: &[PathBuf], hide: &[PathBuf], scratch: &[PathBuf]) -> Order {
+        let roots = roots.iter().map(|path| OrderRoot { path: path.into(), copy: None, writable: true });
+        Order {
+            rung: IsolationRung::Namespaces,
+            argv: Vec::new(),
+            env: Vec::new(),
+            cwd: None,
+            roots: roots.collect(),
+            timeout_ms: None,
+            grace_ms: 0,
+            network: false,
+            writable: writable.to_vec(),
+            hide: hide.to_vec(),
+            scratch: scratch.to_vec(),
+            tmp: None,
+            user_namespace: false,
+            mount_namespace: false,
+        }
+    }
+
+    fn places(layout: &Layout) -> Vec<&Path> {
+        layout.steps.iter().map(|step| step.at.as_path()).collect()
+    }
+
+    #[test]
+    fn what_lies_deeper_is_put_in_place_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| {
+            let path = dir.path().canonicalize().unwrap().join(name);
+            fs::create_dir_all(&path).unwrap();
+            path
+        };
+        let (data, project, kept) = (at("data"), at("data/project"), at("data/project-files"));
+        let secret = at("data/project/.ssh");
+        let layout =
+            of(&order(&[&project], std::slice::from_ref(&kept), &[secret.clone(), data.clone()], &[]))
+                .unwrap();
+        let places = places(&layout);
+        let order_of = |path: &Path| places.iter().position(|place| *place == path).unwrap();
+        let wanted = [Path::new("/tmp"), &data, &kept, &project, &secret];
+        assert!(wanted.windows(2).all(|pair| order_of(pair[0]) < order_of(pair[1])), "{places:?}");
+        assert!(layout.writable.contains(&project) && layout.writable.contains(&kept));
+        assert!(!layout.writable.contains(&data) && !layout.writable.contains(&secret));
+    }
+
+    #[test]
+    fn what_lies_in_a_project_is_the_projects_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = dir.path().canonicalize().unwrap();
+        let inside = project.join("target");
+        fs::create_dir(&inside).unwrap();
+        let inside = [inside];
+        let layout = of(&order(&[&project], &inside, &[], &inside)).unwrap();
+        assert!(!places(&layout).contains(&inside[0].as_path()), "{layout:?}");
+    }
+
+    #[test]
+    fn a_project_at_a_hidden_or_private_path_is_to_be_seen() {
+        let tmp = Path::new("/tmp");
+        let layout = of(&order(&[tmp], &[], &[tmp.into()], &[])).unwrap();
+        let at_tmp: Vec<&What> =
+            layout.steps.iter().filter(|step| step.at == tmp).map(|step| &step.what).collect();
+        assert_eq!(at_tmp, [&What::Root { index: 0 }]);
+        assert_eq!(layout.tmp, Path::new(TMP_ELSEWHERE));
+        assert!(of(&order(&[Path::new("/")], &[], &[], &[])).is_err());
+    }
+}

@@ -1,0 +1,305 @@
+//! Puts the file system of a command together.
+//!
+//! # How
+//! 1. Whatever is needed later is opened and cloned, while all of it can still be reached.
+//! 2. Everything is made read-only, recursively.
+//! 3. The steps of the layout are done in their order; places that do not exist in a private directory are made.
+//! 4. What had to be writable for that becomes read-only too.
+//!
+//! # Invariants
+//! 1. The tree that is put at a project's path is the sandbox's, by device and inode, not what happens to lie there.
+//!
+//! # Not here
+//! What goes where: the sibling `layout`.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
+};
+
+use super::control::Order;
+use super::devices::Devices;
+use super::layout::{Layout, Step, What};
+use super::reaper::Told;
+
+/// How large a private directory may grow, in memory.
+const PRIVATE_BYTES_MAX: &str = "4g";
+/// A directory with nothing in it needs next to nothing.
+const HIDDEN_BYTES_MAX: &str = "64k";
+
+/// On whatever a command can write to, neither a set-user-id program nor a device is more than a file.
+const HARMLESS: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
+
+/// What a step needs that has to be opened before anything is covered.
+enum Ready {
+    /// A mount, to be attached.
+    Mount { mount: OwnedFd, is_dir: bool },
+    /// Device files.
+    Devices(Devices),
+    /// Nothing.
+    Nothing,
+}
+
+/// Does it; tells what is hidden and what could not be done.
+pub(super) fn build(order: &Order, layout: &Layout, trees: &[OwnedFd]) -> Result<Told, String> {
+    let mut ready = Vec::new();
+    for step in &layout.steps {
+        let opened = open(order, step, trees).map_err(|error| format!("{}: {error}", step.at.display()))?;
+        ready.push((step, opened));
+    }
+    let all = MountAttrFlags::MOUNT_ATTR_RDONLY | HARMLESS;
+    set_attributes(CWD, "/", Reach::AllBelow, all).map_err(|error| format!("read-only: {error}"))?;
+    let mut told = Told::default();
+    make_scratch(&mut ready, &mut told);
+    let mut read_only_later = Vec::new();
+    for (step, opened) in ready {
+        place(step, opened, &mut told, &mut read_only_later)
+            .map_err(|error| format!("{}: {error}", step.at.display()))?;
+    }
+    for mount in read_only_later {
+        set_attributes(mount.as_fd(), "", Reach::This, MountAttrFlags::MOUNT_ATTR_RDONLY)
+            .map_err(|error| format!("read-only: {error}"))?;
+    }
+    Ok(told)
+}
+
+fn open(order: &Order, step: &Step, trees: &[OwnedFd]) -> io::Result<Ready> {
+    match &step.what {
+        What::Root { index } => {
+            let (Some(root), Some(tree)) = (order.roots.get(*index), trees.get(*index)) else {
+                return Err(io::Error::other("no such project"));
+            };
+            let mount = clone_tree(root.source())?;
+            same_file(&mount, tree)?;
+            Ok(Ready::Mount { mount: limited(mount, root.writable)?, is_dir: true })
+        }
+        What::Tree { source, writable } => {
+            let mount = clone_tree(source)?;
+            let is_dir = is_directory(&mount)?;
+            // A device that was asked for has to work as one.
+            let mount = if is_dir || !*writable { limited(mount, *writable)? } else { mount };
+            Ok(Ready::Mount { mount, is_dir })
+        }
+        What::Scratch => Ok(Ready::Mount {
+            // For now the directory itself; `make_scratch` lays the rest over it.
+            mount: rustix::fs::open(&step.at, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?,
+            is_dir: true,
+        }),
+        What::Devices => Ok(Ready::Devices(Devices::open())),
+        What::Private | What::Processes | What::Link { .. } | What::Hidden => Ok(Ready::Nothing),
+    }
+}
+
+fn place(step: &Step, ready: Ready, told: &mut Told, read_only_later: &mut Vec<OwnedFd>) -> io::Result<()> {
+    match (&step.what, ready) {
+        (What::Private, _) => {
+            make_place(&step.at, true)?;
+            attach(&tmpfs(PRIVATE_BYTES_MAX, private_mode(&step.at))?, &step.at)
+        }
+        (What::Processes, _) => {
+            let mount = processes()?;
+            if rustix::process::geteuid().is_root() {
+                // The machine's settings are in there, and belong to root, with capabilities or without.
+                set_attributes(mount.as_fd(), "", Reach::This, MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+            }
+            attach(&mount, &step.at)
+        }
+        (What::Devices, Ready::Devices(devices)) => {
+            let mount = tmpfs(HIDDEN_BYTES_MAX, "0755")?;
+            attach(&mount, &step.at)?;
+            devices.fill(&step.at)?;
+            read_only_later.push(mount);
+            Ok(())
+        }
+        (What::Hidden, _) => {
+            told.hidden.push(step.at.display().to_string());
+            hide(&step.at, read_only_later)
+        }
+        (What::Link { target }, _) => {
+            make_parent(&step.at)?;
+            std::os::unix::fs::symlink(target, &step.at)
+        }
+        (What::Root { .. } | What::Tree { .. } | What::Scratch, Ready::Mount { mount, is_dir }) => {
+            make_place(&step.at, is_dir)?;
+            attach(&mount, &step.at)
+        }
+        // A scratch directory that could not be had stays as it is, and is noted.
+        (What::Root { .. } | What::Tree { .. } | What::Scratch | What::Devices, _) => Ok(()),
+    }
+}
+
+fn private_mode(at: &Path) -> &'static str {
+    if at == Path::new("/run") { "0755" } else { "1777" }
+}
+
+/// Covers what is there; in a private directory there is nothing.
+fn hide(at: &Path, read_only_later: &mut Vec<OwnedFd>) -> io::Result<()> {
+    let Ok(found) = fs::symlink_metadata(at) else { return Ok(()) };
+    let empty = tmpfs(HIDDEN_BYTES_MAX, "0755")?;
+    if found.is_dir() {
+        attach(&empty, at)?;
+        read_only_later.push(empty);
+        return Ok(());
+    }
+    // An empty file needs a directory to lie in; that is attached for the moment in which it is cloned.
+    attach(&empty, Path::new("/proc"))?;
+    let file = Path::new("/proc/empty");
+    let cloned = File::create(file).and_then(|_| clone_tree(file)).and_then(|mount| limited(mount, false));
+    unmount("/proc", UnmountFlags::DETACH)?;
+    attach(&cloned?, at)
+}
+
+/// Lays over each scratch directory one that is thrown away. Where that does not work it stays read-only.
+fn make_scratch(ready: &mut [(&Step, Ready)], told: &mut Told) {
+    let scratch = ready.iter_mut().filter(|(step, _)| step.what == What::Scratch);
+    let scratch: Vec<_> = scratch.enumerate().collect();
+    if scratch.is_empty() {
+        return;
+    }
+    let store = Path::new("/dev");
+    let stored = tmpfs(PRIVATE_BYTES_MAX, "0755").and_then(|mount| attach(&mount, store));
+    for (number, (step, opened)) in scratch {
+        let Ready::Mount { mount, .. } = &*opened else { continue };
+        let made = match &stored {
+            Ok(()) => {
+                overlay(mount.as_fd(), &store.join(number.to_string())).map_err(|error| error.to_string())
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        *opened = match made {
+            Ok(mount) => Ready::Mount { mount, is_dir: true },
+            Err(why) => {
+                told.notes.push(format!("{} stays read-only: {why}", step.at.display()));
+                Ready::Nothing
+            }
+        };
+    }
+    if stored.is_ok() {
+        // The overlays keep hold of what they need of it.
+        let _ = unmount(store, UnmountFlags::DETACH);
+    }
+}
+
+fn overlay(lower: BorrowedFd<'_>, store: &Path) -> io::Result<OwnedFd> {
+    let directory = |name: &str| -> io::Result<OwnedFd> {
+        let path = store.join(name);
+        fs::create_dir_all(&path)?;
+        Ok(rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+    };
+    let (upper, work) = (directory("upper")?, directory("work")?);
+    let status = rustix::fs::fstat(lower)?;
+    // What is laid over a directory shows as that directory.
+    rustix::fs::chmod(store.join("upper"), Mode::from_raw_mode(status.st_mode & 0o7777))?;
+    let named = |fd: BorrowedFd<'_>| format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(&context, "lowerdir", named(lower))?;
+    fsconfig_set_string(&context, "upperdir", named(upper.as_fd()))?;
+    fsconfig_set_string(&context, "workdir", named(work.as_fd()))?;
+    fsconfig_set_flag(&context, "userxattr")?;
+    fsconfig_create(&context)?;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, HARMLESS)?)
+}
+
+fn processes() -> io::Result<OwnedFd> {
+    let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    let flags = HARMLESS | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)?)
+}
+
+fn tmpfs(bytes_max: &str, mode: &str) -> io::Result<OwnedFd> {
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(&context, "size", bytes_max)?;
+    fsconfig_set_string(&context, "mode", mode)?;
+    fsconfig_create(&context)?;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, HARMLESS)?)
+}
+
+/// A copy of the mount at `path`, with all that is mounted below it, attached nowhere.
+pub(super) fn clone_tree(path: &Path) -> io::Result<OwnedFd> {
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    Ok(open_tree(CWD, path, flags)?)
+}
+
+/// Attaches a mount at a path that is there.
+pub(super) fn attach(mount: &OwnedFd, at: &Path) -> io::Result<()> {
+    Ok(move_mount(mount, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+}
+
+fn limited(mount: OwnedFd, writable: bool) -> io::Result<OwnedFd> {
+    let flags = if writable { HARMLESS } else { HARMLESS | MountAttrFlags::MOUNT_ATTR_RDONLY };
+    set_attributes(mount.as_fd(), "", Reach::AllBelow, flags)?;
+    Ok(mount)
+}
+
+fn same_file(mount: &OwnedFd, tree: &OwnedFd) -> io::Result<()> {
+    let (here, there) = (rustix::fs::fstat(mount)?, rustix::fs::fstat(tree)?);
+    if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino) {
+        return Ok(());
+    }
+    Err(io::Error::other("what lies there is not the sandbox's tree"))
+}
+
+fn is_directory(mount: &OwnedFd) -> io::Result<bool> {
+    Ok(FileType::from_raw_mode(rustix::fs::fstat(mount)?.st_mode) == FileType::Directory)
+}
+
+/// Makes a place to attach something at, where there is none. That succeeds in private directories only.
+fn make_place(at: &Path, is_dir: bool) -> io::Result<()> {
+    if fs::symlink_metadata(at).is_ok() {
+        return Ok(());
+    }
+    if is_dir {
+        return fs::create_dir_all(at);
+    }
+    make_parent(at)?;
+    File::create(at).map(drop)
+}
+
+fn make_parent(at: &Path) -> io::Result<()> {
+    at.parent().map_or(Ok(()), fs::create_dir_all)
+}
+
+/// What attributes are added to.
+#[derive(Clone, Copy)]
+enum Reach {
+    /// One mount.
+    This,
+    /// It and all that is mounted below it.
+    AllBelow,
+}
+
+/// Adds attributes to a mount.
+fn set_attributes(
+    directory: BorrowedFd<'_>,
+    path: &str,
+    reach: Reach,
+    flags: MountAttrFlags,
+) -> io::Result<()> {
+    let path = std::ffi::CString::new(path)?;
+    let attributes =
+        libc::mount_attr { attr_set: flags.bits().into(), attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let reach = match reach {
+        Reach::This => libc::AT_EMPTY_PATH,
+        Reach::AllBelow => libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
+    };
+    // SAFETY: path and attributes live during the call, and the size is that of the attributes.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            directory.as_raw_fd(),
+            path.as_ptr(),
+            reach,
+            &attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,153 @@
+//! The processes below one, found in `/proc`, and how to kill them all.
+//!
+//! # Invariants
+//! 1. [`kill_descendants`] returns only when this process has no child left. As it is a subreaper, whatever lost its
+//!    parent became its child: no child left means no descendant left.
+//! 2. A process is signalled while it is known to be a descendant; the window in which its number could be taken by a
+//!    stranger is that between reading and signalling, and within it the number is still held by a zombie that
+//!    only this tree can reap.
+//!
+//! # Not here
+//! A pid namespace, where the kernel does all of it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions};
+
+/// How long to wait before looking again for what will not die at once.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
+
+/// All processes below `pid`, parents before children.
+pub(crate) fn descendants(pid: Pid) -> Vec<Pid> {
+    let parents = if has_children_files() { None } else { Some(parents()) };
+    let children = |pid| match &parents {
+        None => listed_children(pid),
+        Some(parents) => {
+            parents.iter().filter(|(_, parent)| *parent == pid).map(|(child, _)| *child).collect()
+        }
+    };
+    let mut found = children(pid);
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        found.extend(children(parent));
+        next += 1;
+    }
+    found
+}
+
+/// A kernel may be built without them.
+fn has_children_files() -> bool {
+    fs::exists("/proc/thread-self/children").unwrap_or(false)
+}
+
+fn listed_children(pid: Pid) -> Vec<Pid> {
+    let number = pid.as_raw_nonzero();
+    let Ok(tasks) = fs::read_dir(format!("/proc/{number}/task")) else { return Vec::new() };
+    let lists = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().filter_map(parse).collect::<Vec<_>>()).collect()
+}
+
+/// Every process with its parent.
+fn parents() -> Vec<(Pid, Pid)> {
+    let parent_of = |pid: &Pid| {
+        let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        // The name, in parentheses, may hold anything: the fields begin after its last one.
+        let fields =
+            String::from_utf8_lossy(&stat[stat.iter().rposition(|byte| *byte == b')')? + 1..]).into_owned();
+        fields.split_whitespace().nth(1).and_then(parse)
+    };
+    processes().into_iter().filter_map(|pid| Some((pid, parent_of(&pid)?))).collect()
+}
+
+fn processes() -> Vec<Pid> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str().and_then(parse)).collect()
+}
+
+/// A process by its number as text; the dead have none, or less than none.
+pub(crate) fn parse(number: &str) -> Option<Pid> {
+    number.trim().parse().ok().filter(|number| *number > 0).and_then(Pid::from_raw)
+}
+
+/// Sends a signal to every process below this one, except that which is spared.
+pub(super) fn signal_descendants(signal: Signal, spared: Option<Pid>) {
+    for pid in descendants(rustix::process::getpid()).into_iter().filter(|pid| Some(*pid) != spared) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// Kills everything below this process and reaps it; how many there were, as far as that could be seen.
+pub(super) fn kill_descendants() -> u32 {
+    let mut killed = 0;
+    loop {
+        let found = descendants(rustix::process::getpid());
+        for pid in &found {
+            // With its group, at one stroke: a chain of short-lived forks could outrun one at a time.
+            if let Ok(group) = rustix::process::getpgid(Some(*pid))
+                && group != rustix::process::getpgrp()
+            {
+                let _ = rustix::process::kill_process_group(group, Signal::KILL);
+            }
+            let _ = rustix::process::kill_process(*pid, Signal::KILL);
+        }
+        killed = killed.max(u32::try_from(found.len()).unwrap_or(u32::MAX));
+        if reap_all() == Left::None {
+            return killed;
+        }
+        std::thread::sleep(LOOK_AGAIN_AFTER);
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Left {
+    Some,
+    None,
+}
+
+/// Reaps every child that is dead, and tells whether there are others.
+fn reap_all() -> Left {
+    loop {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => return Left::Some,
+            Err(_) => return Left::None,
+        }
+    }
+}
+
+/// Kills, again and again until none is left, every process whose environment has `name=value`. This is for what
+/// nobody holds any more: its reaper was killed, or its owner died. How many were found. An empty value marks nothing.
+pub fn kill_marked(name: &str, value: &OsStr) -> u32 {
+    if value.is_empty() {
+        return 0;
+    }
+    let mark = [name.as_bytes(), b"=", value.as_bytes()].concat();
+    let mut killed = 0;
+    loop {
+        let found = marked(&mark);
+        if found.is_empty() {
+            return killed;
+        }
+        for pid in found {
+            if rustix::process::kill_process(pid, Signal::KILL).is_ok() {
+                killed += 1;
+            }
+        }
+        std::thread::sleep(LOOK_AGAIN_AFTER);
+    }
+}
+
+/// A zombie has no environment, so what is dead is not found again.
+fn marked(mark: &[u8]) -> Vec<Pid> {
+    let own = rustix::process::getpid();
+    processes().into_iter().filter(|pid| *pid != own && has_mark(*pid, mark)).collect()
+}
+
+fn has_mark(pid: Pid, mark: &[u8]) -> bool {
+    fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()))
+        .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|variable| variable == mark))
+}

@@ -1,0 +1,231 @@
+//! The process that holds a command's tree: starts it, watches it, and leaves nothing of it behind.
+//!
+//! It is the first process of a pid namespace, where the kernel kills the rest when it ends, or a subreaper, which
+//! kills until nothing is left.
+//!
+//! # Invariants
+//! 1. It ends when the command ends, when its time is up, when it is asked to, and when the lifeline closes. In each
+//!    case nothing of the tree is left when it is gone.
+//! 2. It holds no file descriptor but the socket and what it waits with: a command that could look into it would find
+//!    nothing there. It also cannot look.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus};
+
+use super::control::{self, Failure, Order, Report};
+use super::fork::{Side, fork};
+use super::{exec, privileges, process_tree};
+use crate::command::HowEnded;
+
+/// What kind of tree it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// This is the first process of a pid namespace.
+    Namespace,
+    /// This is a subreaper.
+    Descendants,
+    /// This is a subreaper, and the command's own process only wraps it: told to end, it would end all at once.
+    Wrapped,
+}
+
+/// What is told of a command that begins.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) hidden: Vec<String>,
+    pub(super) notes: Vec<String>,
+}
+
+/// Tells who holds the tree.
+pub(super) fn introduce(control: &OwnedFd) -> io::Result<()> {
+    let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
+    control::report(control, &Report::Reaper, &[own.as_fd()]);
+    Ok(())
+}
+
+/// Starts what `start` becomes, watches over it, and ends with it. `start` is called in the new process, with the pipe
+/// to tell of failures, and returns only on failure. `complaints` is what else there may be to read when it did not
+/// even begin.
+pub(super) fn hold(
+    kind: Kind,
+    control: OwnedFd,
+    order: &Order,
+    told: Told,
+    start: impl FnOnce(BorrowedFd<'_>) -> Failure,
+    complaints: impl FnOnce() -> String,
+) -> ! {
+    match begin(kind, start, complaints) {
+        Ok((command, ended)) => {
+            control::report(&control, &Report::Started { hidden: told.hidden, notes: told.notes }, &[]);
+            let watch = Watch { kind, control: &control, ended, command, order };
+            let how = watch.until_the_end();
+            let killed = leave_nothing(kind, order);
+            if let Some(how) = how {
+                control::report(&control, &Report::Ended { how, killed }, &[]);
+            }
+        }
+        Err(failure) => {
+            leave_nothing(kind, order);
+            control::report(&control, &Report::Failed(failure), &[]);
+        }
+    }
+    std::process::exit(0)
+}
+
+/// Starts the command; gives its number, and what becomes readable when a child ends.
+fn begin(
+    kind: Kind,
+    start: impl FnOnce(BorrowedFd<'_>) -> Failure,
+    complaints: impl FnOnce() -> String,
+) -> Result<(Pid, OwnedFd), Failure> {
+    let rung = |error: io::Error| Failure::Rung(error.to_string());
+    let ended = child_ends().map_err(rung)?;
+    let (told, tell) =
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| rung(e.into()))?;
+    let command = match fork().map_err(rung)? {
+        Side::Child => {
+            drop(told);
+            tell_failure(&tell, &start(tell.as_fd()))
+        }
+        Side::Parent(pid) => pid,
+    };
+    drop((tell, start));
+    if kind == Kind::Namespace {
+        privileges::drop_all().map_err(rung)?;
+    }
+    privileges::shut_off().map_err(rung)?;
+    let mut said = Vec::new();
+    File::from(told).read_to_end(&mut said).map_err(rung)?;
+    match said.strip_prefix(exec::HELLO) {
+        Some([]) => Ok((command, ended)),
+        Some(failure) => {
+            Err(serde_json::from_slice(failure).unwrap_or_else(|error| Failure::Rung(error.to_string())))
+        }
+        None => Err(Failure::Rung(complaints())),
+    }
+}
+
+/// Says why, and ends.
+pub(super) fn tell_failure(tell: &OwnedFd, failure: &Failure) -> ! {
+    if let (Ok(text), Ok(pipe)) = (serde_json::to_vec(failure), tell.try_clone()) {
+        let _ = File::from(pipe).write_all(&text);
+    }
+    std::process::exit(0)
+}
+
+/// Kills what is left, and removes what was made for the command.
+fn leave_nothing(kind: Kind, order: &Order) -> u32 {
+    match kind {
+        // The kernel will do it, before this process counts as dead.
+        Kind::Namespace => others_in_namespace(),
+        Kind::Descendants | Kind::Wrapped => {
+            let killed = process_tree::kill_descendants();
+            if let Some(tmp) = &order.tmp {
+                let _ = std::fs::remove_dir_all(tmp);
+            }
+            killed
+        }
+    }
+}
+
+fn others_in_namespace() -> u32 {
+    u32::try_from(process_tree::descendants(rustix::process::getpid()).len()).unwrap_or(u32::MAX)
+}
+
+/// The wait for the end of a command.
+struct Watch<'a> {
+    kind: Kind,
+    control: &'a OwnedFd,
+    ended: OwnedFd,
+    command: Pid,
+    order: &'a Order,
+}
+
+impl Watch<'_> {
+    /// How it ended; none when nobody is there to hear.
+    fn until_the_end(&self) -> Option<HowEnded> {
+        let limit = self.order.timeout_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
+        let mut deadline = limit;
+        let mut asked_to_end = false;
+        loop {
+            let [child, control] = self.next(deadline);
+            if control {
+                match control::receive(self.control) {
+                    Ok(Some(_)) => return Some(HowEnded::Killed),
+                    Ok(None) | Err(_) => return None,
+                }
+            }
+            if child && let Some(how) = self.reap() {
+                return Some(if asked_to_end { HowEnded::TimedOut } else { how });
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                if asked_to_end {
+                    return Some(HowEnded::TimedOut);
+                }
+                asked_to_end = true;
+                self.ask_to_end();
+                deadline = Some(Instant::now() + Duration::from_millis(self.order.grace_ms));
+            }
+        }
+    }
+
+    /// Waits for a child to end, for a message, or for the deadline; tells which of the first two happened.
+    fn next(&self, deadline: Option<Instant>) -> [bool; 2] {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        let mut fds = [PollFd::new(&self.ended, PollFlags::IN), PollFd::new(self.control, PollFlags::IN)];
+        if poll(&mut fds, left.as_ref()).is_err() {
+            return [false; 2];
+        }
+        [!fds[0].revents().is_empty(), !fds[1].revents().is_empty()]
+    }
+
+    /// Reaps whatever is dead; how the command ended, if it is among them.
+    fn reap(&self) -> Option<HowEnded> {
+        let mut discarded = [0; 128];
+        while rustix::io::read(&self.ended, &mut discarded).is_ok_and(|count| count > 0) {}
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == self.command => return Some(how(status)),
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+
+    fn ask_to_end(&self) {
+        match self.kind {
+            Kind::Namespace => {
+                // SAFETY: in this namespace, -1 means all but this process; no memory is touched.
+                unsafe { libc::kill(-1, libc::SIGTERM) };
+            }
+            Kind::Descendants => process_tree::signal_descendants(Signal::TERM, None),
+            Kind::Wrapped => process_tree::signal_descendants(Signal::TERM, Some(self.command)),
+        }
+    }
+}
+
+fn how(status: WaitStatus) -> HowEnded {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(status), _) => HowEnded::Exited(status),
+        (None, signal) => HowEnded::Signalled(signal.unwrap_or_default()),
+    }
+}
+
+/// Blocks the signal that tells of a child's end, and gives what becomes readable instead.
+fn child_ends() -> io::Result<OwnedFd> {
+    // SAFETY: the set is made in place and lives during the calls; the descriptor is new and nobody else's.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGCHLD);
+        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        let fd = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
+    }
+}

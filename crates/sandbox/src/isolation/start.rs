@@ -1,0 +1,317 @@
+//! Starting a command: the rungs one after the other, until the program itself has begun.
+//!
+//! # Invariants
+//! 1. A [`Running`] is only made once the program runs; before that, every way to fail is an error with its reason.
+//! 2. What a rung that did not work has made is gone before the next one is tried.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use domain::RootNo;
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::control::{self, Failure, Order, OrderRoot, Report};
+use super::{Isolation, IsolationRung, IsolationUsed, RUN_VERB, RungPassedOver};
+use crate::child::ChildProgram;
+use crate::command::{CommandSpec, Drains, Launched, Running, Stdin};
+use crate::view::View;
+
+/// Why a command did not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// There is no such program.
+    #[error("{program} is not there to be run")]
+    NotFound {
+        /// As it was asked for.
+        program: String,
+    },
+    /// The program cannot be run.
+    #[error("{program} cannot be run")]
+    NotExecutable {
+        /// As it was asked for.
+        program: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There was no program in the command.
+    #[error("the command is empty")]
+    Empty,
+    /// The sandbox has no such project.
+    #[error("the sandbox has no project {}", no.0)]
+    NoSuchRoot {
+        /// Which.
+        no: RootNo,
+    },
+    /// The directory to begin in cannot be entered.
+    #[error("the directory to begin in cannot be entered: {why}")]
+    Directory {
+        /// What stood in the way.
+        why: String,
+    },
+    /// A path that is to be written to is not there.
+    #[error("{} is to be writable, but cannot be reached", path.display())]
+    Writable {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Nothing on this machine isolates it as policy demands.
+    #[error("no isolation for commands works here: {}", shown(reasons))]
+    NoIsolation {
+        /// Each rung with what stood in the way.
+        reasons: Vec<RungPassedOver>,
+    },
+    /// The files for its output cannot be made.
+    #[error("the output cannot be kept in {}", path.display())]
+    Output {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What every command needs could not be had: a pipe, a process, a thread.
+    #[error("the command cannot be started")]
+    System {
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl From<io::Error> for StartError {
+    fn from(source: io::Error) -> Self {
+        Self::System { source }
+    }
+}
+
+fn shown(reasons: &[RungPassedOver]) -> String {
+    reasons.iter().map(|passed| format!("{}: {}", passed.rung, passed.why)).collect::<Vec<_>>().join("; ")
+}
+
+impl Isolation {
+    /// Starts the command on the best rung that works, and returns once the program has begun.
+    ///
+    /// # Errors
+    /// Nothing of it runs then.
+    pub fn start(&self, view: View, spec: CommandSpec) -> Result<Running, StartError> {
+        let program = spec.argv.first().ok_or(StartError::Empty)?.to_string_lossy().into_owned();
+        for path in &spec.writable {
+            std::fs::metadata(path).map_err(|source| StartError::Writable { path: path.clone(), source })?;
+        }
+        let order = order(&view, &spec)?;
+        let output = |source| StartError::Output { path: spec.output.dir.clone(), source };
+        let logs = Drains::logs(&spec.output).map_err(output)?;
+        let mut passed_over = Vec::new();
+        for rung in &self.rungs {
+            let attempt = attempt(&self.child, Order { rung: *rung, ..order.clone() }, &view, &spec.stdin)?;
+            match attempt {
+                Ok(begun) => {
+                    let Begun { child, control, reaper, outputs: [stdout, stderr], told, mark } = begun;
+                    let drains = Drains::start(stdout, stderr, logs, spec.output.keep_bytes_max)?;
+                    let network = spec.network || *rung == IsolationRung::None;
+                    let (hidden, notes) = told;
+                    let isolation = IsolationUsed { rung: *rung, network, hidden, notes, passed_over };
+                    let namespaced = *rung == IsolationRung::Namespaces;
+                    return Ok(Running::new(Launched {
+                        child,
+                        control,
+                        reaper,
+                        namespaced,
+                        mark,
+                        drains,
+                        isolation,
+                    }));
+                }
+                Err(Failure::Rung(why)) => passed_over.push(RungPassedOver { rung: *rung, why }),
+                Err(Failure::NotFound) => return Err(StartError::NotFound { program }),
+                Err(Failure::NotExecutable(errno)) => {
+                    return Err(StartError::NotExecutable {
+                        program,
+                        source: io::Error::from_raw_os_error(errno),
+                    });
+                }
+                Err(Failure::Directory(why)) => return Err(StartError::Directory { why }),
+            }
+        }
+        Err(StartError::NoIsolation { reasons: passed_over })
+    }
+}
+
+/// Tries a rung with no project and no program.
+pub(super) fn probe(child: &ChildProgram, rung: IsolationRung) -> Result<(), String> {
+    let view = View { user_namespace: None, mount_namespace: None, roots: Vec::new() };
+    let order = Order {
+        rung,
+        argv: Vec::new(),
+        env: std::env::vars_os().filter(|(name, _)| name == "PATH").collect(),
+        cwd: None,
+        roots: Vec::new(),
+        timeout_ms: None,
+        grace_ms: 0,
+        network: false,
+        writable: Vec::new(),
+        hide: Vec::new(),
+        scratch: Vec::new(),
+        tmp: None,
+        user_namespace: false,
+        mount_namespace: false,
+    };
+    let mut begun = match attempt(child, order, &view, &Stdin::Null) {
+        Ok(Ok(begun)) => begun,
+        Ok(Err(Failure::Rung(why) | Failure::Directory(why))) => return Err(why),
+        Ok(Err(Failure::NotFound | Failure::NotExecutable(_))) => {
+            return Err("nothing could be run".to_owned());
+        }
+        Err(error) => return Err(error.to_string()),
+    };
+    drop(begun.control);
+    begun.child.wait().map(drop).map_err(|error| error.to_string())
+}
+
+fn order(view: &View, spec: &CommandSpec) -> Result<Order, StartError> {
+    let no = spec.cwd.root;
+    let index = view.roots.iter().position(|root| root.no == no).ok_or(StartError::NoSuchRoot { no })?;
+    let roots = view.roots.iter().map(|root| OrderRoot {
+        path: root.path.clone(),
+        copy: root.copy.clone(),
+        writable: spec.writes && !root.read_only,
+    });
+    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    Ok(Order {
+        rung: IsolationRung::Namespaces,
+        argv: spec.argv.clone(),
+        env: spec.env.clone(),
+        cwd: Some((index, spec.cwd.below.as_ref().map(|below| below.as_bytes().to_vec()))),
+        roots: roots.collect(),
+        timeout_ms: spec.timeout.map(ms),
+        grace_ms: ms(spec.kill_grace),
+        network: spec.network,
+        writable: spec.writable.clone(),
+        hide: spec.hide.clone(),
+        scratch: spec.scratch.clone(),
+        tmp: None,
+        user_namespace: view.user_namespace.is_some(),
+        mount_namespace: view.mount_namespace.is_some(),
+    })
+}
+
+/// A program that runs.
+struct Begun {
+    child: Child,
+    control: OwnedFd,
+    reaper: OwnedFd,
+    outputs: [OwnedFd; 2],
+    told: (Vec<String>, Vec<String>),
+    mark: std::ffi::OsString,
+}
+
+/// Tries one rung. The outer error is one that no other rung would mend.
+fn attempt(
+    program: &ChildProgram,
+    mut order: Order,
+    view: &View,
+    stdin: &Stdin,
+) -> Result<Result<Begun, Failure>, StartError> {
+    if matches!(order.rung, IsolationRung::Landlock | IsolationRung::None) {
+        order.tmp = Some(private_directory()?);
+    }
+    let tmp = order.tmp.clone();
+    let result = launch(program, &order, view, stdin);
+    if let (Some(tmp), Ok(Err(_)) | Err(_)) = (tmp, &result) {
+        let _ = std::fs::remove_dir_all(tmp);
+    }
+    result
+}
+
+fn launch(
+    program: &ChildProgram,
+    order: &Order,
+    view: &View,
+    stdin: &Stdin,
+) -> Result<Result<Begun, Failure>, StartError> {
+    let (control, theirs) = control::pair()?;
+    let input = match stdin {
+        Stdin::Null => std::fs::File::open("/dev/null")?.into(),
+        Stdin::Bytes(bytes) => control::file_of("stdin", bytes)?,
+    };
+    let (stdout, to_stdout) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+    let (stderr, to_stderr) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+    let mut child = program
+        .command(RUN_VERB)
+        .env_clear()
+        .stdin(Stdio::from(theirs))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let namespaces = [&view.user_namespace, &view.mount_namespace].map(|fd| fd.as_ref().map(AsFd::as_fd));
+    let trees: Vec<BorrowedFd<'_>> = view.roots.iter().map(|root| root.tree.as_fd()).collect();
+    let sent =
+        order.send(&control, [input.as_fd(), to_stdout.as_fd(), to_stderr.as_fd()], namespaces, &trees);
+    drop((input, to_stdout, to_stderr));
+    let told = match sent {
+        Ok(()) => first_reports(&control),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Err(ended_without_a_word())),
+        Err(error) => Err(error),
+    };
+    match told {
+        Ok(Ok((reaper, told))) => {
+            let mark = order.tmp.clone().map(PathBuf::into_os_string).unwrap_or_default();
+            Ok(Ok(Begun { child, control, reaper, outputs: [stdout, stderr], told, mark }))
+        }
+        Ok(Err(failure)) => {
+            drop(control);
+            child.wait()?;
+            Ok(Err(failure))
+        }
+        Err(error) => {
+            drop(control);
+            child.wait()?;
+            Err(error.into())
+        }
+    }
+}
+
+type Told = (Vec<String>, Vec<String>);
+
+fn ended_without_a_word() -> Failure {
+    Failure::Rung("the child ended without a word".to_owned())
+}
+
+/// Waits until the program runs, or it is said why not.
+fn first_reports(control: &OwnedFd) -> io::Result<Result<(OwnedFd, Told), Failure>> {
+    let mut reaper = None;
+    loop {
+        let Some((report, mut carried)) = control::next_report(control)? else {
+            return Ok(Err(ended_without_a_word()));
+        };
+        match report {
+            Report::Reaper => reaper = carried.pop(),
+            Report::Started { hidden, notes } => {
+                let reaper = reaper.ok_or_else(|| io::Error::other("nobody holds the tree"))?;
+                return Ok(Ok((reaper, (hidden, notes))));
+            }
+            Report::Failed(failure) => return Ok(Err(failure)),
+            Report::Ended { .. } => return Err(io::Error::other("it ended before it began")),
+        }
+    }
+}
+
+/// A new directory that only this user can enter. Whoever holds the tree removes it.
+fn private_directory() -> io::Result<PathBuf> {
+    use std::os::unix::fs::DirBuilderExt;
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("agents-{}-{number}", std::process::id()));
+        match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The apply journal: many files change together, or not at all.
+//!
+//! # Overview
+//! Before anything of the user's is touched, a journal holds every byte that is there and every byte that shall be, and
+//! a commit mark is on disk. Then files are written in place, so that inodes, owners, modes and links stay what they
+//! were. Whoever is killed in between, at whatever step, leaves a journal; the next command finds it and goes forward,
+//! or back. [`prepare`] says how it is used, [`frame`] what the file looks like, [`order`] in which order things happen,
+//! [`classify`] how a recovery tells how far its predecessor came, [`take_back`] what happens to edits that somebody made
+//! meanwhile.
+//!
+//! # Invariants
+//! 1. Nothing of the user's is touched before the commit mark is on disk.
+//! 2. After a recovery all is as before or all is as asked, except files that somebody else edited meanwhile: those keep
+//!    the edit, and are named.
+//! 3. One process at a time carries a journal out: the one that has its lock.
+//! 4. Nothing but the files is needed: no store, no network.
+//! 5. All paths are resolved beneath their root, without links; the root is known by device and inode.
+//!
+//! # Not here
+//! The merge and its conflicts, locks of plans and projects, the seal, what the store is told: the engine has them.
+//! Time and ids are passed in.
+
+mod attributes;
+mod change;
+mod classify;
+mod codec;
+mod found;
+mod frame;
+mod hooks;
+mod in_place;
+mod log;
+mod op;
+mod order;
+mod perform;
+mod prepare;
+mod recover;
+mod settled;
+mod take_back;
+mod target;
+mod touched;
+mod undo;
+mod work;
+mod write_down;
+
+#[cfg(test)]
+mod format_tests;
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use domain::BootId;
+
+pub use change::{Attributes, Bytes, Change, Header, Image, JournalRoot, Place, Request};
+/// A journal carries out one apply, and has its name.
+pub use domain::ApplyId as JournalId;
+/// Whether it brings a plan's changes in or takes them out.
+pub use domain::ApplyKind as JournalKind;
+pub use hooks::{Hooks, Merger, Moment, NoHooks, Step};
+pub use prepare::{Committed, OPS_MAX, PrepareError, Prepared};
+pub use recover::Recovery;
+pub use settled::{Ending, Settled, Stuck, Why};
+pub use target::RootMoved;
+pub use undo::{UndoError, UndoJournal};
+
+const EXTENSION: &str = "journal";
+
+/// The machine's present run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Boot {
+    /// Which.
+    pub id: BootId,
+    /// When it started, in seconds of the wall clock.
+    pub started_s: i64,
+}
+
+impl Boot {
+    /// The run that we are in.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn present() -> io::Result<Boot> {
+        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let id = text.trim().parse().map_err(io::Error::other)?;
+        let wall = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        Ok(Boot { id, started_s: wall.tv_sec - up.tv_sec })
+    }
+}
+
+/// The journals below a data directory.
+#[derive(Clone)]
+pub struct Journals {
+    open_dir: PathBuf,
+    undo_dir: PathBuf,
+    boot: Boot,
+    merger: Arc<dyn Merger>,
+    hooks: Arc<dyn Hooks>,
+}
+
+impl std::fmt::Debug for Journals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journals").field("open_dir", &self.open_dir).finish_non_exhaustive()
+    }
+}
+
+/// A journal on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Which.
+    pub id: JournalId,
+    /// How much room it takes, with what was found and saved beside it.
+    pub bytes: u64,
+}
+
+impl Journals {
+    /// The journals in `data_dir`, which has directories for open ones and for those that can be undone.
+    ///
+    /// # Errors
+    /// They cannot be made.
+    pub fn open(data_dir: &Path, boot: Boot, merger: Arc<dyn Merger>) -> io::Result<Journals> {
+        let (open_dir, undo_dir) = (data_dir.join("journal"), data_dir.join("undo"));
+        for dir in [&open_dir, &undo_dir] {
+            DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        }
+        Ok(Journals { open_dir, undo_dir, boot, merger, hooks: Arc::new(NoHooks) })
+    }
+
+    /// The same, with somebody who is told of each step.
+    #[must_use]
+    pub fn with_hooks(self, hooks: Arc<dyn Hooks>) -> Journals {
+        Journals { hooks, ..self }
+    }
+
+    /// The journals that are not retired yet, the oldest first.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn open_ids(&self) -> io::Result<Vec<Listed>> {
+        list(&self.open_dir)
+    }
+
+    /// The journals that are kept, the oldest first.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn undo_ids(&self) -> io::Result<Vec<Listed>> {
+        list(&self.undo_dir)
+    }
+
+    /// Removes a kept journal and what was saved beside it. One that is not there is fine.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn forget_undo(&self, id: JournalId) -> io::Result<()> {
+        for path in found::found_files(&self.undo_dir, id)?.into_iter().chain([self.undo_path(id)]) {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn open_path(&self, id: JournalId) -> PathBuf {
+        self.open_dir.join(format!("{id}.{EXTENSION}"))
+    }
+
+    fn undo_path(&self, id: JournalId) -> PathBuf {
+        self.undo_dir.join(format!("{id}.{EXTENSION}"))
+    }
+}
+
+/// The journals in a directory. A name that is not ours is passed over.
+fn list(dir: &Path) -> io::Result<Vec<Listed>> {
+    let mut listed = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        let Some(id) = stem.filter(|_| path.extension().is_some_and(|extension| extension == EXTENSION))
+        else {
+            continue;
+        };
+        // Only the form that is printed: an id can be written in lower case too, and that file is not ours.
+        let Some(id) = id.parse::<JournalId>().ok().filter(|parsed| parsed.to_string() == id) else {
+            continue;
+        };
+        let mut bytes = 0;
+        for path in found::found_files(dir, id)?.into_iter().chain([path]) {
+            match fs::metadata(path) {
+                Ok(metadata) => bytes += metadata.len(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        listed.push(Listed { id, bytes });
+    }
+    listed.sort_by_key(|listed| listed.id);
+    Ok(listed)
+}

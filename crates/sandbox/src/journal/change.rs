@@ -1,0 +1,144 @@
+//! What a journal is asked to carry out, in the words of whoever merged it.
+//!
+//! # Invariants
+//! 1. A [`Change`] says what is at a path and what shall be there; how that is done is decided when the journal is
+//!    prepared.
+//! 2. Nothing here is read from the disk except by [`JournalRoot::of`].
+//!
+//! # Not here
+//! How changes are ordered and split ([`super::order`]), how they are written down ([`super::codec`]).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use domain::{BootId, Fence, FileState, Hash, PlanId, RelPath, RootNo};
+
+use super::{JournalId, JournalKind};
+use crate::beneath;
+use crate::git_ref::RefMove;
+
+/// A project's root, and which directory that really is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalRoot {
+    /// Which project.
+    pub no: RootNo,
+    /// Where it lies.
+    pub path: PathBuf,
+    /// The device that it is on.
+    pub dev: u64,
+    /// Its inode there.
+    pub ino: u64,
+}
+
+impl JournalRoot {
+    /// The directory that lies at `path` now. Taken when the root is locked, and compared ever after.
+    ///
+    /// # Errors
+    /// It is no directory, or not to be reached.
+    pub fn of(no: RootNo, path: &Path) -> io::Result<JournalRoot> {
+        let stat = rustix::fs::fstat(beneath::open_root(path)?)?;
+        Ok(JournalRoot { no, path: path.to_owned(), dev: stat.st_dev, ino: stat.st_ino })
+    }
+}
+
+/// Who owns a file, and what hangs on it besides its content and mode: ACLs, labels, user attributes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// Extended attributes, by name.
+    pub extended: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Where the bytes of an image come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bytes {
+    /// They are here: small or freshly merged.
+    Here(Vec<u8>),
+    /// Kept under the state's hash.
+    Content,
+    /// They lie at the path right now. Only for what was before.
+    AsFound,
+}
+
+/// A file, link or directory with its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Kind, mode, size and hash.
+    pub state: FileState,
+    /// Content, or the target of a link. Of a directory they are not asked for.
+    pub bytes: Bytes,
+    /// Whom a new file shall belong to; none: whom files made in its directory belong to.
+    pub attributes: Option<Attributes>,
+}
+
+/// What shall happen at one path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The project.
+    pub root: RootNo,
+    /// The path in it.
+    pub path: RelPath,
+    /// Where a created file was moved from: it takes owner and attributes from there. That the old one goes is a
+    /// change of its own.
+    pub from: Option<RelPath>,
+    /// What is there now.
+    pub pre: Option<Image>,
+    /// What shall be there.
+    pub post: Option<Image>,
+}
+
+/// All that one journal shall do: everything, or nothing.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The name of the journal and of the apply.
+    pub id: JournalId,
+    /// Whose changes they are.
+    pub plan: PlanId,
+    /// In or out.
+    pub kind: JournalKind,
+    /// The projects, as they were found when they were locked.
+    pub roots: Vec<JournalRoot>,
+    /// The ownership that it is done under.
+    pub fence: Fence,
+    /// When, for those who read.
+    pub time_ms: u64,
+    /// Which net changes.
+    pub net_hash: Hash,
+    /// The files.
+    pub changes: Vec<Change>,
+    /// The git refs, moved after the files are written.
+    pub refs: Vec<(RootNo, RefMove)>,
+}
+
+/// What a journal says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Its name.
+    pub id: JournalId,
+    /// Whose changes.
+    pub plan: PlanId,
+    /// In or out.
+    pub kind: JournalKind,
+    /// The projects.
+    pub roots: Vec<JournalRoot>,
+    /// The boot in which it was written: times and torn pages of another boot mean something else.
+    pub boot: BootId,
+    /// The ownership that it was done under.
+    pub fence: Fence,
+    /// When.
+    pub time_ms: u64,
+    /// Which net changes.
+    pub net_hash: Hash,
+}
+
+/// A path in one of the projects.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The project.
+    pub root: RootNo,
+    /// The path in it; of a git ref, its name.
+    pub path: RelPath,
+}

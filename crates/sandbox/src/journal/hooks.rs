@@ -1,0 +1,98 @@
+//! Where a journal can be watched, stopped and merged from outside.
+//!
+//! Each step that leaves something on disk is announced before it is taken. In the program nobody listens; the tests
+//! kill the process, refuse the step, or edit a file there, which is how every moment between two writes is reached.
+//!
+//! # Not here
+//! The merge itself (crate `domain`): the engine passes it in.
+
+use std::io;
+
+/// What is about to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// The journal's images and ops are written out, without a commit mark.
+    Prepare,
+    /// The commit mark is appended.
+    Commit,
+    /// The journal and its directory are synced; nothing of the user's has been touched.
+    CommitSync,
+    /// One op.
+    Op {
+        /// Which, in the order in which they are carried out.
+        n: u32,
+        /// How far it is.
+        at: Moment,
+    },
+    /// The decision to go back is appended.
+    Back,
+    /// One op is taken back.
+    TakeBack {
+        /// Which.
+        n: u32,
+    },
+    /// Bytes that somebody may miss are saved beside the journal.
+    SaveFound {
+        /// Of which op.
+        n: u32,
+    },
+    /// The user's files are synced.
+    Sync,
+    /// The final mark is appended.
+    Done,
+    /// A parked file is unlinked.
+    Unpark {
+        /// Of which op.
+        n: u32,
+    },
+    /// The journal leaves the list of open ones.
+    Retire,
+}
+
+/// How far an op is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Moment {
+    /// Nothing has happened.
+    Begin,
+    /// What is there was found to be as expected.
+    Checked,
+    /// A piece of the content is written, in place or beside.
+    Piece,
+    /// The file is cut to its new length.
+    Cut,
+    /// What was written in place is looked at once more.
+    Verify,
+    /// A new one beside the file is complete and takes its place.
+    Swap,
+    /// What was swapped out is compared with what was expected.
+    Swapped,
+    /// What was moved aside is compared with what was expected.
+    Parked,
+    /// A new directory gets its owner and mode.
+    Made,
+}
+
+/// Is told of each step before it is taken.
+pub trait Hooks: Send + Sync {
+    /// `step` is about to be taken.
+    ///
+    /// # Errors
+    /// What is returned is handled as if the system had said it in that step.
+    fn step(&self, step: Step) -> io::Result<()>;
+}
+
+/// Nobody listens.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHooks;
+
+impl Hooks for NoHooks {
+    fn step(&self, _: Step) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Merges texts line by line.
+pub trait Merger: Send + Sync {
+    /// `now` and `plan` both come from `base`: a text with the changes of both, or none when they conflict.
+    fn merge(&self, base: &[u8], now: &[u8], plan: &[u8]) -> Option<Vec<u8>>;
+}

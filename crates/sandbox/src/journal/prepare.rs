@@ -1,0 +1,314 @@
+//! From a request to a journal on disk that only lacks its commit mark.
+//!
+//! # How it is used
+//! 1. [`Journals::prepare`] writes down everything. Nothing of the user's is touched; dropping or abandoning it is free.
+//! 2. The caller seals the apply in the store.
+//! 3. [`Prepared::commit`] adds the mark and waits for the disk. From here on the journal is carried out or taken back,
+//!    by this process or by the next command.
+//! 4. [`Committed::carry_out`] does it, and answers how it ended.
+//! 5. The caller tells the store, then [`Settled::retire`].
+//!
+//! # Invariants
+//! 1. A protected path is refused here, before anything is written.
+//! 2. A journal that could not be prepared or committed is gone, and nothing has happened.
+//!
+//! # Not here
+//! What is written down ([`super::write_down`]), and how it is carried out ([`super::work`]).
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use domain::{ErrorClass, RelPath, RootNo};
+use rustix::fs::{FallocateFlags, FlockOperation};
+
+use super::change::{Header, Request};
+use super::codec;
+use super::frame::FrameKind;
+use super::hooks::Step;
+use super::log::{Log, Mark};
+use super::order::arrange;
+use super::settled::{Settled, Stuck};
+use super::target::{Devices, OpError, RootMoved, Roots, SeenKind, look};
+use super::touched::Touched;
+use super::work::{Origin, Work};
+use super::write_down::write_down;
+use super::{JournalId, Journals};
+use crate::content::ContentSource;
+
+/// How many ops a journal has at most.
+pub const OPS_MAX: usize = 1 << 20;
+
+/// Room for the marks that follow the commit mark, so that a full disk does not stand in the way of going back.
+const MARK_BYTES: u64 = 64 << 10;
+
+/// Directories that are never written below, at any depth.
+const PROTECTED: [&[u8]; 5] = [b".git", b".hg", b".svn", b".jj", b".cleveragents"];
+
+/// How often a journal's file is made again because a recovery took it for an abandoned one.
+const MAKES_MAX: u32 = 8;
+
+/// Why a journal was not prepared. Nothing of the user's was touched.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// Below a directory that only its own program writes.
+    #[error("{path} is protected")]
+    Protected {
+        /// Which path.
+        path: RelPath,
+    },
+    /// The path leads through a link.
+    #[error("{path} leads out of its project")]
+    Escapes {
+        /// Which path.
+        path: RelPath,
+    },
+    /// What is there is not what the request says. Merge again.
+    #[error("{path} changed under us")]
+    ChangedUnderUs {
+        /// Which path.
+        path: RelPath,
+    },
+    /// A root is not what it was when it was locked.
+    #[error(transparent)]
+    RootMoved(#[from] RootMoved),
+    /// The request contradicts itself.
+    #[error("not a request that can be carried out: {what}")]
+    Invalid {
+        /// In which way.
+        what: String,
+    },
+    /// The content of a file cannot be had, or is not what its hash says.
+    #[error("the content of {path} cannot be had: {source}")]
+    Content {
+        /// Of which file.
+        path: RelPath,
+        /// What stood in the way.
+        source: io::Error,
+    },
+    /// The system said no.
+    #[error("the journal cannot be written: {source}")]
+    Io {
+        /// What it said.
+        #[from]
+        source: io::Error,
+    },
+}
+
+impl PrepareError {
+    /// How it is to be taken.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::ChangedUnderUs { .. } | Self::Io { .. } => ErrorClass::Transient,
+            Self::Protected { .. } | Self::Escapes { .. } | Self::RootMoved(_) | Self::Content { .. } => {
+                ErrorClass::Permanent
+            }
+            Self::Invalid { .. } => ErrorClass::Bug,
+        }
+    }
+}
+
+/// A journal without its commit mark. Dropped, it is found by the next recovery, which says that it never began.
+#[must_use = "it does nothing until it is committed"]
+pub struct Prepared {
+    work: Work,
+}
+
+/// A journal with its commit mark on disk. Dropped, it is carried out by the next recovery.
+#[must_use = "it is to be carried out"]
+pub struct Committed {
+    work: Work,
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared").field("id", &self.work.id).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Committed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Committed").field("id", &self.work.id).finish_non_exhaustive()
+    }
+}
+
+impl Journals {
+    /// Writes a journal of everything that shall happen, and of everything that is there now.
+    ///
+    /// # Errors
+    /// The request is refused, or the journal cannot be written. No journal is left.
+    pub fn prepare(&self, request: Request, content: &dyn ContentSource) -> Result<Prepared, PrepareError> {
+        refuse_invalid(&request)?;
+        let roots = Roots::open(&request.roots, Devices::Same)?;
+        let planned = arrange(&request.changes, |root, path| is_dir(&roots, root, path))?;
+        if planned.len() + request.refs.len() > OPS_MAX {
+            return Err(PrepareError::Invalid { what: format!("more than {OPS_MAX} ops") });
+        }
+        let file = self.create(request.id)?;
+        let header = Header {
+            id: request.id,
+            plan: request.plan,
+            kind: request.kind,
+            roots: request.roots.clone(),
+            boot: self.boot.id,
+            fence: request.fence,
+            time_ms: request.time_ms,
+            net_hash: request.net_hash,
+        };
+        let written = write_down(file, &header, &request, &planned, &roots, content);
+        let (file, end, ops) = written.inspect_err(|_| self.remove_open(request.id))?;
+        let log = Log { file, header: Some(header.clone()), ops: ops.into(), mark: Mark::Open, end };
+        let work = Work {
+            journals: self.clone(),
+            id: request.id,
+            header,
+            log,
+            roots,
+            origin: Origin::Live,
+            devices: Devices::Same,
+            touched: Touched::default(),
+            written: BTreeSet::new(),
+            replaced: BTreeSet::new(),
+            left: BTreeSet::new(),
+        };
+        let prepared = Prepared { work };
+        if let Err(source) = self.hooks.step(Step::Prepare) {
+            prepared.abandon();
+            return Err(source.into());
+        }
+        Ok(prepared)
+    }
+
+    /// Makes the journal's file and locks it. A recovery may open it in between, find it empty and remove it.
+    fn create(&self, id: JournalId) -> io::Result<File> {
+        let path = self.open_path(id);
+        if self.undo_path(id).try_exists()? {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        for _ in 0..MAKES_MAX {
+            let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+            rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+            if file.metadata()?.nlink() > 0 {
+                return Ok(file);
+            }
+        }
+        Err(io::Error::other("the journal's file is removed again and again"))
+    }
+
+    fn remove_open(&self, id: JournalId) {
+        // What cannot be removed is found by the next recovery, which sees that it never began.
+        drop(fs::remove_file(self.open_path(id)));
+    }
+}
+
+impl Prepared {
+    /// The journal's name.
+    pub fn id(&self) -> JournalId {
+        self.work.id
+    }
+
+    /// Adds the commit mark. When this returns it is on disk, and nothing of the user's has been touched.
+    ///
+    /// # Errors
+    /// The mark could not be written for certain: the journal is gone, and the apply never began.
+    pub fn commit(mut self) -> io::Result<Committed> {
+        match self.write_mark() {
+            Ok(()) => {
+                self.work.log.mark = Mark::Committed;
+                Ok(Committed { work: self.work })
+            }
+            Err(error) => {
+                // The mark may be on disk or not. Cut off, it counts for nobody who reads the file from now on.
+                let cut = self.work.log.file.set_len(0).and_then(|()| self.work.log.file.sync_all());
+                self.abandon();
+                cut.and(Err(error))
+            }
+        }
+    }
+
+    fn write_mark(&mut self) -> io::Result<()> {
+        let Work { journals, log, .. } = &mut self.work;
+        journals.hooks.step(Step::Commit)?;
+        let ops = u32::try_from(log.ops.len()).map_err(io::Error::other)?;
+        let mark = codec::encode_commit(ops);
+        // Best effort: where it is not supported, a full disk is met later.
+        let _: Result<(), _> =
+            rustix::fs::fallocate(&log.file, FallocateFlags::KEEP_SIZE, log.end, MARK_BYTES);
+        log.append(FrameKind::Commit, &mark)?;
+        journals.hooks.step(Step::CommitSync)?;
+        sync_dir(&journals.open_dir)
+    }
+
+    /// Gives it up: nothing happened.
+    pub fn abandon(self) {
+        self.work.journals.remove_open(self.work.id);
+    }
+}
+
+impl Committed {
+    /// The journal's name.
+    pub fn id(&self) -> JournalId {
+        self.work.id
+    }
+
+    /// Carries everything out, or takes everything back.
+    ///
+    /// # Errors
+    /// Neither was possible. The next command tries again.
+    pub fn carry_out(self) -> Result<Settled, Stuck> {
+        self.work.run_live()
+    }
+}
+
+fn sync_dir(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Whether a part of the path is a directory that is never written below.
+fn is_protected(path: &RelPath) -> bool {
+    let mut parts = path.as_bytes().split(|byte| *byte == b'/');
+    parts.any(|part| PROTECTED.iter().any(|name| part.eq_ignore_ascii_case(name)))
+}
+
+fn refuse_invalid(request: &Request) -> Result<(), PrepareError> {
+    let invalid = |what: String| Err(PrepareError::Invalid { what });
+    let roots: BTreeSet<RootNo> = request.roots.iter().map(|root| root.no).collect();
+    if roots.len() != request.roots.len() {
+        return invalid("two roots have one number".to_owned());
+    }
+    let named =
+        request.changes.iter().map(|change| change.root).chain(request.refs.iter().map(|(root, _)| *root));
+    if let Some(root) = named.into_iter().find(|root| !roots.contains(root)) {
+        return invalid(format!("there is no root {}", root.0));
+    }
+    let mut seen = BTreeSet::new();
+    for change in &request.changes {
+        if is_protected(&change.path) {
+            return Err(PrepareError::Protected { path: change.path.clone() });
+        }
+        if !seen.insert((change.root, &change.path)) {
+            return invalid(format!("{} is changed twice", change.path));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn refused(path: &RelPath, error: OpError) -> PrepareError {
+    match error {
+        OpError::Changed => PrepareError::ChangedUnderUs { path: path.clone() },
+        OpError::Escapes => PrepareError::Escapes { path: path.clone() },
+        OpError::Io(source) => PrepareError::Io { source },
+        OpError::Git(source) => PrepareError::Io { source: io::Error::other(source) },
+    }
+}
+
+fn is_dir(roots: &Roots, root: RootNo, path: &RelPath) -> Result<bool, PrepareError> {
+    match look(roots.get(root)?, path).map_err(|error| refused(path, error))? {
+        None => Ok(false),
+        Some(seen) if seen.kind == SeenKind::Dir => Ok(true),
+        Some(seen) if seen.kind == SeenKind::Symlink => Err(PrepareError::Escapes { path: path.clone() }),
+        Some(_) => Err(PrepareError::ChangedUnderUs { path: path.clone() }),
+    }
+}

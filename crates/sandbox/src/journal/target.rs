@@ -1,0 +1,259 @@
+//! What lies at a path right now, looked at beneath its root and without following a link.
+//!
+//! # Invariants
+//! 1. A file is named by its path only to be opened; what is read, compared and written afterwards is what was opened.
+//! 2. A path that leads through a link is [`OpError::Escapes`], whatever it leads to.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use domain::{Hash, RelPath, RootNo};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::change::JournalRoot;
+use super::frame::PIECE_BYTES;
+use crate::beneath::{self, BeneathError, Links};
+use crate::git_ref::GitError;
+
+/// Why an op could not be made.
+#[derive(Debug)]
+pub(super) enum OpError {
+    /// What is there is not what was expected.
+    Changed,
+    /// The path leads through a link.
+    Escapes,
+    /// The system said no.
+    Io(io::Error),
+    /// Git said no.
+    Git(GitError),
+}
+
+impl From<io::Error> for OpError {
+    fn from(error: io::Error) -> Self {
+        OpError::Io(error)
+    }
+}
+
+impl From<Errno> for OpError {
+    fn from(errno: Errno) -> Self {
+        OpError::Io(errno.into())
+    }
+}
+
+impl From<BeneathError> for OpError {
+    fn from(error: BeneathError) -> Self {
+        match error {
+            BeneathError::Escapes { .. } => OpError::Escapes,
+            BeneathError::Io { source, .. } => OpError::Io(source),
+        }
+    }
+}
+
+impl From<GitError> for OpError {
+    fn from(error: GitError) -> Self {
+        OpError::Git(error)
+    }
+}
+
+/// The roots of a journal, held open.
+#[derive(Debug)]
+pub(super) struct Roots(BTreeMap<RootNo, OwnedFd>);
+
+/// A root that is not what it was.
+#[derive(Debug, thiserror::Error)]
+#[error("{} is not the directory that it was", path.display())]
+pub struct RootMoved {
+    /// Where it should be.
+    pub path: PathBuf,
+    /// What the system said, when it said something.
+    #[source]
+    pub source: Option<io::Error>,
+}
+
+/// Whether device numbers mean the same as when the journal was written: they do not survive a boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Devices {
+    /// They do.
+    Same,
+    /// They may not.
+    Renumbered,
+}
+
+impl Roots {
+    /// Opens the roots and makes sure that they are the same directories as before.
+    pub(super) fn open(roots: &[JournalRoot], devices: Devices) -> Result<Roots, RootMoved> {
+        let mut opened = BTreeMap::new();
+        for root in roots {
+            let moved = |source| RootMoved { path: root.path.clone(), source };
+            let directory = beneath::open_root(&root.path).map_err(|error| moved(Some(error)))?;
+            let stat = rustix::fs::fstat(&directory).map_err(|errno| moved(Some(errno.into())))?;
+            let same_device = devices == Devices::Renumbered || stat.st_dev == root.dev;
+            if !same_device || stat.st_ino != root.ino {
+                return Err(moved(None));
+            }
+            opened.insert(root.no, directory);
+        }
+        Ok(Roots(opened))
+    }
+
+    /// The root with this number.
+    pub(super) fn get(&self, no: RootNo) -> io::Result<BorrowedFd<'_>> {
+        let root = self.0.get(&no).map(OwnedFd::as_fd);
+        root.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no such root"))
+    }
+}
+
+/// A directory and a name in it.
+#[derive(Debug)]
+pub(super) struct Spot {
+    /// The directory, opened `O_PATH`.
+    pub(super) parent: OwnedFd,
+    /// The name.
+    pub(super) name: CString,
+}
+
+impl Spot {
+    /// The spot at `path`.
+    pub(super) fn open(root: BorrowedFd<'_>, path: &RelPath) -> Result<Spot, OpError> {
+        let parent = beneath::open_parent(root, path)?;
+        let name = CString::new(path.file_name()).map_err(io::Error::from)?;
+        Ok(Spot { parent, name })
+    }
+
+    /// Removes what is there, if anything is.
+    pub(super) fn unlink(&self) -> Result<(), OpError> {
+        match rustix::fs::unlinkat(&self.parent, self.name.as_c_str(), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// What kind of thing lies at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SeenKind {
+    /// A regular file.
+    File,
+    /// A symbolic link.
+    Symlink,
+    /// A directory.
+    Dir,
+    /// A pipe, a socket, a device.
+    Special,
+}
+
+/// What was seen at a path, held by an `O_PATH` descriptor.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// It itself.
+    pub(super) handle: OwnedFd,
+    /// What it is.
+    pub(super) kind: SeenKind,
+    /// Permission bits.
+    pub(super) mode: u16,
+    /// When its content was last written, in seconds of the wall clock.
+    pub(super) mtime_s: i64,
+    /// Device and inode.
+    pub(super) inode: (u64, u64),
+}
+
+/// Looks at a path. Nothing there, or a file where a directory should lead on: none.
+pub(super) fn look(root: BorrowedFd<'_>, path: &RelPath) -> Result<Option<Seen>, OpError> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW;
+    let handle = match beneath::open(root, path, flags, Mode::empty(), Links::Refuse) {
+        Ok(handle) => handle,
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let stat = rustix::fs::fstat(&handle)?;
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => SeenKind::File,
+        FileType::Symlink => SeenKind::Symlink,
+        FileType::Directory => SeenKind::Dir,
+        FileType::Fifo
+        | FileType::Socket
+        | FileType::CharacterDevice
+        | FileType::BlockDevice
+        | FileType::Unknown => SeenKind::Special,
+    };
+    Ok(Some(Seen {
+        handle,
+        kind,
+        mode: permission_bits(stat.st_mode),
+        mtime_s: stat.st_mtime,
+        inode: (stat.st_dev, stat.st_ino),
+    }))
+}
+
+/// The permission bits of a raw mode.
+pub(super) fn permission_bits(raw: u32) -> u16 {
+    u16::try_from(raw & 0o7777).unwrap_or(0)
+}
+
+fn is_absent(error: &BeneathError) -> bool {
+    match error {
+        BeneathError::Escapes { .. } => false,
+        BeneathError::Io { source, .. } => {
+            matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        }
+    }
+}
+
+impl Seen {
+    /// The target of a link.
+    pub(super) fn link_target(&self) -> io::Result<Vec<u8>> {
+        Ok(rustix::fs::readlinkat(&self.handle, "", Vec::new())?.into_bytes())
+    }
+
+    /// The file itself, opened to be read.
+    pub(super) fn open_file(&self) -> io::Result<File> {
+        let again = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.handle));
+        File::open(again)
+    }
+}
+
+/// Which content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    /// Its hash.
+    pub(super) hash: Hash,
+    /// Its length.
+    pub(super) size: u64,
+}
+
+impl Stamp {
+    /// The content of a state.
+    pub(super) fn of_state(state: &domain::FileState) -> Stamp {
+        Stamp { hash: state.hash, size: state.size }
+    }
+
+    /// The content of bytes.
+    pub(super) fn of_bytes(bytes: &[u8]) -> Stamp {
+        Stamp { hash: Hash::of(bytes), size: bytes.len() as u64 }
+    }
+
+    /// The content of a file as it is, from its beginning.
+    pub(super) fn of_file(file: &File) -> io::Result<Stamp> {
+        let expected = usize::try_from(file.metadata()?.len()).unwrap_or(PIECE_BYTES);
+        // One byte more than expected, so that a small file is read by one call and its end by the same.
+        let mut buffer = vec![0; expected.saturating_add(1).clamp(4096, PIECE_BYTES)];
+        let mut hasher = blake3::Hasher::new();
+        let mut size = 0;
+        loop {
+            match file.read_at(&mut buffer, size)? {
+                0 => break,
+                count => {
+                    hasher.update(&buffer[..count]);
+                    size += count as u64;
+                }
+            }
+        }
+        Ok(Stamp { hash: Hash::from_bytes(*hasher.finalize().as_bytes()), size })
+    }
+}

@@ -1,0 +1,149 @@
+//! What an applied journal did, read back to be undone.
+//!
+//! An undo is an apply of the kind `undo`: the caller takes each change with its two ends exchanged, merges it with the
+//! file as it is now, and prepares a new journal whose bytes come from the old one.
+//!
+//! # Invariants
+//! A journal that was taken back, or that is not there any more, gives nothing to be undone.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+
+use domain::{Hash, RelPath, RootNo};
+
+use super::change::{Bytes, Change, Header, Image};
+use super::frame::{ImageReader, Span};
+use super::log::{Log, Mark};
+use super::op::{How, Op, Saved};
+use super::{JournalId, Journals};
+use crate::content::ContentSource;
+use crate::git_ref::RefMove;
+
+/// Why an apply cannot be undone.
+#[derive(Debug, thiserror::Error)]
+pub enum UndoError {
+    /// Its journal is gone: too old, or never there.
+    #[error("the journal of apply {id} is not kept any more")]
+    Expired {
+        /// Which apply.
+        id: JournalId,
+    },
+    /// It was taken back, so there is nothing to undo.
+    #[error("apply {id} was rolled back")]
+    RolledBack {
+        /// Which apply.
+        id: JournalId,
+    },
+    /// The journal cannot be read.
+    #[error("the journal of apply {id}: {source}")]
+    Io {
+        /// Which apply.
+        id: JournalId,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// An applied journal. As a [`ContentSource`] it gives the bytes of all its images.
+#[derive(Debug)]
+pub struct UndoJournal {
+    file: File,
+    header: Header,
+    changes: Vec<Change>,
+    refs: Vec<(RootNo, RefMove)>,
+    spans: BTreeMap<Hash, Span>,
+}
+
+impl Journals {
+    /// Reads what an apply did.
+    ///
+    /// # Errors
+    /// [`UndoError::Expired`] when the journal is not there.
+    pub fn read_undo(&self, id: JournalId) -> Result<UndoJournal, UndoError> {
+        let expired = || UndoError::Expired { id };
+        let file = match File::open(self.undo_path(id)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(expired()),
+            Err(source) => return Err(UndoError::Io { id, source }),
+        };
+        let log = Log::read(file).map_err(|source| UndoError::Io { id, source })?;
+        match log.mark {
+            Mark::Done(done) if done.applied => {}
+            Mark::Done(_) | Mark::Back(_) => return Err(UndoError::RolledBack { id }),
+            Mark::Open | Mark::Committed => return Err(expired()),
+        }
+        let header = log.header.ok_or_else(expired)?;
+        Ok(UndoJournal {
+            file: log.file,
+            header,
+            changes: join(&log.ops),
+            refs: log.ops.iter().filter_map(ref_move).collect(),
+            spans: spans(&log.ops),
+        })
+    }
+}
+
+impl UndoJournal {
+    /// What the journal says about itself.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What was done, one change a path: `pre` is what was before the apply.
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// The git refs that were moved.
+    pub fn refs(&self) -> &[(RootNo, RefMove)] {
+        &self.refs
+    }
+}
+
+impl ContentSource for UndoJournal {
+    fn open(&self, hash: &Hash) -> io::Result<Box<dyn Read + '_>> {
+        let span = self.spans.get(hash).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Box::new(ImageReader::new(&self.file, *span)))
+    }
+}
+
+fn ref_move(op: &Op) -> Option<(RootNo, RefMove)> {
+    match &op.how {
+        How::Ref(moved) => Some((op.root, moved.clone())),
+        How::Write { .. }
+        | How::Create { .. }
+        | How::Remove { .. }
+        | How::MakeDir { .. }
+        | How::RemoveDir { .. }
+        | How::Link { .. }
+        | How::Mode { .. } => None,
+    }
+}
+
+fn spans(ops: &[Op]) -> BTreeMap<Hash, Span> {
+    let images = ops.iter().flat_map(|op| op.how.pre().into_iter().chain(op.how.post()));
+    images.filter_map(|saved| Some((saved.state.hash, saved.span?))).collect()
+}
+
+/// The ops of one path become one change again: from what the first found to what the last left.
+fn join(ops: &[Op]) -> Vec<Change> {
+    let mut changes: BTreeMap<(RootNo, &RelPath), Change> = BTreeMap::new();
+    for op in ops.iter().filter(|op| ref_move(op).is_none()) {
+        let post = op.how.post().map(image);
+        match changes.get_mut(&(op.root, &op.path)) {
+            Some(change) => change.post = post,
+            None => {
+                let pre = op.how.pre().map(image);
+                let change =
+                    Change { root: op.root, path: op.path.clone(), from: op.from.clone(), pre, post };
+                changes.insert((op.root, &op.path), change);
+            }
+        }
+    }
+    changes.into_values().collect()
+}
+
+fn image(saved: &Saved) -> Image {
+    Image { state: saved.state, bytes: Bytes::Content, attributes: saved.attributes.clone() }
+}

@@ -1,0 +1,316 @@
+//! A committed journal being carried out: forward, or back again, to a final mark.
+//!
+//! # Invariants
+//! 1. Ops are begun in their order. So an op with a later one done was reached, and one behind an op that is not done
+//!    was not.
+//! 2. The decision to go back is on disk, with how many ops were reached, before the first op is taken back. From then
+//!    on nobody goes forward.
+//! 3. The final mark is on disk after the files are. Only then is anything parked unlinked.
+//! 4. Whoever fails leaves a journal that the next command takes up.
+
+use std::collections::BTreeSet;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use super::change::{Header, Place};
+use super::classify::Class;
+use super::codec::{self, BackMark, DoneMark};
+use super::frame::FrameKind;
+use super::hooks::Step;
+use super::in_place::{Mistake, Source};
+use super::log::{Log, Mark};
+use super::op::{How, Op, Saved};
+use super::settled::{Ending, Settled, Stuck, Why};
+use super::target::{Devices, OpError, Roots};
+use super::touched::Touched;
+use super::{JournalId, Journals};
+
+/// Who carries the journal out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The process that prepared it.
+    Live,
+    /// Another one, that found it.
+    Recovery,
+}
+
+/// A committed journal with its roots open.
+pub(super) struct Work {
+    pub(super) journals: Journals,
+    pub(super) id: JournalId,
+    pub(super) header: Header,
+    pub(super) log: Log,
+    pub(super) roots: Roots,
+    pub(super) origin: Origin,
+    /// Whether the journal is of this boot.
+    pub(super) devices: Devices,
+    pub(super) touched: Touched,
+    /// Files that were written in place, by device and inode: one may have several names.
+    pub(super) written: BTreeSet<(u64, u64)>,
+    /// Ops that gave a file another inode.
+    pub(super) replaced: BTreeSet<u32>,
+    /// Ops that left something where it was.
+    pub(super) left: BTreeSet<u32>,
+}
+
+/// The op that failed, and why.
+struct Failed {
+    n: u32,
+    error: OpError,
+}
+
+impl Work {
+    /// Carries out what was just committed.
+    pub(super) fn run_live(mut self) -> Result<Settled, Stuck> {
+        match self.forward(None) {
+            Ok(()) => self.finish(None),
+            Err(failed) => self.give_up(failed, 0),
+        }
+    }
+
+    /// Takes up what another process left.
+    pub(super) fn run_recovery(self) -> Result<Settled, Stuck> {
+        match self.log.mark.clone() {
+            Mark::Open => {
+                Ok(Settled::new(self.journals, self.id, Some(self.header), self.log.file, Ending::NeverBegan))
+            }
+            Mark::Committed => self.recover_committed(),
+            Mark::Back(back) => self.back(Why::Recovered { reason: back.reason }, back.reached),
+            Mark::Done(done) => self.clean_up(done, None),
+        }
+    }
+
+    fn recover_committed(mut self) -> Result<Settled, Stuck> {
+        let ops = Arc::clone(&self.log.ops);
+        let mut classes = Vec::with_capacity(ops.len());
+        for op in ops.iter() {
+            match self.classify(op) {
+                Ok(class) => classes.push(class),
+                Err(error) => return Err(self.stuck(Some(op), error)),
+            }
+        }
+        let Some(edited) = classes.iter().position(|class| *class == Class::Other) else {
+            return match self.forward(Some(&classes)) {
+                Ok(()) => self.finish(None),
+                Err(failed) => self.give_up(failed, reached(&classes)),
+            };
+        };
+        let path = ops.get(edited).map(|op| op.path.to_string()).unwrap_or_default();
+        let reason = format!("{path} was changed by somebody else after the interruption");
+        self.decide_to_go_back(reason, reached(&classes))
+    }
+
+    /// Carries out the ops in order, from the states that they were found in; without, all are as before.
+    fn forward(&mut self, classes: Option<&[Class]>) -> Result<(), Failed> {
+        let ops = Arc::clone(&self.log.ops);
+        for (index, op) in ops.iter().enumerate() {
+            let class =
+                classes.map_or(Class::Pre, |classes| classes.get(index).copied().unwrap_or(Class::Pre));
+            let result = match class {
+                Class::Pre => self.perform(op),
+                Class::Post => self.confirm(op),
+                Class::Torn(torn) => {
+                    self.touched.note(op);
+                    self.save_torn(op, torn).and_then(|()| match &op.how {
+                        How::Write { post, .. } | How::Create { post } => {
+                            self.rewrite(op, torn.stamp, Source::Image(post), Mistake::Leave)
+                        }
+                        How::MakeDir { post } => self.dress_dir(op, post),
+                        How::Remove { .. }
+                        | How::RemoveDir { .. }
+                        | How::Link { .. }
+                        | How::Mode { .. }
+                        | How::Ref(_) => Err(OpError::Changed),
+                    })
+                }
+                Class::Other => Err(OpError::Changed),
+            };
+            result.map_err(|error| Failed { n: op.n, error })?;
+        }
+        Ok(())
+    }
+
+    /// Of an op that an earlier run has done: it counts as touched, since nobody may have synced it.
+    fn confirm(&mut self, op: &Op) -> Result<(), OpError> {
+        match &op.how {
+            // The ref is moved; the index may not be.
+            How::Ref(_) => self.perform(op),
+            How::Write { .. } | How::Link { pre: Some(_), .. } => {
+                if self.look_at(op, &op.parked)?.is_some() {
+                    self.replaced.insert(op.n);
+                }
+                self.touched.note(op);
+                Ok(())
+            }
+            How::Create { .. }
+            | How::Link { .. }
+            | How::Remove { .. }
+            | How::MakeDir { .. }
+            | How::RemoveDir { .. }
+            | How::Mode { .. } => {
+                self.touched.note(op);
+                Ok(())
+            }
+        }
+    }
+
+    /// An op failed: all that were begun are taken back, by us or by whom we took over from.
+    fn give_up(mut self, failed: Failed, begun_before: u32) -> Result<Settled, Stuck> {
+        let ops = Arc::clone(&self.log.ops);
+        let Some(op) = ops.get(failed.n as usize) else {
+            return Err(self.stuck(None, failed.error));
+        };
+        let place = op.place();
+        let why = match failed.error {
+            OpError::Changed => Why::ChangedUnderUs { place },
+            OpError::Escapes => Why::Escapes { place },
+            OpError::Io(source) => Why::Io { place, source },
+            OpError::Git(source) => Why::Git { source },
+        };
+        let reached = op.n.saturating_add(1).max(begun_before);
+        match self.mark_back(why.to_string(), reached) {
+            Ok(()) => self.back(why, reached),
+            Err(error) => Err(self.stuck(None, OpError::Io(error))),
+        }
+    }
+
+    fn decide_to_go_back(mut self, reason: String, reached: u32) -> Result<Settled, Stuck> {
+        match self.mark_back(reason.clone(), reached) {
+            Ok(()) => self.back(Why::Recovered { reason }, reached),
+            Err(error) => Err(self.stuck(None, OpError::Io(error))),
+        }
+    }
+
+    fn mark_back(&mut self, reason: String, reached: u32) -> io::Result<()> {
+        self.journals.hooks.step(Step::Back)?;
+        let mark = BackMark { reason, reached };
+        self.log.append(FrameKind::Back, &codec::encode_back(&mark))?;
+        self.log.mark = Mark::Back(mark);
+        Ok(())
+    }
+
+    /// Takes back the ops that were reached, the last first.
+    fn back(mut self, why: Why, reached: u32) -> Result<Settled, Stuck> {
+        self.left.clear();
+        self.replaced.clear();
+        self.written.clear();
+        let ops = Arc::clone(&self.log.ops);
+        let begun = ops.get(..reached as usize).unwrap_or(&ops);
+        for op in begun.iter().rev() {
+            if let Err(error) = self.take_back(op) {
+                return Err(self.stuck(Some(op), error));
+            }
+        }
+        self.finish(Some(why))
+    }
+
+    /// Syncs, writes the final mark and cleans up. `why` when it was taken back.
+    fn finish(mut self, why: Option<Why>) -> Result<Settled, Stuck> {
+        let done = DoneMark {
+            applied: why.is_none(),
+            left: self.left.iter().copied().collect(),
+            replaced: self.replaced.iter().copied().collect(),
+        };
+        match self.write_done(&done) {
+            Ok(()) => self.clean_up(done, why),
+            Err(error) => Err(self.stuck(None, OpError::Io(error))),
+        }
+    }
+
+    fn write_done(&mut self, done: &DoneMark) -> io::Result<()> {
+        self.journals.hooks.step(Step::Sync)?;
+        self.touched.sync(&self.roots)?;
+        self.journals.hooks.step(Step::Done)?;
+        self.log.append(FrameKind::Done, &codec::encode_done(done))
+    }
+
+    /// Unlinks what is parked. The journal is over, whether that works or not; it stays until it does.
+    fn clean_up(self, done: DoneMark, why: Option<Why>) -> Result<Settled, Stuck> {
+        let ops = Arc::clone(&self.log.ops);
+        let mut unparked = Touched::default();
+        for op in ops.iter().filter(|op| self.may_be_parked(op)) {
+            match self.unpark(op) {
+                Ok(true) => unparked.note_parked(op),
+                Ok(false) => {}
+                Err(error) => return Err(self.stuck(Some(op), error)),
+            }
+        }
+        // A parked name that a power loss brings back would find no journal that knows it.
+        if let Err(error) = unparked.sync_directories(&self.roots) {
+            return Err(self.stuck(None, OpError::Io(error)));
+        }
+        let ending = ending(&ops, &done, why);
+        Ok(Settled::new(self.journals, self.id, Some(self.header), self.log.file, ending))
+    }
+
+    /// Whether something may lie at the op's parked name. A recovery does not know what its predecessor did.
+    fn may_be_parked(&self, op: &Op) -> bool {
+        let parks = match op.how {
+            How::Remove { .. } => true,
+            How::Write { .. } | How::Link { .. } => self.replaced.contains(&op.n),
+            How::Create { .. }
+            | How::MakeDir { .. }
+            | How::RemoveDir { .. }
+            | How::Mode { .. }
+            | How::Ref(_) => false,
+        };
+        parks || (self.origin == Origin::Recovery && !matches!(op.how, How::Ref(_)))
+    }
+
+    /// Unlinks what is parked; whether there was something.
+    fn unpark(&self, op: &Op) -> Result<bool, OpError> {
+        match self.look_at(op, &op.parked) {
+            Ok(None) | Err(OpError::Escapes) => return Ok(false),
+            Ok(Some(_)) => {}
+            Err(error) => return Err(error),
+        }
+        self.journals.hooks.step(Step::Unpark { n: op.n })?;
+        super::target::Spot::open(self.roots.get(op.root)?, &op.parked)?.unlink()?;
+        Ok(true)
+    }
+
+    fn stuck(self, op: Option<&Op>, error: OpError) -> Stuck {
+        Stuck {
+            id: self.id,
+            plan: Some(self.header.plan),
+            place: op.map(Op::place),
+            source: match error {
+                OpError::Io(source) => source,
+                OpError::Git(source) => io::Error::other(source),
+                OpError::Changed => io::Error::other("somebody keeps changing it"),
+                OpError::Escapes => io::Error::other("it leads out of its project"),
+            },
+        }
+    }
+
+    /// The bytes of an image that is known to be small: a text, or the target of a link.
+    pub(super) fn read_all(&self, saved: &Saved) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.log.image(saved).take(domain::TEXT_BYTES_MAX).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// How a journal with this final mark ended.
+pub(super) fn ending(ops: &[Op], done: &DoneMark, why: Option<Why>) -> Ending {
+    let places = |numbers: &[u32]| -> Vec<Place> {
+        numbers.iter().filter_map(|n| ops.get(*n as usize)).map(Op::place).collect()
+    };
+    let left = places(&done.left);
+    if done.applied {
+        Ending::Applied { replaced: places(&done.replaced), left }
+    } else {
+        let why = why.unwrap_or_else(|| Why::Recovered { reason: "it was interrupted".to_owned() });
+        Ending::RolledBack { why, left }
+    }
+}
+
+/// How many ops may have been begun: those up to the last that left a trace, and the edited ones behind it, which may
+/// hide one.
+fn reached(classes: &[Class]) -> u32 {
+    let is_trace = |class: &Class| matches!(class, Class::Post | Class::Torn(_));
+    let last = classes.iter().rposition(is_trace).map_or(0, |last| last + 1);
+    let hidden =
+        classes.get(last..).unwrap_or_default().iter().take_while(|class| **class == Class::Other).count();
+    u32::try_from(last + hidden).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,222 @@
+//! The first part of a journal: its header, the images of everything, the ops.
+//!
+//! # Invariants
+//! 1. All bytes that recovery and undo need are in the journal, each content once, compared with the hash that was
+//!    promised.
+//! 2. Images pass through memory one piece at a time.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+
+use domain::{FileState, Hash, Kind, RelPath, RootNo};
+
+use super::JournalId;
+use super::attributes;
+use super::change::{Attributes, Bytes, Change, Header, Image, Request};
+use super::codec;
+use super::frame::{FrameKind, FrameWriter, Span};
+use super::op::{How, Op, Saved};
+use super::order::{Planned, Verb};
+use super::prepare::{PrepareError, refused};
+use super::target::{Roots, SeenKind, look, permission_bits};
+use crate::content::ContentSource;
+
+/// Writes header, images and ops.
+pub(super) fn write_down(
+    file: File,
+    header: &Header,
+    request: &Request,
+    planned: &[Planned],
+    roots: &Roots,
+    content: &dyn ContentSource,
+) -> Result<(File, u64, Vec<Op>), PrepareError> {
+    let mut frames = FrameWriter::begin(file)?;
+    frames.append(FrameKind::Header, &codec::encode_header(header))?;
+    let mut writing = Writing { frames, roots, content, spans: BTreeMap::new() };
+    let mut ops = Vec::with_capacity(planned.len() + request.refs.len());
+    for (n, one) in (0_u32..).zip(planned) {
+        let change = one.change.and_then(|index| request.changes.get(index));
+        let how = writing.how(one, change)?;
+        ops.push(Op {
+            n,
+            root: one.root,
+            path: one.path.clone(),
+            from: change.and_then(|change| change.from.clone()),
+            how,
+            parked: parked_path(header.id, n, one.park_in.as_ref())?,
+            in_the_way: one.in_the_way,
+            cleared_by: one.cleared_by,
+        });
+    }
+    for (root, moved) in &request.refs {
+        let n = u32::try_from(ops.len()).map_err(io::Error::other)?;
+        let path = RelPath::new(&moved.name)
+            .map_err(|error| PrepareError::Invalid { what: format!("{}: {error}", moved.name) })?;
+        let parked = parked_path(header.id, n, None)?;
+        let how = How::Ref(moved.clone());
+        ops.push(Op { n, root: *root, path, from: None, how, parked, in_the_way: false, cleared_by: None });
+    }
+    for op in &ops {
+        writing.frames.append(FrameKind::Op, &codec::encode_op(op))?;
+    }
+    let (file, end) = writing.frames.finish()?;
+    Ok((file, end, ops))
+}
+
+fn parked_path(id: JournalId, n: u32, directory: Option<&RelPath>) -> Result<RelPath, PrepareError> {
+    let name = format!(".agents-{id}-{n}");
+    let path = match directory {
+        Some(directory) => [directory.as_bytes(), b"/", name.as_bytes()].concat(),
+        None => name.into_bytes(),
+    };
+    RelPath::new(path).map_err(|error| PrepareError::Invalid { what: error.to_string() })
+}
+
+/// A journal being written.
+struct Writing<'a> {
+    frames: FrameWriter,
+    roots: &'a Roots,
+    content: &'a dyn ContentSource,
+    spans: BTreeMap<Hash, Span>,
+}
+
+impl Writing<'_> {
+    fn how(&mut self, one: &Planned, change: Option<&Change>) -> Result<How, PrepareError> {
+        let missing = || PrepareError::Invalid { what: format!("{} lacks an image", one.path) };
+        let pre = change.and_then(|change| change.pre.as_ref());
+        let post = change.and_then(|change| change.post.as_ref());
+        Ok(match one.verb {
+            Verb::Write => {
+                let pre = self.with_bytes(one, pre.ok_or_else(missing)?)?;
+                How::Write { pre, post: self.with_bytes(one, post.ok_or_else(missing)?)? }
+            }
+            Verb::Create => {
+                let mut post = self.with_bytes(one, post.ok_or_else(missing)?)?;
+                let from = change.and_then(|change| change.from.as_ref());
+                if let (None, Some(from)) = (&post.attributes, from) {
+                    post.attributes = self.attributes_at(one.root, from)?;
+                }
+                How::Create { post }
+            }
+            Verb::Remove => {
+                let mut pre = self.with_bytes(one, pre.ok_or_else(missing)?)?;
+                pre.attributes = self.attributes_at(one.root, &one.path)?;
+                How::Remove { pre }
+            }
+            Verb::MakeDir => How::MakeDir {
+                post: match post {
+                    Some(post) => without_bytes(post),
+                    None => self.like_the_directory_above(one)?,
+                },
+            },
+            Verb::RemoveDir => {
+                let mut pre = without_bytes(pre.ok_or_else(missing)?);
+                pre.attributes = self.attributes_at(one.root, &one.path)?;
+                How::RemoveDir { pre }
+            }
+            Verb::Link => {
+                let pre = pre.filter(|pre| pre.state.kind == Kind::Symlink);
+                let pre = pre.map(|pre| self.with_bytes(one, pre)).transpose()?;
+                How::Link { pre, post: self.with_bytes(one, post.ok_or_else(missing)?)? }
+            }
+            Verb::Mode => How::Mode {
+                pre: without_bytes(pre.ok_or_else(missing)?),
+                post: without_bytes(post.ok_or_else(missing)?),
+            },
+        })
+    }
+
+    /// Owner and attributes of what lies there now.
+    fn attributes_at(&self, root: RootNo, path: &RelPath) -> Result<Option<Attributes>, PrepareError> {
+        let seen = look(self.roots.get(root)?, path).map_err(|error| refused(path, error))?;
+        Ok(seen.map(|seen| attributes::read(seen.handle.as_fd())).transpose()?)
+    }
+
+    /// A directory that nobody mentioned gets the mode of the nearest one above it.
+    fn like_the_directory_above(&self, one: &Planned) -> Result<Saved, PrepareError> {
+        let root = self.roots.get(one.root)?;
+        let mut above = one.path.parent();
+        let mode = loop {
+            let Some(path) = above else {
+                break permission_bits(rustix::fs::fstat(root).map_err(io::Error::from)?.st_mode);
+            };
+            match look(root, &path).map_err(|error| refused(&path, error))? {
+                Some(seen) if seen.kind == SeenKind::Dir => break seen.mode,
+                Some(_) | None => above = path.parent(),
+            }
+        };
+        Ok(Saved { state: FileState::dir(mode & 0o777), span: None, attributes: None })
+    }
+
+    /// Writes the bytes of an image, unless the same are there already.
+    fn with_bytes(&mut self, one: &Planned, image: &Image) -> Result<Saved, PrepareError> {
+        let mut saved = without_bytes(image);
+        let known = self.spans.get(&image.state.hash).copied();
+        let span = match known {
+            Some(span) => span,
+            None => self.append_bytes(one, image)?,
+        };
+        saved.span = Some(span);
+        Ok(saved)
+    }
+
+    fn append_bytes(&mut self, one: &Planned, image: &Image) -> Result<Span, PrepareError> {
+        let unreadable = |source| PrepareError::Content { path: one.path.clone(), source };
+        let (reader, wrong): (Box<dyn Read + '_>, _) = match &image.bytes {
+            Bytes::Here(bytes) => (Box::new(&bytes[..]), Wrong::Content),
+            Bytes::Content => (self.content.open(&image.state.hash).map_err(unreadable)?, Wrong::Content),
+            Bytes::AsFound => (self.open_found(one)?, Wrong::Changed),
+        };
+        let mut hashing = Hashing { from: reader, hasher: blake3::Hasher::new() };
+        let span = self.frames.append_image(&mut hashing).map_err(unreadable)?;
+        let hash = Hash::from_bytes(*hashing.hasher.finalize().as_bytes());
+        if (hash, span.len) == (image.state.hash, image.state.size) {
+            self.spans.insert(hash, span);
+            return Ok(span);
+        }
+        Err(match wrong {
+            Wrong::Changed => PrepareError::ChangedUnderUs { path: one.path.clone() },
+            Wrong::Content => {
+                unreadable(io::Error::new(io::ErrorKind::InvalidData, "it is not what its hash says"))
+            }
+        })
+    }
+
+    fn open_found(&self, one: &Planned) -> Result<Box<dyn Read>, PrepareError> {
+        let changed = || PrepareError::ChangedUnderUs { path: one.path.clone() };
+        let seen = look(self.roots.get(one.root)?, &one.path).map_err(|error| refused(&one.path, error))?;
+        let seen = seen.ok_or_else(changed)?;
+        match seen.kind {
+            SeenKind::File => Ok(Box::new(seen.open_file()?)),
+            SeenKind::Symlink => Ok(Box::new(io::Cursor::new(seen.link_target()?))),
+            SeenKind::Dir | SeenKind::Special => Err(changed()),
+        }
+    }
+}
+
+/// What it means that bytes are not what their hash says.
+enum Wrong {
+    /// Somebody saved the file.
+    Changed,
+    /// The content store is damaged, or the request is.
+    Content,
+}
+
+fn without_bytes(image: &Image) -> Saved {
+    Saved { state: image.state, span: None, attributes: image.attributes.clone() }
+}
+
+struct Hashing<'a> {
+    from: Box<dyn Read + 'a>,
+    hasher: blake3::Hasher,
+}
+
+impl Read for Hashing<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.from.read(buffer)?;
+        self.hasher.update(&buffer[..count]);
+        Ok(count)
+    }
+}

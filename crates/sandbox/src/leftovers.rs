@@ -1,0 +1,245 @@
+//! The directory of a sandbox: claimed while its owner lives, and swept when the owner is gone.
+//!
+//! # Invariants
+//! 1. A directory belongs to whoever holds the `flock` of its `lock`. The kernel lets go when the owner dies, however
+//!    it dies.
+//! 2. A directory without a `lock` is being made or was left in the making: making holds the sandbox directory itself,
+//!    shared, so who holds it alone sees only what was left.
+//! 3. What is removed is first renamed, so that its name is free at once and nobody takes half a sandbox for one.
+
+use std::ffi::{CStr, CString, OsString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RenameFlags, Stat};
+use rustix::io::Errno;
+
+use crate::listing::{list, names};
+use crate::remove::remove_tree;
+
+const LOCK: &CStr = c"lock";
+
+/// What a directory is renamed to before it is removed begins so.
+const GONE: &[u8] = b".gone-";
+
+/// Why a directory could not be claimed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClaimError {
+    #[error("somebody else has it open")]
+    Busy,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl From<Errno> for ClaimError {
+    fn from(errno: Errno) -> ClaimError {
+        ClaimError::Io(errno.into())
+    }
+}
+
+/// The directory of a sandbox, claimed. It is removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    path: PathBuf,
+    parent: OwnedFd,
+    name: CString,
+    dir: OwnedFd,
+    /// None when it has been removed.
+    lock: Option<OwnedFd>,
+}
+
+impl Claimed {
+    /// Makes the directory. One of this name that was left over is removed first.
+    pub(crate) fn make(path: &Path) -> Result<Claimed, ClaimError> {
+        let nameless =
+            || io::Error::new(io::ErrorKind::InvalidInput, "a sandbox directory needs a name and a parent");
+        let parent_path = path.parent().ok_or_else(nameless)?;
+        let name = path.file_name().ok_or_else(nameless)?;
+        let name = CString::new(name.to_os_string().into_vec()).map_err(io::Error::from)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent_path)?;
+        let parent = open_parent(parent_path)?;
+        rustix::io::retry_on_intr(|| rustix::fs::flock(&parent, FlockOperation::LockShared))?;
+        let made = make_in(&parent, &name);
+        rustix::fs::flock(&parent, FlockOperation::Unlock)?;
+        let (dir, lock) = made?;
+        Ok(Claimed { path: path.to_owned(), parent, name, dir, lock: Some(lock) })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Device and inode of the directory that all sandboxes lie in.
+    pub(crate) fn parent_identity(&self) -> io::Result<(u64, u64)> {
+        let stat = rustix::fs::fstat(&self.parent)?;
+        Ok((stat.st_dev, stat.st_ino))
+    }
+
+    /// Removes what lies in it, except the claim itself.
+    pub(crate) fn clear(&self) -> io::Result<()> {
+        for name in names(self.dir.as_fd())? {
+            if name.as_c_str() != LOCK {
+                remove_tree(self.dir.as_fd(), &name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes it, and gives the claim up.
+    pub(crate) fn remove(&mut self) -> io::Result<()> {
+        let Some(lock) = self.lock.take() else { return Ok(()) };
+        let removed = remove_aside(self.parent.as_fd(), &self.name);
+        drop(lock);
+        removed
+    }
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `remove`; what stays is swept at the next start.
+        let _ = self.remove();
+    }
+}
+
+fn open_parent(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+fn make_in(parent: &OwnedFd, name: &CStr) -> Result<(OwnedFd, OwnedFd), ClaimError> {
+    match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => {
+            let taken = take_leftover(parent.as_fd(), name)?;
+            remove_aside(parent.as_fd(), name)?;
+            drop(taken);
+            rustix::fs::mkdirat(parent, name, Mode::RWXU)?;
+        }
+        Err(errno) => return Err(errno.into()),
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let lock = rustix::fs::openat(&dir, LOCK, flags, Mode::RUSR | Mode::WUSR)?;
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+    Ok((dir, lock))
+}
+
+/// The claim on a directory whose owner is gone. One that was left in the making has none.
+fn take_leftover(parent: BorrowedFd<'_>, name: &CStr) -> Result<Option<OwnedFd>, ClaimError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let lock = match rustix::fs::openat(&dir, LOCK, flags, Mode::empty()) {
+        Ok(lock) => lock,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    };
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Err(ClaimError::Busy),
+        Err(errno) => return Err(errno.into()),
+    }
+    // The owner may have removed it just now, and another may have made one of the same name.
+    let at_name =
+        rustix::fs::openat(parent, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    if same(&rustix::fs::fstat(&at_name)?, &rustix::fs::fstat(&dir)?) {
+        Ok(Some(lock))
+    } else {
+        Err(ClaimError::Busy)
+    }
+}
+
+fn same(a: &Stat, b: &Stat) -> bool {
+    (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
+}
+
+/// Frees the name, then removes.
+fn remove_aside(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    if name.to_bytes().starts_with(GONE) {
+        return remove_tree(parent, name);
+    }
+    loop {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let suffix = format!("-{}-{number}", std::process::id());
+        let aside = CString::new([GONE, name.to_bytes(), suffix.as_bytes()].concat())?;
+        match rustix::fs::renameat_with(parent, name, parent, aside.as_c_str(), RenameFlags::NOREPLACE) {
+            Ok(()) => return remove_tree(parent, &aside),
+            Err(Errno::NOENT) => return Ok(()),
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// What a sweep found.
+#[derive(Debug, Default)]
+pub struct SweepReport {
+    /// Sandboxes without an owner, which are no more.
+    pub removed: Vec<PathBuf>,
+    /// How many have an owner, or are being made.
+    pub in_use: usize,
+    /// What should have been removed, and why it is still there.
+    pub left: Vec<(PathBuf, io::Error)>,
+}
+
+/// Removes every sandbox in `sandbox_dir` whose owner is gone.
+pub fn sweep(sandbox_dir: &Path) -> SweepReport {
+    let mut report = SweepReport::default();
+    let listed = open_parent(sandbox_dir).and_then(|parent| Ok((list(parent.as_fd())?, parent)));
+    let (entries, parent) = match listed {
+        Ok(listed) => listed,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return report,
+        Err(why) => {
+            report.left.push((sandbox_dir.to_owned(), why));
+            return report;
+        }
+    };
+    for entry in entries.into_iter().filter(|entry| entry.kind().is_dir()) {
+        let path = sandbox_dir.join(OsString::from_vec(entry.name.as_bytes().to_vec()));
+        match sweep_one(parent.as_fd(), &entry.name) {
+            Ok(()) => report.removed.push(path),
+            Err(ClaimError::Busy) => report.in_use += 1,
+            Err(ClaimError::Io(why)) if why.kind() == io::ErrorKind::NotFound => {}
+            Err(ClaimError::Io(why)) => report.left.push((path, why)),
+        }
+    }
+    report
+}
+
+fn sweep_one(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), ClaimError> {
+    match take_leftover(parent, name)? {
+        Some(lock) => {
+            let removed = remove_aside(parent, name);
+            drop(lock);
+            Ok(removed?)
+        }
+        None => sweep_unlocked(parent, name),
+    }
+}
+
+/// One without a lock: only when nobody is making any, and none has appeared since.
+fn sweep_unlocked(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), ClaimError> {
+    if name.to_bytes().starts_with(GONE) {
+        return Ok(remove_tree(parent, name)?);
+    }
+    match rustix::fs::flock(parent, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Err(ClaimError::Busy),
+        Err(errno) => return Err(errno.into()),
+    }
+    let lock = CString::new([name.to_bytes(), b"/", LOCK.to_bytes()].concat()).map_err(io::Error::from)?;
+    let claimed_since = rustix::fs::statat(parent, lock.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+    let removed = if claimed_since {
+        Err(ClaimError::Busy)
+    } else {
+        remove_aside(parent, name).map_err(ClaimError::Io)
+    };
+    rustix::fs::flock(parent, FlockOperation::Unlock)?;
+    removed
+}

@@ -1,0 +1,63 @@
+//! Where a plan works, what it changed there, and how that reaches the user's files.
+//!
+//! # Where to begin
+//! - [`beneath`]: every path is resolved by the kernel, beneath its root.
+//! - [`content`]: what capture hands contents to, and restore takes them from.
+//! - [`ladder`]: how a sandbox is opened; [`opened::Sandbox`]: what it is.
+//! - [`capture`]: what changed in it; [`restore`]: how recorded changes come back into one.
+//! - [`command`] and [`isolation`]: how a command runs, and what keeps it from the rest of the machine.
+//! - [`journal`]: how changes reach the user's files, all or none; [`git_ref`]: the commit that goes with them.
+//!
+//! # Invariants
+//! 1. The user's tree is never written but by the journal, after its commit mark is on disk.
+//! 2. What changed is told from the file system, never from the names of tools.
+//! 3. Whatever is opened here is gone when its owner is: mounts, processes and namespaces are held by file
+//!    descriptors.
+//!
+//! # Not here
+//! What is stored (crate `store`), what is merged (crate `domain`), and when any of it happens (crate `engine`).
+
+pub mod beneath;
+pub mod content;
+pub mod view;
+
+pub mod command;
+pub mod isolation;
+
+pub mod rung;
+
+pub mod child;
+mod fds;
+
+mod base_known;
+mod listing;
+
+pub mod ladder;
+pub mod opened;
+
+mod copy;
+mod git;
+mod in_place;
+mod manifest;
+mod overlay;
+mod worktree;
+
+pub mod capture;
+pub mod layer;
+pub mod restore;
+
+pub mod leftovers;
+mod remove;
+
+pub mod git_ref;
+pub mod journal;
+
+pub use capture::{CaptureError, CaptureRules, Captured, CapturedChange, NotCaptured};
+pub use child::{ChildProgram, dispatch};
+pub use copy::Skipped;
+pub use ladder::{OpenError, OpenRequest, RootSpec, open, probe};
+pub use layer::{Layer, LayerError};
+pub use leftovers::{SweepReport, sweep};
+pub use opened::{NoSuchRoot, Sandbox};
+pub use restore::RestoreError;
+pub use rung::{Choice, PassedOver, Rung};

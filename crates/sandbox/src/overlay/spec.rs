@@ -1,0 +1,108 @@
+//! What the engine asks of the child that mounts overlays, and what it answers.
+
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+/// Which directory a path led to, so that the child can tell that it leads to the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    pub(super) fn of(dir: impl AsFd) -> rustix::io::Result<Identity> {
+        let stat = rustix::fs::fstat(dir)?;
+        Ok(Identity { device: stat.st_dev, inode: stat.st_ino })
+    }
+}
+
+/// A directory by its path and by what it is.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Place {
+    pub(super) path: Vec<u8>,
+    pub(super) is: Identity,
+}
+
+/// One overlay: over `lower`, at its own path.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Overlay {
+    pub(super) lower: Place,
+    pub(super) upper: Place,
+    pub(super) work: Place,
+    pub(super) read_only: bool,
+}
+
+/// Where the overlays are mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Within {
+    /// In a new mount namespace of a child that may mount.
+    NewMounts,
+    /// In a new user and mount namespace.
+    NewUser,
+    /// In a copy of the mount namespace that comes with the request.
+    Mounts,
+    /// The same, after entering the user namespace that comes before it.
+    UserAndMounts,
+}
+
+/// All of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Request {
+    pub(super) within: Within,
+    pub(super) overlays: Vec<Overlay>,
+}
+
+/// At what the child failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Step {
+    /// Reading the request.
+    Request,
+    /// Entering the sandbox's namespaces.
+    Enter,
+    /// Making namespaces.
+    Unshare,
+    /// Mapping our ids into the user namespace.
+    MapIds,
+    /// Keeping our mounts to ourselves.
+    Private,
+    /// Reaching a directory.
+    Reach,
+    /// A path led elsewhere than for the engine.
+    Elsewhere,
+    /// Mounting.
+    Mount,
+    /// Opening what was mounted.
+    Merged,
+    /// Opening our own namespaces, to hand them over.
+    HandOver,
+}
+
+/// What the child says. With `Opened` come the user namespace (if it is a new one), the mount namespace and the merged
+/// roots in the order of the request.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Answer {
+    Opened,
+    Failed(Failed),
+}
+
+/// A step that failed.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Failed {
+    pub(super) step: Step,
+    pub(super) errno: i32,
+    /// Which overlay it was about.
+    pub(super) overlay: Option<usize>,
+}
+
+impl Failed {
+    pub(super) fn at(step: Step) -> impl Fn(Errno) -> Failed {
+        move |errno| Failed { step, errno: errno.raw_os_error(), overlay: None }
+    }
+
+    pub(super) fn of(step: Step, overlay: usize) -> impl Fn(Errno) -> Failed {
+        move |errno| Failed { step, errno: errno.raw_os_error(), overlay: Some(overlay) }
+    }
+}

@@ -1,0 +1,283 @@
+//! Putting recorded changes into a sandbox: the net changes of a plan that is resumed, or the inverse ones of a node
+//! that is tried again.
+//!
+//! # Invariants
+//! 1. What is restored is not reported by the next scan, and keeps the base it was recorded with.
+//! 2. A content that is not what its hash says is not left in the tree.
+//! 3. Nothing is followed out of the tree, and nothing protected is written.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use domain::{Base, ErrorClass, FileState, Hash, Kind, NetChange, RelPath, RootNo};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::beneath::{self, BeneathError};
+use crate::capture::{Memory, Seen, Watched, is_protected};
+use crate::content::ContentSource;
+
+/// Links have no more bytes than a path may have.
+const LINK_BYTES_MAX: u64 = 4096;
+
+/// Why a change could not be put into the sandbox. What came before it is in.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// No such project is open.
+    #[error("the sandbox has no project {}", .root.0)]
+    NoSuchRoot {
+        /// Which.
+        root: RootNo,
+    },
+    /// It lies in a directory that is never written.
+    #[error("{path} is protected")]
+    Protected {
+        /// Where.
+        path: RelPath,
+    },
+    /// The user's file belongs to another, and the sandbox cannot take it over.
+    #[error("{path} belongs to another user or group")]
+    ForeignOwner {
+        /// Where.
+        path: RelPath,
+    },
+    /// The content is not there, or cannot be read.
+    #[error("the content of {path}: {source}")]
+    Content {
+        /// Where.
+        path: RelPath,
+        /// What failed.
+        source: io::Error,
+    },
+    /// The content is another than was recorded.
+    #[error("the content of {path} is not what was recorded")]
+    WrongContent {
+        /// Where.
+        path: RelPath,
+    },
+    /// The sandbox could not be written.
+    #[error("the sandbox cannot be written: {source}")]
+    Sandbox {
+        /// What failed.
+        #[from]
+        source: BeneathError,
+    },
+}
+
+impl RestoreError {
+    /// What becomes of the same changes, tried again.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::NoSuchRoot { .. } | Self::Protected { .. } => ErrorClass::Bug,
+            Self::ForeignOwner { .. } | Self::WrongContent { .. } | Self::Sandbox { .. } => {
+                ErrorClass::Permanent
+            }
+            Self::Content { .. } => ErrorClass::Transient,
+        }
+    }
+}
+
+/// Whether a file could not be written because it belongs to another: in a user namespace only our own ids exist.
+pub fn is_foreign_owner(why: &io::Error) -> bool {
+    why.raw_os_error() == Some(libc::EOVERFLOW)
+}
+
+/// Puts each change in; removals first, so that what takes their place finds it free.
+pub(crate) fn restore(
+    roots: &mut [Watched],
+    changes: &[NetChange],
+    source: &dyn ContentSource,
+) -> Result<(), RestoreError> {
+    for change in changes {
+        root_of(roots, change.root)?;
+        for path in change.from.iter().chain([&change.path]) {
+            if is_protected(path) {
+                return Err(RestoreError::Protected { path: path.clone() });
+            }
+        }
+    }
+    // Backwards, what lies in a directory comes before the directory.
+    let mut removals: Vec<(RootNo, &RelPath)> = changes.iter().filter_map(removal).collect();
+    removals.sort();
+    for (no, path) in removals.into_iter().rev() {
+        remove(root_of(roots, no)?.tree.as_fd(), path)?;
+    }
+    let mut makings: Vec<(&NetChange, FileState)> =
+        changes.iter().filter_map(|change| change.after.map(|after| (change, after))).collect();
+    makings.sort_by(|(a, _), (b, _)| (a.root, &a.path).cmp(&(b.root, &b.path)));
+    for (change, after) in makings {
+        make(root_of(roots, change.root)?.tree.as_fd(), &change.path, &after, source)?;
+    }
+    for change in changes {
+        remember(&mut root_of(roots, change.root)?.memory, change);
+    }
+    Ok(())
+}
+
+fn root_of(roots: &mut [Watched], no: RootNo) -> Result<&mut Watched, RestoreError> {
+    roots.iter_mut().find(|root| root.no == no).ok_or(RestoreError::NoSuchRoot { root: no })
+}
+
+fn removal(change: &NetChange) -> Option<(RootNo, &RelPath)> {
+    match (&change.from, change.after) {
+        (Some(from), _) => Some((change.root, from)),
+        (None, None) => Some((change.root, &change.path)),
+        (None, Some(_)) => None,
+    }
+}
+
+/// What the next scan compares with.
+fn remember(memory: &mut Memory, change: &NetChange) {
+    let mut set = |path: &RelPath, origin: Option<FileState>, last: Option<FileState>, base: Base| {
+        let seen = memory.paths.entry(path.clone()).or_insert_with(|| Seen::first(origin, base));
+        (seen.last, seen.stamp, seen.reported) = (last, None, true);
+    };
+    match &change.from {
+        Some(from) => {
+            set(from, change.before, None, change.base);
+            set(&change.path, None, change.after, change.base);
+        }
+        None => set(&change.path, change.before, change.after, change.base),
+    }
+}
+
+fn at(path: &RelPath) -> impl Fn(io::Error) -> RestoreError + '_ {
+    move |source| {
+        if is_foreign_owner(&source) {
+            RestoreError::ForeignOwner { path: path.clone() }
+        } else {
+            RestoreError::Sandbox { source: BeneathError::Io { path: path.clone(), source } }
+        }
+    }
+}
+
+/// Takes away what lies there. A directory in which something else lies stays.
+fn remove(tree: BorrowedFd<'_>, path: &RelPath) -> Result<(), RestoreError> {
+    let parent = match beneath::open_parent(tree, path) {
+        Ok(parent) => parent,
+        Err(why) if crate::listing::is_absent(&why) => return Ok(()),
+        Err(why) => return Err(why.into()),
+    };
+    let name = name_of(path)?;
+    let removed = match rustix::fs::unlinkat(&parent, name.as_c_str(), AtFlags::empty()) {
+        Err(Errno::ISDIR | Errno::PERM) => rustix::fs::unlinkat(&parent, name.as_c_str(), AtFlags::REMOVEDIR),
+        other => other,
+    };
+    match removed {
+        Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
+        Err(errno) => Err(at(path)(errno.into())),
+    }
+}
+
+fn name_of(path: &RelPath) -> Result<CString, RestoreError> {
+    CString::new(path.file_name()).map_err(|nul| at(path)(nul.into()))
+}
+
+fn make(
+    tree: BorrowedFd<'_>,
+    path: &RelPath,
+    after: &FileState,
+    source: &dyn ContentSource,
+) -> Result<(), RestoreError> {
+    let parent = make_parents(tree, path)?;
+    let name = name_of(path)?;
+    let mode = Mode::from_raw_mode(u32::from(after.mode));
+    match after.kind {
+        Kind::Dir => {
+            match rustix::fs::mkdirat(&parent, name.as_c_str(), Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(at(path)(errno.into())),
+            }
+            let dir = crate::listing::open_dir(tree, Some(path))?;
+            rustix::fs::fchmod(&dir, mode).map_err(|errno| at(path)(errno.into()))
+        }
+        Kind::Symlink => {
+            remove(tree, path)?;
+            let target = link_target(path, after, source)?;
+            rustix::fs::symlinkat(target.as_c_str(), &parent, name.as_c_str())
+                .map_err(|errno| at(path)(errno.into()))
+        }
+        Kind::File => {
+            // A new inode, so that no other name of the old one is written to.
+            remove(tree, path)?;
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = rustix::fs::openat(&parent, name.as_c_str(), flags, Mode::RUSR | Mode::WUSR)
+                .map_err(|errno| at(path)(errno.into()))?;
+            if let Err(why) = fill(file, path, after, mode, source) {
+                remove(tree, path)?;
+                return Err(why);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Makes the directories on the way; what else lies there was removed before.
+fn make_parents(tree: BorrowedFd<'_>, path: &RelPath) -> Result<OwnedFd, RestoreError> {
+    match beneath::open_parent(tree, path) {
+        Ok(parent) => return Ok(parent),
+        Err(why) if why.is_not_found() => {}
+        Err(why) => return Err(why.into()),
+    }
+    let mut missing = Vec::new();
+    let mut next = path.parent();
+    while let Some(dir) = next {
+        next = dir.parent();
+        missing.push(dir);
+    }
+    for dir in missing.into_iter().rev() {
+        let parent = beneath::open_parent(tree, &dir)?;
+        match rustix::fs::mkdirat(&parent, name_of(&dir)?.as_c_str(), Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(at(&dir)(errno.into())),
+        }
+    }
+    Ok(beneath::open_parent(tree, path)?)
+}
+
+fn link_target(
+    path: &RelPath,
+    after: &FileState,
+    source: &dyn ContentSource,
+) -> Result<CString, RestoreError> {
+    let content = |source| RestoreError::Content { path: path.clone(), source };
+    let mut target = Vec::new();
+    source
+        .open(&after.hash)
+        .and_then(|reader| reader.take(LINK_BYTES_MAX).read_to_end(&mut target))
+        .map_err(content)?;
+    if Hash::of(&target) != after.hash {
+        return Err(RestoreError::WrongContent { path: path.clone() });
+    }
+    CString::new(target).map_err(|_| RestoreError::WrongContent { path: path.clone() })
+}
+
+fn fill(
+    file: OwnedFd,
+    path: &RelPath,
+    after: &FileState,
+    mode: Mode,
+    source: &dyn ContentSource,
+) -> Result<(), RestoreError> {
+    let content = |source| RestoreError::Content { path: path.clone(), source };
+    let mut file = File::from(file);
+    let mut reader = source.open(&after.hash).map_err(content)?;
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let read = match reader.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => continue,
+            Err(why) => return Err(content(why)),
+        };
+        hasher.update(&buffer[..read]);
+        file.write_all(&buffer[..read]).map_err(at(path))?;
+    }
+    if hasher.finalize().as_bytes() != after.hash.as_bytes() {
+        return Err(RestoreError::WrongContent { path: path.clone() });
+    }
+    rustix::fs::fchmod(&file, mode).map_err(|errno| at(path)(errno.into()))
+}

@@ -1,0 +1,52 @@
+//! The rung that copies what git knows or would add, and what the user asked for besides.
+//!
+//! Files that git ignores are not there, so a plan builds anew; files like `.env` are copied by name. Uncommitted work
+//! is: the files come from the live tree, not from a commit.
+//!
+//! # Not here
+//! The private repository: [`git`](crate::git). How one file is copied: [`copy`](crate::copy).
+
+use domain::RelPath;
+use rustix::fs::FileType;
+
+use crate::copy::{Copying, Skipped, join, join_name};
+use crate::git::{self, GitDir};
+
+/// Copies the files of the working tree, and of those nested in it.
+pub(crate) fn copy(mut copying: Copying<'_>, include: &[String]) -> Result<Skipped, String> {
+    let mut trees: Vec<Option<RelPath>> = vec![None];
+    while let Some(tree) = trees.pop() {
+        let path = join(copying.from_path, tree.as_ref());
+        let mut files = git::list_files(&path, ["--cached", "--others", "--exclude-standard"])?;
+        if !include.is_empty() {
+            let wanted = include.iter().map(|pattern| pathspec(pattern));
+            let options = ["--others".to_owned(), "--".to_owned()].into_iter().chain(wanted);
+            files.extend(git::list_files(&path, options)?);
+        }
+        for file in files {
+            let name = file.strip_suffix(b"/").unwrap_or(&file);
+            let Ok(file) = join_name(tree.as_ref(), name) else { continue };
+            let kind = copying.one_path(&file).map_err(|why| why.to_string())?;
+            // A submodule or another repository: git lists its directory, and it lists its own files.
+            let nested = kind == Some(FileType::Directory);
+            if nested && GitDir::at(&join(copying.from_path, Some(&file))).is_some() {
+                trees.push(Some(file));
+            }
+        }
+        if GitDir::at(&path).is_some() {
+            git::make_private(&path, &join(copying.to_path, tree.as_ref()), &copying.lent())?;
+        }
+    }
+    copying.finish().map_err(|why| why.to_string())
+}
+
+/// Whether git knows this directory.
+pub(crate) fn fits(project: &std::path::Path) -> Result<(), String> {
+    let inside = git::output(git::git(project).args(["rev-parse", "--is-inside-work-tree"]))?;
+    if inside.trim_ascii() == b"true" { Ok(()) } else { Err("not a git working tree".to_owned()) }
+}
+
+/// A name without a slash is meant at any depth.
+fn pathspec(pattern: &str) -> String {
+    if pattern.contains('/') { format!(":(glob){pattern}") } else { format!(":(glob)**/{pattern}") }
+}

@@ -1,0 +1,235 @@
+//! How commands begin and end, on every rung.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use domain::{RelPath, RootNo};
+use sandbox::command::{CommandSpec, Given, HowEnded, Stdin, environment};
+use sandbox::isolation::{Isolation, IsolationPolicy, IsolationRung, StartError};
+
+use super::command_stage::{Stage, as_root_and_ordinary, child, pair, rungs, text};
+
+#[test]
+fn exit_statuses_and_signals_are_told_apart() {
+    as_root_and_ordinary("cases::command_ends::exit_statuses_and_signals_are_told_apart", || {
+        let stage = Stage::new();
+        let table = [
+            ("exit 0", HowEnded::Exited(0)),
+            ("exit 7", HowEnded::Exited(7)),
+            ("exit 127", HowEnded::Exited(127)),
+            ("kill -TERM $$", HowEnded::Signalled(libc::SIGTERM)),
+            ("kill -KILL $$", HowEnded::Signalled(libc::SIGKILL)),
+        ];
+        for rung in rungs() {
+            for (script, how) in table {
+                // bubblewrap itself gives a signal back as a shell would.
+                let how = match (rung, how) {
+                    (IsolationRung::Bubblewrap, HowEnded::Signalled(signal)) => {
+                        HowEnded::Exited(128 + signal)
+                    }
+                    (_, how) => how,
+                };
+                assert_eq!(stage.run(rung, stage.shell(script)).how, how, "{rung}: {script}");
+            }
+        }
+    });
+}
+
+#[test]
+fn the_command_works_on_the_sandbox_and_not_on_the_users_tree() {
+    as_root_and_ordinary(
+        "cases::command_ends::the_command_works_on_the_sandbox_and_not_on_the_users_tree",
+        || {
+            for rung in rungs() {
+                let stage = Stage::new();
+                let ended = stage
+                    .run(rung, stage.shell("cat file; echo changed > file; mkdir -p a/b; mv file a/b/file"));
+                assert_eq!(
+                    (text(&ended.stdout), text(&ended.stderr)),
+                    ("the sandbox's\n".into(), String::new()),
+                    "{rung}"
+                );
+                assert_eq!(std::fs::read_to_string(stage.path("copy/a/b/file")).unwrap(), "changed\n");
+                assert_eq!(std::fs::read_to_string(stage.path("project/file")).unwrap(), "the user's\n");
+            }
+        },
+    );
+}
+
+#[test]
+fn commands_see_the_tree_at_the_projects_own_path() {
+    let stage = Stage::new();
+    let printed = stage.prints(stage.shell("pwd"));
+    assert_eq!(printed.trim_end(), stage.path("project").to_str().unwrap());
+}
+
+#[test]
+fn a_program_that_is_not_there_is_an_error_that_names_it() {
+    for rung in rungs() {
+        let stage = Stage::new();
+        for program in ["no-such-program", "./no-such-program", "/no/such/program"] {
+            match stage.start(rung, stage.command([program, "--help"])) {
+                Err(StartError::NotFound { program: named }) => assert_eq!(named, program, "{rung}"),
+                other => panic!("{rung}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_run_is_told_from_one_that_is_not_there() {
+    let stage = Stage::new();
+    let file = stage.path("copy/script");
+    std::fs::write(&file, "#!/no/such/interpreter\n").unwrap();
+    for (mode, errno) in [(0o644, libc::EACCES), (0o755, libc::ENOENT)] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        for rung in rungs() {
+            match stage.start(rung, stage.command(["./script"])) {
+                Err(StartError::NotExecutable { program, source }) => {
+                    assert_eq!(
+                        (program.as_str(), source.raw_os_error()),
+                        ("./script", Some(errno)),
+                        "{rung}"
+                    );
+                }
+                other => panic!("{rung}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_script_that_names_no_interpreter_is_run_by_the_shell() {
+    let stage = Stage::new();
+    std::fs::write(stage.path("copy/script"), "echo \"ran with $1\"\n").unwrap();
+    std::fs::set_permissions(stage.path("copy/script"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(stage.prints(stage.command(["./script", "this"])), "ran with this\n");
+}
+
+#[test]
+fn a_command_begins_in_the_directory_it_was_given_and_in_none_outside() {
+    let stage = Stage::new();
+    std::fs::create_dir_all(stage.path("copy/sub/dir")).unwrap();
+    symlink("/etc", stage.path("copy/out")).unwrap();
+    let within = |below: &str| {
+        let mut spec = stage.shell("pwd");
+        spec.cwd.below = Some(RelPath::new(below).unwrap());
+        spec
+    };
+    let printed = stage.prints(within("sub/dir"));
+    assert_eq!(printed.trim_end(), stage.path("project/sub/dir").to_str().unwrap());
+    for rung in rungs() {
+        for below in ["out", "missing", "file"] {
+            let refused = stage.start(rung, within(below));
+            assert!(matches!(refused, Err(StartError::Directory { .. })), "{rung} {below}: {refused:?}");
+        }
+    }
+    let elsewhere =
+        CommandSpec { cwd: sandbox::command::WorkDir { root: RootNo(3), below: None }, ..stage.shell(":") };
+    let refused = stage.start(IsolationRung::Namespaces, elsewhere);
+    assert!(matches!(refused, Err(StartError::NoSuchRoot { no: RootNo(3) })), "{refused:?}");
+}
+
+#[test]
+fn what_is_given_to_read_is_read_to_its_end() {
+    let stage = Stage::new();
+    let long = "line\n".repeat(100_000);
+    for rung in rungs() {
+        let given = CommandSpec { stdin: Stdin::Bytes(long.clone().into()), ..stage.shell("wc -c") };
+        assert_eq!(text(&stage.run(rung, given).stdout).trim(), long.len().to_string(), "{rung}");
+        assert_eq!(text(&stage.run(rung, stage.shell("wc -c")).stdout).trim(), "0", "{rung}");
+    }
+}
+
+#[test]
+fn commands_see_the_environment_they_were_given_and_no_other() {
+    let ours = [
+        pair("PATH", "/usr/bin:/bin"),
+        pair("HOME", "/home/somebody"),
+        pair("LANG", "C.UTF-8"),
+        pair("LC_TIME", "C"),
+        pair("TERM", "xterm"),
+        pair("TMPDIR", "/var/tmp"),
+        pair("SSH_AUTH_SOCK", "/run/agent"),
+        pair("OPENAI_API_KEY", "sk-secret"),
+        pair("CARGO_HOME", "/opt/cargo"),
+    ];
+    let given = Given {
+        plan: "01JB".into(),
+        job: "01JC".into(),
+        output: Some("/tmp/out.json".into()),
+        pass_env: vec!["CARGO_HOME".into()],
+        env: vec![pair("LANG", "C"), pair("ARG_TARGET", "all of it"), pair("AGENTS_JOB", "none")],
+    };
+    let stage = Stage::new();
+    let spec = CommandSpec { env: environment(ours, &given), ..stage.command(["env"]) };
+    let printed = stage.prints(spec);
+    let mut seen: Vec<&str> = printed.lines().collect();
+    seen.sort_unstable();
+    let expected = [
+        "AGENTS_JOB=01JC",
+        "AGENTS_OUTPUT=/tmp/out.json",
+        "AGENTS_PLAN=01JB",
+        "ARG_TARGET=all of it",
+        "CARGO_HOME=/opt/cargo",
+        "HOME=/home/somebody",
+        "LANG=C",
+        "LC_TIME=C",
+        "PATH=/usr/bin:/bin",
+        "TERM=dumb",
+        "TMPDIR=/tmp",
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn isolation_that_is_required_is_never_done_without() {
+    let stage = Stage::new();
+    let broken = || sandbox::child::ChildProgram::new("/bin/false");
+    match Isolation::new(IsolationPolicy::Required, broken()).start(stage.view(), stage.shell(":")) {
+        Err(StartError::NoIsolation { reasons }) => {
+            let tried: Vec<IsolationRung> = reasons.iter().map(|passed| passed.rung).collect();
+            assert_eq!(
+                tried,
+                [IsolationRung::Namespaces, IsolationRung::Bubblewrap, IsolationRung::Landlock]
+            );
+            assert!(reasons.iter().all(|passed| !passed.why.is_empty()));
+        }
+        other => panic!("{other:?}"),
+    }
+    let running =
+        Isolation::new(IsolationPolicy::Required, child()).start(stage.view(), stage.shell(":")).unwrap();
+    assert_eq!(running.isolation().rung, IsolationRung::Namespaces);
+    assert_eq!(running.isolation().passed_over, []);
+}
+
+#[test]
+fn a_path_to_write_to_that_is_not_there_is_an_error() {
+    let stage = Stage::new();
+    let spec = CommandSpec { writable: vec![stage.path("missing")], ..stage.shell(":") };
+    match stage.start(IsolationRung::Namespaces, spec) {
+        Err(StartError::Writable { path, .. }) => assert_eq!(path, stage.path("missing")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_command_leads_a_session_of_its_own_so_that_no_terminal_reaches_it() {
+    for rung in rungs() {
+        let stage = Stage::new();
+        let script =
+            "read -r _ _ _ _ group session _ < /proc/$$/stat; echo $((group - $$)) $((session - $$))";
+        assert_eq!(text(&stage.run(rung, stage.shell(script)).stdout), "0 0\n", "{rung}");
+    }
+}
+
+#[test]
+fn a_command_inherits_no_file_and_no_signal_setting_of_ours() {
+    for rung in rungs() {
+        let stage = Stage::new();
+        let script =
+            "ls /proc/self/fd | tr '\\n' ' '; grep -E '^Sig(Blk|Ign)' /proc/self/status | tr -d '\\t'";
+        let printed = text(&stage.run(rung, stage.shell(script)).stdout);
+        // The fourth is the directory that is being listed.
+        assert_eq!(printed, format!("0 1 2 3 SigBlk:{0}\nSigIgn:{0}\n", "0".repeat(16)), "{rung}");
+    }
+}

@@ -1,0 +1,182 @@
+//! What the cases about commands share: a project, its sandbox as a copy, and ways to run something there.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use domain::RootNo;
+use sandbox::beneath::open_root;
+use sandbox::child::ChildProgram;
+use sandbox::command::{CommandSpec, Ended, Given, HowEnded, OutputSpec, Running, WorkDir, environment};
+use sandbox::isolation::{Isolation, IsolationPolicy, IsolationRung, StartError};
+use sandbox::view::{View, ViewRoot};
+
+/// A user with no privileges at all.
+const ORDINARY: u32 = 65534;
+
+/// A project and its sandbox.
+pub(crate) struct Stage {
+    dir: PathBuf,
+    /// Removed with the stage that made it.
+    _made: Option<tempfile::TempDir>,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Stage {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["project", "copy", "log", "outside"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        std::fs::write(dir.path().join("project/file"), "the user's\n").unwrap();
+        std::fs::write(dir.path().join("copy/file"), "the sandbox's\n").unwrap();
+        Stage { dir: dir.path().to_owned(), _made: Some(dir) }
+    }
+
+    /// One that somebody else has made.
+    pub(crate) fn at(dir: impl Into<PathBuf>) -> Stage {
+        Stage { dir: dir.into(), _made: None }
+    }
+
+    /// A path that the test and the machine know.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    pub(crate) fn view(&self) -> View {
+        let copy = self.path("copy");
+        let tree = open_root(&copy).unwrap();
+        let root =
+            ViewRoot { no: RootNo(0), path: self.path("project"), tree, copy: Some(copy), read_only: false };
+        View { user_namespace: None, mount_namespace: None, roots: vec![root] }
+    }
+
+    /// A command that only names its program and arguments.
+    pub(crate) fn command<const N: usize>(&self, argv: [&str; N]) -> CommandSpec {
+        let cwd = WorkDir { root: RootNo(0), below: None };
+        let given = Given { plan: "plan".into(), job: "job".into(), ..Given::default() };
+        CommandSpec {
+            env: environment(std::env::vars_os(), &given),
+            ..CommandSpec::new(argv, cwd, OutputSpec::in_dir(self.path("log")))
+        }
+    }
+
+    pub(crate) fn shell(&self, script: &str) -> CommandSpec {
+        self.command(["sh", "-c", script])
+    }
+
+    pub(crate) fn start(&self, rung: IsolationRung, spec: CommandSpec) -> Result<Running, StartError> {
+        Isolation::only(rung, child()).start(self.view(), spec)
+    }
+
+    pub(crate) fn run(&self, rung: IsolationRung, spec: CommandSpec) -> Ended {
+        self.start(rung, spec).unwrap().wait()
+    }
+
+    /// Runs a script on the best rung and gives what it printed.
+    pub(crate) fn prints(&self, spec: CommandSpec) -> String {
+        let ended = self.run(IsolationRung::Namespaces, spec);
+        assert_eq!(ended.how, HowEnded::Exited(0), "{}", text(&ended.stderr));
+        text(&ended.stdout)
+    }
+
+    /// A pipe in the project that tells whether anything still holds it.
+    pub(crate) fn alive(&self) -> Alive {
+        let path = self.path("copy/alive");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).unwrap();
+        Alive { file }
+    }
+}
+
+/// The reading end of a pipe whose writers are counted by the kernel.
+pub(crate) struct Alive {
+    file: File,
+}
+
+impl Alive {
+    /// Whether some process has the pipe open.
+    pub(crate) fn is_held(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        loop {
+            match self.file.read(&mut bytes) {
+                Ok(0) => return false,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// Waits until somebody has written, then until nobody holds it any more.
+    pub(crate) fn wait_for_a_writer_and_its_death(&mut self, act: impl FnOnce()) {
+        let flags = rustix::fs::fcntl_getfl(&self.file).unwrap();
+        rustix::fs::fcntl_setfl(&self.file, flags - rustix::fs::OFlags::NONBLOCK).unwrap();
+        self.wait_for_a_writer();
+        act();
+        let mut rest = Vec::new();
+        self.file.read_to_end(&mut rest).unwrap();
+    }
+
+    fn wait_for_a_writer(&mut self) {
+        // A pipe that nobody has opened yet reads as ended: poll tells when something is there.
+        let mut fds = [rustix::event::PollFd::new(&self.file, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut fds, None).unwrap();
+        let mut byte = [0];
+        self.file.read_exact(&mut byte).unwrap();
+    }
+}
+
+pub(crate) fn child() -> ChildProgram {
+    ChildProgram::new(env!("CARGO_BIN_EXE_sandbox-child"))
+}
+
+pub(crate) fn text(output: &sandbox::command::Output) -> String {
+    String::from_utf8(output.bytes()).unwrap()
+}
+
+/// Every rung on which a command can be run here. Where bubblewrap is not installed, that is all that its rung says.
+pub(crate) fn rungs() -> Vec<IsolationRung> {
+    let probed = Isolation::new(IsolationPolicy::Required, child()).probe();
+    let mut rungs = Vec::new();
+    for (rung, works) in probed {
+        match works {
+            Ok(()) => rungs.push(rung),
+            Err(why) => assert_eq!((rung, why.as_str()), (IsolationRung::Bubblewrap, "bwrap is not there")),
+        }
+    }
+    rungs.push(IsolationRung::None);
+    rungs
+}
+
+/// Runs the body, and if this is root, also the whole test again as an ordinary user.
+pub(crate) fn as_root_and_ordinary(test: &str, body: impl FnOnce()) {
+    body();
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let mut again = this_test(test);
+    again.env_remove("TMPDIR").uid(ORDINARY).gid(ORDINARY).current_dir("/");
+    let output = again.output().unwrap();
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    assert!(output.status.success() && printed.contains("1 passed"), "as an ordinary user: {printed}");
+}
+
+/// This program, to run one test again.
+pub(crate) fn this_test(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+    command
+}
+
+pub(crate) fn pair(name: &str, value: impl Into<OsString>) -> (OsString, OsString) {
+    (name.into(), value.into())
+}
+
+pub(crate) fn shown(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}

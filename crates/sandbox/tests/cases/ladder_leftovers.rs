@@ -1,0 +1,140 @@
+//! What is left when a process is killed: nothing that lives, and a directory that is swept.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use sandbox::{Choice, Rung};
+
+use super::ladder_stage::{Stage, as_root_and_as_user, run};
+
+const HOLD: &str = "SANDBOX_TEST_HOLD";
+
+/// Opens a sandbox, says so with the inode of its namespace, and waits to be killed.
+fn hold(dir: &str) {
+    let (project, rung) = dir.rsplit_once('=').unwrap();
+    let mut stage = Stage::new();
+    stage.project = PathBuf::from(project);
+    stage.sandboxes = stage.project.with_file_name("sandboxes");
+    let sandbox = stage.open(rung.parse().unwrap());
+    run(&sandbox, "echo plan > a; mkdir closed; chmod 0 closed");
+    let view = sandbox.view().unwrap();
+    let inode = view.mount_namespace.map_or(0, |mount| rustix::fs::fstat(mount.as_fd()).unwrap().st_ino);
+    fs::write(stage.project.with_file_name("inode"), inode.to_string()).unwrap();
+    std::io::stdout().write_all(b"\nopen\n").unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
+fn holder(test: &str, stage: &Stage, rung: Rung) -> (Child, u64) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env(HOLD, format!("{}={rung}", stage.project.display()));
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let said = BufReader::new(child.stdout.take().unwrap());
+    assert!(said.lines().any(|line| line.unwrap() == "open"));
+    let inode = fs::read_to_string(stage.project.with_file_name("inode")).unwrap().parse().unwrap();
+    (child, inode)
+}
+
+/// Whether any process is in this mount namespace or holds it open.
+fn is_held(inode: u64) -> bool {
+    let name = format!("mnt:[{inode}]");
+    let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    processes.filter(|process| process.join("ns").exists()).any(|process| {
+        let is = |link: &Path| fs::read_link(link).is_ok_and(|to| to.to_string_lossy() == name.as_str());
+        let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        is(&process.join("ns/mnt")) || open.map(|entry| entry.path()).any(|link| is(&link))
+    })
+}
+
+#[test]
+fn a_killed_owner_leaves_no_mount_and_a_directory_that_is_swept() {
+    const TEST: &str =
+        "cases::ladder_leftovers::a_killed_owner_leaves_no_mount_and_a_directory_that_is_swept";
+    if let Ok(dir) = std::env::var(HOLD) {
+        return hold(&dir);
+    }
+    as_root_and_as_user(TEST, || {
+        for rung in [Rung::Overlay, Rung::Copy] {
+            let stage = Stage::new();
+            stage.write("a", "one\n");
+            let before = stage.users_tree();
+            let (mut child, inode) = holder(TEST, &stage, rung);
+            assert_eq!(is_held(inode), rung == Rung::Overlay);
+            let report = sandbox::sweep(&stage.sandboxes);
+            assert_eq!(
+                (report.removed.len(), report.in_use, report.left.len()),
+                (0, 1, 0),
+                "its owner lives"
+            );
+            let again = stage.try_open(Choice::Auto);
+            assert!(matches!(again, Err(sandbox::OpenError::Busy { .. })), "{again:?}");
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert!(!is_held(inode), "{rung}: nothing holds the namespace, so the kernel has unmounted it");
+            let report = sandbox::sweep(&stage.sandboxes);
+            assert_eq!(report.removed, [stage.sandboxes.join("plan-1")], "{rung}: {report:?}");
+            assert!(stage.nothing_left(), "{rung}");
+            assert_eq!(stage.users_tree(), before, "{rung}");
+        }
+    });
+}
+
+#[test]
+fn the_next_sandbox_of_the_same_name_takes_the_place_of_what_was_left() {
+    let stage = Stage::new();
+    stage.write("a", "one\n");
+    fs::create_dir_all(stage.sandboxes.join("plan-1/0/upper")).unwrap();
+    fs::write(stage.sandboxes.join("plan-1/0/upper/old"), "old\n").unwrap();
+    fs::write(stage.sandboxes.join("plan-1/lock"), "").unwrap();
+    let mut sandbox = stage.open(Rung::Overlay);
+    assert_eq!(stage.drafts(&mut sandbox), []);
+    drop(sandbox);
+    assert!(stage.nothing_left(), "dropping closes too");
+}
+
+#[test]
+fn a_sweep_removes_what_was_left_in_the_making_or_the_removing_and_nothing_else() {
+    let stage = Stage::new();
+    stage.write("a", "one\n");
+    let alive = stage.open(Rung::Overlay);
+    for left in ["plan-2/0", ".gone-plan-3-1-0/0"] {
+        fs::create_dir_all(stage.sandboxes.join(left)).unwrap();
+    }
+    fs::write(stage.sandboxes.join("a file"), "not ours").unwrap();
+    std::os::unix::fs::symlink(&stage.project, stage.sandboxes.join("link")).unwrap();
+    let report = sandbox::sweep(&stage.sandboxes);
+    assert_eq!(report.removed, [".gone-plan-3-1-0", "plan-2"].map(|name| stage.sandboxes.join(name)));
+    assert_eq!((report.in_use, report.left.len()), (1, 0));
+    assert!(stage.sandboxes.join("a file").exists() && stage.sandboxes.join("link").is_symlink());
+    assert!(stage.project.join("a").exists());
+    run(&alive, "echo alive > b");
+    assert!(sandbox::sweep(&stage.sandboxes.join("none")).removed.is_empty());
+}
+
+#[test]
+fn sandboxes_are_opened_closed_and_swept_beside_each_other() {
+    let stage = Stage::new();
+    stage.write("a", "one\n");
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let stage = &stage;
+            scope.spawn(move || {
+                for round in 0..10 {
+                    let mut request = stage.request(Choice::Only(Rung::Overlay));
+                    request.dir = stage.sandboxes.join(format!("plan-{thread}"));
+                    let opened = sandbox::open(request).unwrap();
+                    run(&opened, format!("echo {round} > a"));
+                    let report = sandbox::sweep(&stage.sandboxes);
+                    assert!(report.left.is_empty() && opened.dir().join("lock").exists(), "{report:?}");
+                    opened.close().unwrap();
+                }
+            });
+        }
+    });
+    sandbox::sweep(&stage.sandboxes);
+    assert!(stage.nothing_left());
+}

@@ -1,0 +1,183 @@
+//! Killed at any step, an apply is finished or taken back, never torn.
+//!
+//! The process that is killed is this test binary, started again to run [`killed_process`] alone.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use sandbox::journal::{Ending, Step};
+
+use super::journal_stage::*;
+
+const CHILD: &str = "cases::recovery_kill::killed_process";
+
+/// What the child does, in the stage at `DIR`, until it dies at step `KILL_AT`.
+#[test]
+fn killed_process() {
+    let (Ok(act), Ok(dir)) = (std::env::var("ACT"), std::env::var("DIR")) else { return };
+    let dir = PathBuf::from(dir);
+    let kill_at = std::env::var("KILL_AT").unwrap().parse().unwrap();
+    let journals = journals(&dir.join("data")).with_hooks(nth(kill_at, die));
+    match act.as_str() {
+        "recover" => {
+            let recovery = journals.recover().unwrap();
+            assert!(recovery.stuck.is_empty(), "{:?}", recovery.stuck);
+            recovery.settled.into_iter().for_each(|settled| drop(settled.retire().unwrap()));
+        }
+        scenario => {
+            let (before, after) = trees(scenario);
+            let request = request(&dir.join("project"), changes(&before, &after));
+            carry_out(&journals, request).unwrap().retire().unwrap();
+        }
+    }
+}
+
+fn trees(scenario: &str) -> (Tree, Tree) {
+    let large = |seed: u8, mib: usize, extra: usize| {
+        let bytes = (0..(mib << 20) + extra).map(|at| (at.wrapping_mul(31) >> 7) as u8 ^ seed).collect();
+        tree([("large", Node::File(bytes, 0o644)), ("small", Node::File(vec![seed], 0o644))])
+    };
+    match scenario {
+        "every kind" => every_kind(),
+        "grows" => (large(1, 8, 5), large(2, 9, 0)),
+        "shrinks" => (large(1, 9, 0), large(2, 8, 5)),
+        "stays" => (large(1, 8, 5), large(2, 8, 5)),
+        "many" => {
+            let file =
+                |n: u32, text: &str| (format!("d{}/f{n}", n % 7), file(&format!("{text} {n}\n").repeat(90)));
+            ((0..300).map(|n| file(n, "before")).collect(), (30..330).map(|n| file(n, "after it")).collect())
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// Lets a child act until it is killed at step `kill_at`; whether it was.
+fn let_die(act: &str, dir: &Path, kill_at: u32) -> bool {
+    let variables = [("ACT", act), ("DIR", dir.to_str().unwrap()), ("KILL_AT", &kill_at.to_string())];
+    was_killed(&child(CHILD, &variables).output().unwrap())
+}
+
+/// What one recovery after another comes to: the tree that must be there.
+fn expected(stage: &Stage, before: &Tree, after: &Tree) -> Tree {
+    let recovery = stage.journals().recover().unwrap();
+    assert!(recovery.stuck.is_empty() && recovery.busy.is_empty(), "{recovery:?}");
+    match recovery.settled.into_iter().next().map(|settled| settled.retire().unwrap()) {
+        Some(Ending::Applied { .. }) => shown(after),
+        Some(Ending::RolledBack { why, left }) => panic!("nobody edited anything: {why:?} {left:?}"),
+        Some(Ending::NeverBegan) => shown(before),
+        // Nothing was open: it was retired before the kill, or not yet begun.
+        None if stage.journals().undo_ids().unwrap().is_empty() => shown(before),
+        None => shown(after),
+    }
+}
+
+#[test]
+fn a_kill_at_any_step_of_an_apply_leaves_all_or_nothing() {
+    let (before, after) = trees("every kind");
+    let steps = u32::try_from(steps_of(&before, &after).len()).unwrap();
+    assert!(steps > 60, "{steps}");
+    let (mut finished, mut never) = (0, 0);
+    for kill_at in 1..=steps {
+        let stage = Stage::new(&before);
+        fs::hard_link(stage.root.join("grows"), stage.dir.path().join("second name")).unwrap();
+        let inode = fs::metadata(stage.root.join("grows")).unwrap().ino();
+        assert!(let_die("every kind", stage.dir.path(), kill_at), "step {kill_at} of {steps}");
+        let expected = expected(&stage, &before, &after);
+        assert_eq!(stage.survey(), expected, "step {kill_at}");
+        let kept = fs::metadata(stage.root.join("grows")).unwrap();
+        assert_eq!((kept.ino(), kept.nlink()), (inode, 2));
+        assert_eq!(stage.journals().open_ids().unwrap(), []);
+        if expected == shown(&after) { finished += 1 } else { never += 1 }
+    }
+    assert!(finished > 50 && never == 2, "{finished} {never}");
+}
+
+#[test]
+fn a_kill_at_any_step_of_a_recovery_is_recovered_from() {
+    let (before, after) = trees("every kind");
+    let steps = u32::try_from(steps_of(&before, &after).len()).unwrap();
+    let mut kills = 0;
+    for kill_at in 3..=steps {
+        let stage = Stage::new(&before);
+        assert!(let_die("every kind", stage.dir.path(), kill_at));
+        for again in [1 + kill_at % 11, 1 + kill_at % 5] {
+            kills += u32::from(let_die("recover", stage.dir.path(), again));
+        }
+        assert_eq!(expected(&stage, &before, &after), shown(&after));
+        assert_eq!(stage.survey(), shown(&after), "step {kill_at}");
+    }
+    assert!(kills > steps, "{kills}");
+}
+
+#[test]
+fn a_kill_at_each_step_of_one_recovery_is_recovered_from() {
+    let (before, after) = trees("every kind");
+    let all = steps_of(&before, &after);
+    let first_op = all.iter().position(|step| matches!(step, Step::Op { .. })).unwrap();
+    let in_the_middle = u32::try_from(first_op + (all.len() - first_op) / 3).unwrap();
+    let mut kills = 0;
+    for again in 1.. {
+        let stage = Stage::new(&before);
+        assert!(let_die("every kind", stage.dir.path(), in_the_middle));
+        let killed = let_die("recover", stage.dir.path(), again);
+        assert_eq!(expected(&stage, &before, &after), shown(&after));
+        assert_eq!(stage.survey(), shown(&after), "step {again}");
+        if !killed {
+            break;
+        }
+        kills += 1;
+    }
+    assert!(kills > 25, "{kills}");
+}
+
+#[test]
+fn a_kill_inside_a_write_in_place_is_finished() {
+    for scenario in ["grows", "shrinks", "stays"] {
+        let (before, after) = trees(scenario);
+        let steps = steps_of(&before, &after);
+        let mut kills = 0;
+        for (index, step) in steps.iter().enumerate() {
+            if !matches!(step, Step::Op { n: 0, .. }) || index % 3 != 0 {
+                continue;
+            }
+            let stage = Stage::new(&before);
+            let inode = fs::metadata(stage.root.join("large")).unwrap().ino();
+            assert!(let_die(scenario, stage.dir.path(), u32::try_from(index + 1).unwrap()));
+            // Somewhere within the recovery too.
+            let_die("recover", stage.dir.path(), 4);
+            assert_eq!(expected(&stage, &before, &after), shown(&after));
+            assert!(stage.survey() == shown(&after), "{scenario} {step:?}");
+            assert_eq!(fs::metadata(stage.root.join("large")).unwrap().ino(), inode);
+            kills += 1;
+        }
+        assert!(kills >= 3, "{kills}");
+    }
+}
+
+#[test]
+fn a_kill_from_outside_at_a_moment_that_nobody_chose_leaves_all_or_nothing() {
+    let (before, after) = trees("many");
+    let mut finished = 0;
+    for round in 0..12_u32 {
+        let stage = Stage::new(&before);
+        let variables = [("ACT", "many"), ("DIR", stage.dir.path().to_str().unwrap()), ("KILL_AT", "0")];
+        let mut process = child(CHILD, &variables);
+        let mut process = process.stdout(std::process::Stdio::null()).spawn().unwrap();
+        // The journal's file appears, then grows to its commit mark, then files change: wait for one of those, busily.
+        let watched = stage.root.join(format!("d{}/f{}", round % 7, 30 + round * 20));
+        let goal = |bytes: Vec<u8>| round % 3 == 0 || bytes.starts_with(b"after");
+        let open = stage.data.join("journal").join(format!("{ID}.journal"));
+        while process.try_wait().unwrap().is_none() {
+            if open.exists() && fs::read(&watched).is_ok_and(goal) {
+                break;
+            }
+        }
+        process.kill().unwrap();
+        process.wait().unwrap();
+        let expected = expected(&stage, &before, &after);
+        assert!(stage.survey() == expected, "round {round}");
+        finished += u32::from(expected == shown(&after));
+    }
+    assert!(finished > 0);
+}

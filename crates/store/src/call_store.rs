@@ -1,0 +1,70 @@
+//! The port for tool calls and sandboxes: admitted before they begin, ended with all that they changed in one step.
+
+use async_trait::async_trait;
+use domain::{
+    CallEnd, CallNo, ChangesetId, Claim, NewCall, NewChange, PlanId, Recorded, SandboxRecord, ToolCall,
+};
+use sync::{Effect, Finisher};
+
+use crate::content_store::Staged;
+use crate::{ChangesetStoreError, StoreError};
+
+/// The right to the last write of a call: of the run itself, or of whoever finishes an interrupted one.
+#[derive(Clone, Copy, Debug)]
+pub enum By<'a> {
+    /// Within the run.
+    Effect(&'a Effect),
+    /// After the gate was closed.
+    Finisher(&'a Finisher),
+}
+
+/// What a call leaves behind.
+#[derive(Clone, Debug)]
+pub struct CallOutcome {
+    /// The plan's attempt.
+    pub attempt: u32,
+    /// The call.
+    pub no: CallNo,
+    /// How it ended.
+    pub end: CallEnd,
+    /// The changeset that its changes go into; it has to be open, or to be closed already with these same changes. None
+    /// only if there are none.
+    pub changeset: Option<ChangesetId>,
+    /// What it changed, in order.
+    pub changes: Vec<NewChange>,
+    /// The contents that changes and outputs name, as far as they are not kept yet.
+    pub contents: Vec<Staged>,
+}
+
+/// Keeps tool calls, and which sandboxes they ran in.
+#[async_trait]
+pub trait CallStore: Send + Sync {
+    /// Admits a call: gives it its number and keeps it as running. Asked again, it is another call.
+    async fn begin_call(&self, effect: &Effect, claim: &Claim, new: NewCall) -> Result<ToolCall, StoreError>;
+
+    /// Ends a call: its end, its changes and their contents, all or none. Asked again, the answer is the same; a call
+    /// that ended otherwise stays as it ended, and the answer is `CallEnded`.
+    async fn end_call(
+        &self,
+        by: By<'_>,
+        claim: &Claim,
+        outcome: CallOutcome,
+    ) -> Result<Vec<Recorded>, ChangesetStoreError>;
+
+    /// The calls of a plan in order of attempt and number; none for an unknown plan.
+    async fn calls(&self, plan: PlanId) -> Result<Vec<ToolCall>, StoreError>;
+
+    /// Keeps that a sandbox was opened; the same plan and attempt again replaces the record.
+    async fn sandbox_opened(
+        &self,
+        effect: &Effect,
+        claim: &Claim,
+        record: SandboxRecord,
+    ) -> Result<(), StoreError>;
+
+    /// Keeps that it was closed, and what capture left out. One that was never opened is not kept.
+    async fn sandbox_closed(&self, record: SandboxRecord) -> Result<(), StoreError>;
+
+    /// The sandboxes of a plan in order of attempt; none for an unknown plan.
+    async fn sandboxes(&self, plan: PlanId) -> Result<Vec<SandboxRecord>, StoreError>;
+}

@@ -1,0 +1,61 @@
+//! The port for contents: bytes under their hash, kept once.
+//!
+//! Small ones lie in the database and are written with the call that made them; large ones are files, written while
+//! they are hashed. So none has to fit into memory, and none is kept half.
+//!
+//! These calls block: whoever is on an asynchronous thread makes room first.
+
+use std::io::{self, Read};
+use std::time::Duration;
+
+use domain::Hash;
+
+/// Above this a content is a file of its own.
+pub const INLINE_BYTES_MAX: usize = 32 * 1024;
+
+/// How long a large content that was staged waits for its name before it may be collected.
+pub const STAGED_KEPT: Duration = Duration::from_secs(60 * 60);
+
+/// A content that was read and hashed, to be named by an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Staged {
+    /// Its hash.
+    pub hash: Hash,
+    /// How many bytes.
+    pub size: u64,
+    /// Whether it is text.
+    pub text: bool,
+    /// The bytes of a small one, to be written with the call; none for a large one, whose file is there already.
+    pub bytes: Option<Vec<u8>>,
+}
+
+/// What was collected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// How many contents nobody names any more.
+    pub contents: u64,
+    /// How many bytes they had.
+    pub bytes: u64,
+}
+
+/// Keeps contents.
+pub trait ContentStore: Send + Sync {
+    /// Reads to the end.
+    ///
+    /// # Errors
+    /// Reading failed, or the disk is full; nothing is left behind.
+    fn stage(&self, reader: &mut dyn Read) -> io::Result<Staged>;
+
+    /// A reader of a content.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] when nothing is kept under the hash.
+    fn open_content(&self, hash: &Hash) -> io::Result<Box<dyn Read + Send>>;
+
+    /// Removes what no entry and no call names, in one step with finding it out; with `dry_run` only counts. A large
+    /// content that was staged less than [`STAGED_KEPT`] ago and is not named yet stays.
+    ///
+    /// # Errors
+    /// The store failed.
+    fn collect(&self, dry_run: bool) -> io::Result<Collected>;
+}

@@ -1,0 +1,82 @@
+//! Contents in memory: one map from hash to bytes.
+//!
+//! # Invariants
+//! A large content that was staged and is not named yet is kept for an hour, whoever collects meanwhile.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Cursor, Read};
+use std::sync::Arc;
+
+use domain::{Hash, Ms, PlanRecord, is_text};
+use sync::primitives::lock;
+
+use super::MemoryStore;
+use crate::{Collected, ContentStore, INLINE_BYTES_MAX, STAGED_KEPT, Staged};
+
+/// The contents that are kept, and those of them that wait for their name.
+#[derive(Default)]
+pub(super) struct Contents {
+    kept: HashMap<Hash, Arc<[u8]>>,
+    staged_at: HashMap<Hash, Ms>,
+}
+
+impl Contents {
+    /// Keeps what was staged, now that it has been named.
+    pub(super) fn keep(&mut self, staged: Vec<Staged>) {
+        for Staged { hash, bytes, .. } in staged {
+            self.staged_at.remove(&hash);
+            if let Some(bytes) = bytes {
+                self.kept.entry(hash).or_insert_with(|| bytes.into());
+            }
+        }
+    }
+
+    fn collect(&mut self, named: &HashSet<Hash>, now: Ms, dry_run: bool) -> Collected {
+        let waits = |at: &Ms| at.saturating_add(STAGED_KEPT) > now;
+        let is_free = |hash: &Hash| !named.contains(hash) && !self.staged_at.get(hash).is_some_and(waits);
+        let free: Vec<Hash> = self.kept.keys().copied().filter(is_free).collect();
+        let mut collected = Collected::default();
+        for hash in free {
+            collected.contents += 1;
+            collected.bytes += self.kept.get(&hash).map_or(0, |bytes| bytes.len() as u64);
+            if !dry_run {
+                self.kept.remove(&hash);
+                self.staged_at.remove(&hash);
+            }
+        }
+        collected
+    }
+}
+
+impl ContentStore for MemoryStore {
+    fn stage(&self, reader: &mut dyn Read) -> io::Result<Staged> {
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes)?;
+        let (hash, size) = (Hash::of(&bytes), bytes.len() as u64);
+        let text = is_text(&bytes, size);
+        if bytes.len() <= INLINE_BYTES_MAX {
+            return Ok(Staged { hash, size, text, bytes: Some(bytes) });
+        }
+        let now = self.now();
+        let mut contents = lock(&self.contents);
+        contents.kept.entry(hash).or_insert_with(|| bytes.into());
+        contents.staged_at.insert(hash, now);
+        Ok(Staged { hash, size, text, bytes: None })
+    }
+
+    fn open_content(&self, hash: &Hash) -> io::Result<Box<dyn Read + Send>> {
+        let kept = lock(&self.contents).kept.get(hash).cloned();
+        let bytes = kept.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, format!("nothing is kept under the hash {hash}"))
+        })?;
+        Ok(Box::new(Cursor::new(bytes)))
+    }
+
+    fn collect(&self, dry_run: bool) -> io::Result<Collected> {
+        let now = self.now();
+        Ok(self.plans.update_all(|plans| {
+            let named = plans.values().flat_map(PlanRecord::named_contents).collect();
+            lock(&self.contents).collect(&named, now, dry_run)
+        }))
+    }
+}

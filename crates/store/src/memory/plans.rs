@@ -1,0 +1,115 @@
+//! Plans in memory: made, moved, listed, forgotten.
+
+use async_trait::async_trait;
+use domain::{
+    Claim, Decision, EventRecord, HandMove, NewDecision, NewJob, NewPlan, Plan, PlanId, PlanMoveError,
+    PlanRecord,
+};
+use sync::Effect;
+
+use super::MemoryStore;
+use super::jobs::may_be_queued;
+use crate::plan_store::may_be_forgotten;
+use crate::{PlanFilter, PlanMove, PlanStore, PlanStoreError, StoreError};
+
+#[async_trait]
+impl PlanStore for MemoryStore {
+    async fn create(&self, new: NewPlan, prompt: NewDecision, job: NewJob) -> Result<Plan, PlanStoreError> {
+        let (id, now) = (new.id, self.now());
+        self.plans.update_all(|plans| {
+            if let Some(known) = plans.get_mut(&id).filter(|known| known.row().is_some()) {
+                return known.create(new, prompt, job, now).map_err(|refused| from_move(id, refused));
+            }
+            may_be_queued(plans, &job)?;
+            // One that is refused leaves no trace, not even an empty record.
+            let mut record = plans.get(&id).cloned().unwrap_or_default();
+            let plan = record.create(new, prompt, job, now).map_err(|refused| from_move(id, refused))?;
+            plans.insert(id, record);
+            Ok(plan)
+        })
+    }
+
+    async fn move_plan(&self, request: PlanMove) -> Result<Plan, PlanStoreError> {
+        let PlanMove { plan: id, version, event, by, job, request } = request;
+        let now = self.now();
+        self.plans.update_all(|plans| {
+            let asked = HandMove { version, event, job, request };
+            if plans.get(&id).and_then(PlanRecord::row).is_none() {
+                return Err(PlanStoreError::NotFound { plan: id });
+            }
+            if let Some(job) = &job {
+                may_be_queued(plans, job)?;
+            }
+            let record = plans.get_mut(&id).ok_or(PlanStoreError::NotFound { plan: id })?;
+            record.move_plan(&asked, &by, now).map_err(|refused| from_move(id, refused))
+        })
+    }
+
+    async fn plan(&self, id: PlanId) -> Result<Plan, PlanStoreError> {
+        let row = self.plans.read(&id, |record| record.and_then(PlanRecord::row).cloned());
+        row.ok_or(PlanStoreError::NotFound { plan: id })
+    }
+
+    async fn plans(&self, filter: &PlanFilter) -> Result<(Vec<Plan>, usize), StoreError> {
+        let mut found: Vec<Plan> = self.plans.update_all(|plans| {
+            let rows = plans.values().filter_map(PlanRecord::row);
+            rows.filter(|plan| passes(plan, filter)).cloned().collect()
+        });
+        let count = found.len();
+        found.sort_by_key(|plan| std::cmp::Reverse(plan.id));
+        found.truncate(filter.limit);
+        Ok((found, count))
+    }
+
+    async fn plans_like(&self, prefix: &str, limit: usize) -> Result<Vec<PlanId>, StoreError> {
+        let mut found: Vec<PlanId> = self.plans.update_all(|plans| {
+            let ids = plans.values().filter_map(PlanRecord::row).map(|plan| plan.id);
+            ids.filter(|id| id.to_string().starts_with(prefix)).collect()
+        });
+        found.sort_unstable();
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn decide(&self, _: &Effect, claim: &Claim, decision: NewDecision) -> Result<Decision, StoreError> {
+        let now = self.now();
+        Ok(self.write(claim, |plan| plan.decide(claim, decision, now))?)
+    }
+
+    async fn decisions(&self, plan: PlanId) -> Result<Vec<Decision>, StoreError> {
+        Ok(self
+            .plans
+            .read(&plan, |record| record.map(|record| record.decisions().to_vec()).unwrap_or_default()))
+    }
+
+    async fn events(&self, plan: PlanId, after: u64, limit: usize) -> Result<Vec<EventRecord>, StoreError> {
+        let skipped = usize::try_from(after).unwrap_or(usize::MAX);
+        let page = |record: &PlanRecord| record.events().iter().skip(skipped).take(limit).cloned().collect();
+        Ok(self.plans.read(&plan, |record| record.map(page).unwrap_or_default()))
+    }
+
+    async fn forget(&self, plan: PlanId) -> Result<bool, StoreError> {
+        Ok(self.plans.update_all(|plans| {
+            let row = plans.get(&plan).and_then(PlanRecord::row);
+            row.is_some_and(|row| may_be_forgotten(row.state)) && plans.remove(&plan).is_some()
+        }))
+    }
+}
+
+fn passes(plan: &Plan, filter: &PlanFilter) -> bool {
+    let PlanFilter { phase, state, root, limit: _ } = filter;
+    let of_phase = phase.as_deref().is_none_or(|phase| plan.state.phase().as_str() == phase);
+    let of_state = state.as_deref().is_none_or(|state| plan.state.word() == state);
+    let at_root = |root: &Vec<u8>| plan.projects.iter().any(|project| project.root.as_bytes() == root);
+    of_phase && of_state && root.as_ref().is_none_or(at_root)
+}
+
+fn from_move(plan: PlanId, error: PlanMoveError) -> PlanStoreError {
+    match error {
+        PlanMoveError::NotFound => PlanStoreError::NotFound { plan },
+        PlanMoveError::Moved { plan } => PlanStoreError::Moved { plan },
+        PlanMoveError::Refused(refused) => PlanStoreError::Refused(refused),
+        PlanMoveError::Job(refused) => PlanStoreError::Job(refused),
+        PlanMoveError::IdTaken { plan } => PlanStoreError::IdTaken { plan },
+    }
+}

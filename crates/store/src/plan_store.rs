@@ -1,0 +1,152 @@
+//! The port for plans: made with their first job, moved one event at a time, told with their decisions and events.
+
+use async_trait::async_trait;
+use domain::{
+    Claim, Decision, ErrorClass, EventRecord, JobRefused, NewDecision, NewJob, NewPlan, Plan, PlanEvent,
+    PlanId, PlanRefused, PlanState,
+};
+use serde_json::Value;
+use sync::Effect;
+
+use crate::{JobStoreError, StoreError};
+
+/// Why a plan was not made, moved or found.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PlanStoreError {
+    /// There is no such plan.
+    #[error("there is no plan {plan}")]
+    NotFound {
+        /// The one that was asked for.
+        plan: PlanId,
+    },
+    /// Somebody moved it since it was looked at.
+    #[error("plan {} has moved to {} meanwhile", plan.id, plan.state)]
+    Moved {
+        /// As it stands now.
+        plan: Box<Plan>,
+    },
+    /// Its rules said no.
+    #[error(transparent)]
+    Refused(#[from] PlanRefused),
+    /// A job of it is in the way.
+    #[error(transparent)]
+    Job(JobRefused),
+    /// Too many jobs wait already.
+    #[error("the queue is full: {queued} jobs wait")]
+    QueueFull {
+        /// How many wait.
+        queued: usize,
+    },
+    /// The id names another plan already.
+    #[error("plan {plan} exists already and was asked to do something else")]
+    IdTaken {
+        /// The id.
+        plan: PlanId,
+    },
+    /// The store said no.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl PlanStoreError {
+    /// How to take it.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::NotFound { .. } | Self::QueueFull { .. } => ErrorClass::Permanent,
+            Self::Moved { .. } => ErrorClass::Transient,
+            Self::Refused(_) | Self::IdTaken { .. } => ErrorClass::Bug,
+            Self::Job(refused) => refused.class(),
+            Self::Store(error) => error.class(),
+        }
+    }
+}
+
+/// A move that is not the doing of a job: a gate's or a person's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanMove {
+    /// The plan.
+    pub plan: PlanId,
+    /// The version that the mover has seen.
+    pub version: u64,
+    /// Advance, Reapply, Retry, Again, Revert; or Cancel of a plan without a live job.
+    pub event: PlanEvent,
+    /// Who moves it, for the record: `person`, `gate`, `recovery`.
+    pub by: String,
+    /// The job that the move queues, in the same step.
+    pub job: Option<NewJob>,
+    /// Becomes [`Plan::request`] with this move, whatever it is.
+    pub request: Value,
+}
+
+/// Which plans to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlanFilter {
+    /// Of this phase, by name.
+    pub phase: Option<String>,
+    /// Of this state, by its word.
+    pub state: Option<String>,
+    /// With a project at this root, as bytes of a path.
+    pub root: Option<Vec<u8>>,
+    /// At most so many, newest first.
+    pub limit: usize,
+}
+
+/// Keeps plans, their decisions and what happened to them.
+///
+/// A plan follows its job: [`JobStore`](crate::JobStore) moves both in one step, by [`domain::follow`]. What is here are
+/// the moves that no job makes. Every call that changes something writes the [`EventRecord`]s that tell of it in the
+/// same step.
+#[async_trait]
+pub trait PlanStore: Send + Sync {
+    /// Makes a plan with its first decision (the prompt) and queues its first job, in one step. The same id again is
+    /// the same plan, if it is asked to do the same and has such a prompt and such a job; else the id is taken.
+    async fn create(&self, new: NewPlan, prompt: NewDecision, job: NewJob) -> Result<Plan, PlanStoreError>;
+
+    /// Moves a plan and queues the job that the move is for, in one step; the rules are those of
+    /// [`HandMove::of`](domain::HandMove::of). Asked again, it is known by its job and done once.
+    async fn move_plan(&self, request: PlanMove) -> Result<Plan, PlanStoreError>;
+
+    /// One plan.
+    async fn plan(&self, id: PlanId) -> Result<Plan, PlanStoreError>;
+
+    /// Plans, newest first by id, and how many match in all.
+    async fn plans(&self, filter: &PlanFilter) -> Result<(Vec<Plan>, usize), StoreError>;
+
+    /// The plans whose id begins so, in upper case; at most `limit`, in order of id.
+    async fn plans_like(&self, prefix: &str, limit: usize) -> Result<Vec<PlanId>, StoreError>;
+
+    /// Records a decision of the owner, kept as [`Decision::new`] bounds it.
+    async fn decide(
+        &self,
+        effect: &Effect,
+        claim: &Claim,
+        decision: NewDecision,
+    ) -> Result<Decision, StoreError>;
+
+    /// The decisions of a plan in their order; none for an unknown plan.
+    async fn decisions(&self, plan: PlanId) -> Result<Vec<Decision>, StoreError>;
+
+    /// What happened to a plan after its record `after`, in order, at most `limit`. Nothing is told of a plan that was
+    /// never made, also when jobs ran for it.
+    async fn events(&self, plan: PlanId, after: u64, limit: usize) -> Result<Vec<EventRecord>, StoreError>;
+
+    /// Forgets a final plan with all that is kept of it; locks, which outlive their plans, and contents, which are
+    /// collected, excepted. Says whether it was there and final.
+    async fn forget(&self, plan: PlanId) -> Result<bool, StoreError>;
+}
+
+/// The state that a plan has to be in to be forgotten.
+pub(crate) fn may_be_forgotten(state: PlanState) -> bool {
+    state.is_final()
+}
+
+impl From<JobStoreError> for PlanStoreError {
+    /// What stands in the way of queuing a plan's job stands in the way of the plan.
+    fn from(error: JobStoreError) -> Self {
+        match error {
+            JobStoreError::Refused(refused) => Self::Job(refused),
+            JobStoreError::QueueFull { queued } => Self::QueueFull { queued },
+            JobStoreError::Store(error) => Self::Store(error),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Tool calls and sandboxes in SQLite: a call's end, its changes and their contents are one write.
+
+mod rows;
+
+use async_trait::async_trait;
+use domain::{ChangesetError, Claim, NewCall, PlanId, Recorded, SandboxRecord, ToolCall, told};
+use sync::Effect;
+
+use super::changesets::{Target, append, knows_all};
+use super::heads::{self, tell};
+use super::jobs::{Moment, guard};
+use super::tx::Tx;
+use super::writer::{Durability, Lane, Terms};
+use super::{FOR_PROCESS, SqliteStore, contents};
+use crate::{By, CallOutcome, CallStore, ChangesetStoreError, StoreError};
+
+fn begin(tx: &Tx<'_>, claim: &Claim, new: NewCall, at: Moment) -> Result<ToolCall, StoreError> {
+    let head = guard(tx, claim)?;
+    let no = rows::next_no(tx, head, new.attempt)?;
+    let call = ToolCall { plan: claim.plan, no, started: at.wall, new, end: None };
+    rows::insert(tx, head, &call)?;
+    tell(tx, head, [told::tool_started(&call)], at.wall)?;
+    Ok(call)
+}
+
+fn end(
+    tx: &Tx<'_>,
+    claim: &Claim,
+    outcome: CallOutcome,
+    at: Moment,
+) -> Result<Vec<Recorded>, ChangesetStoreError> {
+    let head = guard(tx, claim)?;
+    let CallOutcome { attempt, no, end, changeset, changes, contents } = outcome;
+    let known = rows::find(tx, head, claim.plan, attempt, no)?;
+    let mut call = known.ok_or(ChangesetError::UnknownCall { attempt, no })?;
+    let is_again = call.end.is_some();
+    if is_again && !(call.end.as_ref() == Some(&end) && knows_all(tx, head, &changes)?) {
+        return Err(ChangesetError::CallEnded { attempt, no }.into());
+    }
+    let recorded = match (changeset, changes.is_empty()) {
+        (_, true) => Vec::new(),
+        (None, false) => return Err(ChangesetError::NoActiveChangeset.into()),
+        (Some(id), false) => {
+            let append = |change| append(tx, head, Target::Named(id), change);
+            changes.into_iter().map(append).collect::<Result<_, _>>()?
+        }
+    };
+    if !is_again {
+        call.end = Some(end);
+        rows::save_end(tx, head, &call)?;
+        tell(tx, head, told::tool_finished(&call, recorded.len()), at.wall)?;
+    }
+    contents.iter().try_for_each(|staged| contents::keep(tx, staged))?;
+    Ok(recorded)
+}
+
+fn sandbox_opened(tx: &Tx<'_>, claim: &Claim, record: &SandboxRecord, at: Moment) -> Result<(), StoreError> {
+    guard(tx, claim)?;
+    let head = guard(tx, &Claim { plan: record.plan, ..*claim })?;
+    if rows::sandbox(tx, head, record.plan, record.attempt)?.as_ref() == Some(record) {
+        return Ok(());
+    }
+    rows::save_sandbox(tx, head, record)?;
+    tell(tx, head, [told::sandbox_opened(record)], at.wall)
+}
+
+fn sandbox_closed(tx: &Tx<'_>, record: &SandboxRecord, at: Moment) -> Result<(), StoreError> {
+    let Some(head) = heads::find(tx, record.plan)? else { return Ok(()) };
+    match rows::sandbox(tx, head, record.plan, record.attempt)? {
+        Some(known) if known != *record => {
+            rows::save_sandbox(tx, head, record)?;
+            tell(tx, head, [told::sandbox_closed(record)], at.wall)
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// About how many bytes the end of a call writes.
+fn bytes_of(outcome: &CallOutcome) -> usize {
+    let contents = outcome.contents.iter().filter_map(|staged| staged.bytes.as_ref()).map(Vec::len);
+    contents.sum::<usize>().saturating_add(outcome.changes.len().saturating_mul(200))
+}
+
+#[async_trait]
+impl CallStore for SqliteStore {
+    async fn begin_call(&self, _: &Effect, claim: &Claim, new: NewCall) -> Result<ToolCall, StoreError> {
+        let (at, claim) = (self.moment(), *claim);
+        self.write(FOR_PROCESS, move |tx| begin(tx, &claim, new, at)).await
+    }
+
+    async fn end_call(
+        &self,
+        _: By<'_>,
+        claim: &Claim,
+        outcome: CallOutcome,
+    ) -> Result<Vec<Recorded>, ChangesetStoreError> {
+        let (at, claim) = (self.moment(), *claim);
+        let bytes = bytes_of(&outcome);
+        let terms = Terms { lane: Lane::Second, durability: Durability::Process, bytes };
+        self.write(terms, move |tx| end(tx, &claim, outcome, at)).await
+    }
+
+    async fn calls(&self, plan: PlanId) -> Result<Vec<ToolCall>, StoreError> {
+        self.read(|tx| match heads::find(tx, plan)? {
+            Some(head) => rows::all(tx, head, plan),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    async fn sandbox_opened(
+        &self,
+        _: &Effect,
+        claim: &Claim,
+        record: SandboxRecord,
+    ) -> Result<(), StoreError> {
+        let (at, claim) = (self.moment(), *claim);
+        self.write(FOR_PROCESS, move |tx| sandbox_opened(tx, &claim, &record, at)).await
+    }
+
+    async fn sandbox_closed(&self, record: SandboxRecord) -> Result<(), StoreError> {
+        let at = self.moment();
+        self.write(FOR_PROCESS, move |tx| sandbox_closed(tx, &record, at)).await
+    }
+
+    async fn sandboxes(&self, plan: PlanId) -> Result<Vec<SandboxRecord>, StoreError> {
+        self.read(|tx| match heads::find(tx, plan)? {
+            Some(head) => rows::sandboxes(tx, head, plan),
+            None => Ok(Vec::new()),
+        })
+    }
+}

@@ -1,0 +1,191 @@
+//! The rows of tool calls and sandboxes.
+
+use domain::{CallEnd, CallNo, CallState, KeptOutput, NewCall, PlanId, SandboxRecord, ToolCall};
+use rusqlite::{Row, params};
+
+use crate::StoreError;
+use crate::sqlite::heads::Head;
+use crate::sqlite::row::{
+    Json, Text, from_json, hash_or_none, number, parsed, signed, wall, wall_at, wall_or_none, word,
+};
+use crate::sqlite::tx::Tx;
+
+macro_rules! select_calls {
+    ($rest:literal) => {
+        concat!(
+            "SELECT attempt, no, node, tool, requested, effective, started, state, duration_ms, exit, error, result,
+                    isolation, stdout_hash, stdout_total, stdout_left_out, stderr_hash, stderr_total, stderr_left_out
+             FROM tool_calls ",
+            $rest
+        )
+    };
+}
+
+fn call(row: &Row<'_>, plan: PlanId) -> rusqlite::Result<ToolCall> {
+    let new = NewCall {
+        attempt: row.get(0)?,
+        node: row.get(2)?,
+        tool: row.get(3)?,
+        requested: from_json(row, 4)?,
+        effective: from_json(row, 5)?,
+    };
+    let end = match word(row, 7, CallState::parse)? {
+        CallState::Running => None,
+        state @ (CallState::Ok
+        | CallState::Failed
+        | CallState::TimedOut
+        | CallState::Refused
+        | CallState::Cancelled) => Some(end(row, state)?),
+    };
+    Ok(ToolCall { plan, no: CallNo(row.get(1)?), started: wall_at(row, 6)?, new, end })
+}
+
+fn end(row: &Row<'_>, state: CallState) -> rusqlite::Result<CallEnd> {
+    let has_isolation = row.get_ref(12)? != rusqlite::types::ValueRef::Null;
+    Ok(CallEnd {
+        state,
+        duration_ms: number(row, 8)?,
+        exit: row.get(9)?,
+        error: row.get(10)?,
+        result: from_json(row, 11)?,
+        isolation: if has_isolation { Some(from_json(row, 12)?) } else { None },
+        stdout: output(row, 13)?,
+        stderr: output(row, 16)?,
+    })
+}
+
+/// A stream in three columns from `first` on.
+fn output(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<KeptOutput>> {
+    match hash_or_none(row, first)? {
+        None => Ok(None),
+        Some(hash) => {
+            let (total, left_out) = (number(row, first + 1)?, number(row, first + 2)?);
+            Ok(Some(KeptOutput { hash, total, left_out }))
+        }
+    }
+}
+
+pub(super) fn next_no(tx: &Tx<'_>, head: Head, attempt: u32) -> Result<CallNo, StoreError> {
+    let last = "SELECT coalesce(max(no), 0) + 1 FROM tool_calls WHERE head = ?1 AND attempt = ?2";
+    tx.the(last, (head.0, attempt), |row| row.get(0).map(CallNo))
+}
+
+pub(super) fn find(
+    tx: &Tx<'_>,
+    head: Head,
+    plan: PlanId,
+    attempt: u32,
+    no: CallNo,
+) -> Result<Option<ToolCall>, StoreError> {
+    let named = select_calls!("WHERE head = ?1 AND attempt = ?2 AND no = ?3");
+    tx.one(named, (head.0, attempt, no.0), |row| call(row, plan))
+}
+
+pub(super) fn all(tx: &Tx<'_>, head: Head, plan: PlanId) -> Result<Vec<ToolCall>, StoreError> {
+    tx.all(select_calls!("WHERE head = ?1 ORDER BY attempt, no"), [head.0], |row| call(row, plan))
+}
+
+pub(super) fn insert(tx: &Tx<'_>, head: Head, call: &ToolCall) -> Result<(), StoreError> {
+    let NewCall { attempt, node, tool, requested, effective } = &call.new;
+    tx.run(
+        "INSERT INTO tool_calls (head, attempt, no, node, tool, requested, effective, started, state)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        params![
+            head.0,
+            attempt,
+            call.no.0,
+            node,
+            tool,
+            Json(requested),
+            Json(effective),
+            wall(call.started),
+            call.state().as_str(),
+        ],
+    )?;
+    Ok(())
+}
+
+/// Writes the end of a call that has one.
+pub(super) fn save_end(tx: &Tx<'_>, head: Head, call: &ToolCall) -> Result<(), StoreError> {
+    let Some(end) = &call.end else { return Ok(()) };
+    tx.run(
+        "UPDATE tool_calls SET state = ?4, duration_ms = ?5, exit = ?6, error = ?7, result = ?8, isolation = ?9,
+                stdout_hash = ?10, stdout_total = ?11, stdout_left_out = ?12,
+                stderr_hash = ?13, stderr_total = ?14, stderr_left_out = ?15
+         WHERE head = ?1 AND attempt = ?2 AND no = ?3",
+        params![
+            head.0,
+            call.new.attempt,
+            call.no.0,
+            end.state.as_str(),
+            signed(end.duration_ms),
+            end.exit,
+            end.error,
+            Json(&end.result),
+            end.isolation.as_ref().map(Json),
+            end.stdout.as_ref().map(|output| output.hash.as_bytes()),
+            end.stdout.map(|output| signed(output.total)),
+            end.stdout.map(|output| signed(output.left_out)),
+            end.stderr.as_ref().map(|output| output.hash.as_bytes()),
+            end.stderr.map(|output| signed(output.total)),
+            end.stderr.map(|output| signed(output.left_out)),
+        ],
+    )?;
+    Ok(())
+}
+
+macro_rules! select_sandboxes {
+    ($rest:literal) => {
+        concat!(
+            "SELECT attempt, rung, passed_over, dir, boot, opened, closed, not_captured FROM sandboxes ",
+            $rest
+        )
+    };
+}
+
+fn sandbox_of(row: &Row<'_>, plan: PlanId) -> rusqlite::Result<SandboxRecord> {
+    Ok(SandboxRecord {
+        plan,
+        attempt: row.get(0)?,
+        rung: row.get(1)?,
+        passed_over: from_json(row, 2)?,
+        dir: row.get(3)?,
+        boot: parsed(row, 4)?,
+        opened: wall_at(row, 5)?,
+        closed: wall_or_none(row, 6)?,
+        not_captured: from_json(row, 7)?,
+    })
+}
+
+pub(super) fn sandbox(
+    tx: &Tx<'_>,
+    head: Head,
+    plan: PlanId,
+    attempt: u32,
+) -> Result<Option<SandboxRecord>, StoreError> {
+    let of_attempt = select_sandboxes!("WHERE head = ?1 AND attempt = ?2");
+    tx.one(of_attempt, (head.0, attempt), |row| sandbox_of(row, plan))
+}
+
+pub(super) fn sandboxes(tx: &Tx<'_>, head: Head, plan: PlanId) -> Result<Vec<SandboxRecord>, StoreError> {
+    let all = select_sandboxes!("WHERE head = ?1 ORDER BY attempt");
+    tx.all(all, [head.0], |row| sandbox_of(row, plan))
+}
+
+pub(super) fn save_sandbox(tx: &Tx<'_>, head: Head, record: &SandboxRecord) -> Result<(), StoreError> {
+    tx.run(
+        "INSERT OR REPLACE INTO sandboxes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        params![
+            head.0,
+            record.attempt,
+            record.rung,
+            Json(&record.passed_over),
+            record.dir,
+            Text(record.boot),
+            wall(record.opened),
+            record.closed.map(wall),
+            Json(record.not_captured),
+        ],
+    )?;
+    Ok(())
+}

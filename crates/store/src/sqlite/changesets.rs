@@ -1,0 +1,165 @@
+//! Changesets in SQLite: an entry costs what it costs, however many there are.
+//!
+//! # Invariants
+//! 1. Recording reads no other entry than one of the same name, and takes its two numbers by the writes that use them.
+//! 2. The entries of a changeset are read once, when it ends, for their digest.
+//! 3. Files of large contents that an ended changeset names are on the disk before its end is committed.
+
+mod port;
+mod rows;
+
+use domain::{
+    Changeset, ChangesetError, ChangesetId, ChangesetState, Claim, Closed, Ending, Hash, NewChange, Recorded,
+    Started, changeset_digest, told,
+};
+
+use super::heads::{Head, tell};
+use super::jobs::{Moment, guard};
+use super::row::{Text, number};
+use super::tx::Tx;
+use super::{contents, plans};
+use crate::{ChangesetStoreError, StoreError};
+
+/// A changeset's row, by its number within the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SetNo(i64);
+
+/// Where an entry is to go.
+#[derive(Clone, Copy)]
+pub(super) enum Target {
+    Named(ChangesetId),
+    Latest,
+}
+
+fn start(tx: &Tx<'_>, claim: &Claim, id: ChangesetId) -> Result<Started, ChangesetStoreError> {
+    let head = guard(tx, claim)?;
+    if let Some(set) = rows::find(tx, head, id)? {
+        return Ok(Started { id, ordinal: set.ordinal });
+    }
+    let next = "UPDATE plan_heads SET changesets = changesets + 1 WHERE no = ?1 RETURNING changesets";
+    let ordinal = numbered(tx.the(next, [head.0], |row| number(row, 0))?, "changesets")?;
+    let attempt = plans::attempt_of(tx, head)?;
+    tx.run(
+        "INSERT INTO changesets (head, ordinal, id, attempt, state) VALUES (?1, ?2, ?3, ?4, 'open')",
+        (head.0, ordinal, Text(id), attempt),
+    )?;
+    Ok(Started { id, ordinal })
+}
+
+/// Answers as the first time, or takes the next numbers together with the entry.
+pub(super) fn append(
+    tx: &Tx<'_>,
+    head: Head,
+    target: Target,
+    change: NewChange,
+) -> Result<Recorded, ChangesetStoreError> {
+    if let Some(first) = rows::entry_named(tx, head, change.id)? {
+        let recorded = Recorded { changeset: first.changeset, seq: first.seq, no: first.no };
+        let same = first.matches(&change);
+        return if same { Ok(recorded) } else { Err(ChangesetError::InvalidEntry { id: change.id }.into()) };
+    }
+    let Some((set, id, seq)) = rows::take_seq(tx, head, target)? else {
+        return Err(match target {
+            Target::Latest => ChangesetError::NoActiveChangeset.into(),
+            Target::Named(id) if rows::find(tx, head, id)?.is_none() => {
+                ChangesetError::UnknownChangeset { id }.into()
+            }
+            Target::Named(id) => ChangesetError::ChangesetClosed { id, entry: Box::new(change) }.into(),
+        });
+    };
+    let next = "UPDATE plan_heads SET entries = entries + 1 WHERE no = ?1 RETURNING entries";
+    let no = tx.the(next, [head.0], |row| number(row, 0))?;
+    let recorded = Recorded { changeset: id, seq: numbered(seq, "entries")?, no };
+    rows::insert_entry(tx, head, set, recorded, &change)?;
+    Ok(recorded)
+}
+
+fn numbered(number: u64, what: &'static str) -> Result<u32, ChangesetError> {
+    u32::try_from(number).map_err(|_| ChangesetError::Full { what })
+}
+
+/// Whether each of these changes was recorded before, with this content.
+pub(super) fn knows_all(tx: &Tx<'_>, head: Head, changes: &[NewChange]) -> Result<bool, StoreError> {
+    for change in changes {
+        if !rows::entry_named(tx, head, change.id)?.is_some_and(|first| first.matches(change)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn record(
+    tx: &Tx<'_>,
+    claim: &Claim,
+    target: Target,
+    change: NewChange,
+) -> Result<Recorded, ChangesetStoreError> {
+    append(tx, guard(tx, claim)?, target, change)
+}
+
+fn close(tx: &Tx<'_>, claim: &Claim, id: ChangesetId, at: Moment) -> Result<Closed, ChangesetStoreError> {
+    let head = guard(tx, claim)?;
+    let set = rows::find(tx, head, id)?.ok_or(ChangesetError::UnknownChangeset { id })?;
+    if let Some(digest) = set.digest {
+        return Ok(Closed { id, entries: set.entries, digest });
+    }
+    Ok(end(tx, head, set.no, id, Ending::Closed, at)?)
+}
+
+fn finish(tx: &Tx<'_>, claim: &Claim, how: Ending, at: Moment) -> Result<Vec<Closed>, ChangesetStoreError> {
+    let head = guard(tx, claim)?;
+    Ok(end_all(tx, head, how, at)?)
+}
+
+/// Ends every open changeset of a plan, in order of start.
+pub(super) fn end_all(tx: &Tx<'_>, head: Head, how: Ending, at: Moment) -> Result<Vec<Closed>, StoreError> {
+    let open = rows::open(tx, head)?;
+    open.into_iter().map(|(set, id)| end(tx, head, set, id, how, at)).collect()
+}
+
+/// Ends an open changeset and tells of it.
+fn end(
+    tx: &Tx<'_>,
+    head: Head,
+    set: SetNo,
+    id: ChangesetId,
+    how: Ending,
+    at: Moment,
+) -> Result<Closed, StoreError> {
+    let entries = rows::entries_of(tx, set, id)?;
+    for state in entries.iter().flat_map(|entry| [entry.before, entry.after]).flatten() {
+        contents::keep_for_good(tx, &state)?;
+    }
+    let digest: Hash = changeset_digest(&entries);
+    let state = match how {
+        Ending::Closed => ChangesetState::Closed,
+        Ending::Interrupted => ChangesetState::Interrupted,
+    };
+    tx.run(
+        "UPDATE changesets SET state = ?2, digest = ?3 WHERE no = ?1",
+        (set.0, rows::state_word(state), digest.as_bytes()),
+    )?;
+    // As many as were numbered.
+    let entries = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+    let closed = Closed { id, entries, digest };
+    tell(tx, head, [told::changeset_closed(&closed, how)], at.wall)?;
+    Ok(closed)
+}
+
+/// All changesets of a plan with their entries.
+fn all(tx: &Tx<'_>, head: Head) -> Result<Vec<Changeset>, StoreError> {
+    let sets = rows::all(tx, head)?;
+    sets.into_iter()
+        .map(|set| {
+            let entries = rows::entries_of(tx, set.no, set.id)?;
+            Ok(Changeset {
+                id: set.id,
+                ordinal: set.ordinal,
+                attempt: set.attempt,
+                state: set.state,
+                entries,
+                digest: set.digest,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,160 @@
+//! Contents in SQLite: small ones in a row, large ones in a file beside the database.
+//!
+//! # How a large one comes to stay
+//! 1. [`stage`](ContentStore::stage) writes it to a file of its own name while it is hashed.
+//! 2. Its row is written: from here on nobody collects it, for [`STAGED_KEPT`] or as long as something names it.
+//! 3. The file is renamed to its hash.
+//! 4. The end of its call names it; the end of its changeset waits until the file is on the disk.
+//!
+//! # Invariants
+//! 1. Under a hash lies that content or nothing: never half of it.
+//! 2. Collecting finds out and removes within one transaction, and staging writes its row in one: whichever comes
+//!    first, no content that was staged is removed before it is named.
+
+mod files;
+
+use std::collections::BTreeSet;
+use std::io::{self, Cursor, Read};
+
+use domain::{FileState, Hash, Ms, WallMs, is_text};
+
+use super::row::{hash, ms, number, signed};
+use super::tx::Tx;
+use super::{FOR_PROCESS, SqliteStore};
+use crate::{Collected, ContentStore, INLINE_BYTES_MAX, STAGED_KEPT, Staged, StoreError};
+pub(super) use files::Files;
+
+/// A staging that lies further ahead than clocks of one boot can differ is of another boot, and nobody waits for it.
+const AHEAD_MAX: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Keeps what was staged, now that it has been named.
+pub(super) fn keep(tx: &Tx<'_>, staged: &Staged) -> Result<(), StoreError> {
+    tx.run(
+        "INSERT INTO contents (hash, size, bytes) VALUES (?1, ?2, ?3)
+         ON CONFLICT (hash) DO UPDATE SET staged_at = NULL",
+        (staged.hash.as_bytes(), signed(staged.size), &staged.bytes),
+    )?;
+    Ok(())
+}
+
+/// An ended changeset names this state: its file, if it has one, has to outlast the power.
+pub(super) fn keep_for_good(tx: &Tx<'_>, state: &FileState) -> Result<(), StoreError> {
+    if state.size <= INLINE_BYTES_MAX as u64 {
+        return Ok(());
+    }
+    let unsynced = "UPDATE contents SET synced = 1 WHERE hash = ?1 AND bytes IS NULL AND synced = 0";
+    if tx.run(unsynced, [state.hash.as_bytes()])? > 0 {
+        tx.sync_content(state.hash);
+    }
+    Ok(())
+}
+
+/// Notes that a large content is about to lie under its hash.
+fn note_staged(tx: &Tx<'_>, staged: &Staged, now: Ms) -> Result<(), StoreError> {
+    tx.run(
+        "INSERT INTO contents (hash, size, staged_at) VALUES (?1, ?2, ?3)
+         ON CONFLICT (hash) DO UPDATE SET staged_at = ?3, synced = 0",
+        (staged.hash.as_bytes(), signed(staged.size), ms(now)),
+    )?;
+    Ok(())
+}
+
+/// A content that nobody names.
+struct Free {
+    hash: Hash,
+    size: u64,
+    is_file: bool,
+}
+
+fn find_free(tx: &Tx<'_>, now: Ms) -> Result<Vec<Free>, StoreError> {
+    let waits_since = now.0.saturating_sub(u64::try_from(STAGED_KEPT.as_millis()).unwrap_or(u64::MAX));
+    tx.all(
+        "SELECT hash, size, bytes IS NULL FROM contents
+         WHERE (staged_at IS NULL OR staged_at <= ?1 OR staged_at > ?2)
+           AND hash NOT IN (
+               SELECT before_hash FROM change_entries WHERE before_hash IS NOT NULL
+               UNION SELECT after_hash FROM change_entries WHERE after_hash IS NOT NULL
+               UNION SELECT stdout_hash FROM tool_calls WHERE stdout_hash IS NOT NULL
+               UNION SELECT stderr_hash FROM tool_calls WHERE stderr_hash IS NOT NULL)",
+        (signed(waits_since), ms(now.saturating_add(AHEAD_MAX))),
+        |row| Ok(Free { hash: hash(row, 0)?, size: number(row, 1)?, is_file: row.get(2)? }),
+    )
+}
+
+fn collect(tx: &Tx<'_>, files: &Files, dry_run: bool, now: Ms) -> Result<Collected, StoreError> {
+    let free = find_free(tx, now)?;
+    let mut collected = Collected::default();
+    for Free { hash, size, is_file } in free {
+        collected.contents += 1;
+        collected.bytes = collected.bytes.saturating_add(size);
+        if dry_run {
+            continue;
+        }
+        tx.run("DELETE FROM contents WHERE hash = ?1", [hash.as_bytes()])?;
+        if is_file {
+            // Within the transaction: until it ends nobody can stage the same content anew.
+            files.remove(&hash).map_err(|error| files::said(&error))?;
+        }
+    }
+    Ok(collected)
+}
+
+/// Makes sure that these files are on the disk.
+pub(super) fn sync_files(files: &Files, hashes: BTreeSet<Hash>) -> Result<(), StoreError> {
+    files.sync(hashes).map_err(|error| files::said(&error))
+}
+
+fn failed(error: StoreError) -> io::Error {
+    let kind = match error {
+        StoreError::Full => io::ErrorKind::StorageFull,
+        StoreError::Busy => io::ErrorKind::ResourceBusy,
+        StoreError::LeaseLost(_) | StoreError::Broken { .. } => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error)
+}
+
+fn nothing_under(hash: &Hash) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("nothing is kept under the hash {hash}"))
+}
+
+impl ContentStore for SqliteStore {
+    fn stage(&self, reader: &mut dyn Read) -> io::Result<Staged> {
+        let mut head = Vec::new();
+        reader.take(INLINE_BYTES_MAX as u64 + 1).read_to_end(&mut head)?;
+        if head.len() <= INLINE_BYTES_MAX {
+            let (hash, size) = (Hash::of(&head), head.len() as u64);
+            return Ok(Staged { hash, size, text: is_text(&head, size), bytes: Some(head) });
+        }
+        let written = self.files.write_beside(&head, reader)?;
+        let (hash, size) = (written.hash, written.size);
+        let staged = Staged { hash, size, text: is_text(&head, size), bytes: None };
+        let (noted, now) = (staged.clone(), self.moment().now);
+        self.writer.submit_blocking(FOR_PROCESS, move |tx| note_staged(tx, &noted, now)).map_err(failed)?;
+        written.take_place()?;
+        Ok(staged)
+    }
+
+    fn open_content(&self, hash: &Hash) -> io::Result<Box<dyn Read + Send>> {
+        let bytes: Option<Option<Vec<u8>>> = self
+            .read(|tx| {
+                let of_hash = "SELECT bytes FROM contents WHERE hash = ?1";
+                tx.one(of_hash, [hash.as_bytes()], |row| row.get(0))
+            })
+            .map_err(failed)?;
+        match bytes {
+            Some(Some(bytes)) => Ok(Box::new(Cursor::new(bytes))),
+            Some(None) => Ok(Box::new(self.files.open(hash)?)),
+            None => Err(nothing_under(hash)),
+        }
+    }
+
+    fn collect(&self, dry_run: bool) -> io::Result<Collected> {
+        let (files, now) = (self.files.clone(), self.moment().now);
+        if !dry_run {
+            let WallMs(wall) = self.moment().wall;
+            self.files.remove_left_over(wall)?;
+        }
+        let act = move |tx: &Tx<'_>| collect(tx, &files, dry_run, now);
+        self.writer.submit_blocking(FOR_PROCESS, act).map_err(failed)
+    }
+}

@@ -1,0 +1,202 @@
+//! Error histories in SQLite: at most 100 records of a plan are read to decide about the next.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::{
+    Action, CallNo, Claim, Detail, ErrorCategory, ErrorHistory, ErrorId, ErrorRecord, Folded, NewError,
+    Phase, PlanId, Policy, RECORDS_MAX, Recovery, StepId, told,
+};
+use rusqlite::Row;
+use serde::{Deserialize, Serialize};
+
+use super::heads::{self, Head, tell};
+use super::jobs::{Moment, guard};
+use super::row::{Json, bytes_id, from_json, ms, ms_at, number, signed};
+use super::tx::Tx;
+use super::{FOR_PROCESS, SqliteStore};
+use crate::{ErrorStore, StoreError};
+
+/// A record without what has a column of its own.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    phase: Phase,
+    step: StepId,
+    category: ErrorCategory,
+    message: String,
+    tool_call: Option<CallNo>,
+    detail: Detail,
+    retry_after: Option<Duration>,
+    idempotent: bool,
+    action: StoredAction,
+    hint: String,
+    command: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StoredAction {
+    Retry { after: Duration, attempt: u32 },
+    Revert,
+    Ask,
+    GiveUp,
+}
+
+impl Stored {
+    fn of(record: &ErrorRecord) -> Self {
+        let ErrorRecord { error, recovery, .. } = record;
+        Self {
+            phase: error.phase(),
+            step: error.step().clone(),
+            category: error.category(),
+            message: error.message().to_owned(),
+            tool_call: error.tool_call(),
+            detail: error.detail().clone(),
+            retry_after: error.retry_after(),
+            idempotent: error.is_idempotent(),
+            action: match recovery.action {
+                Action::Retry { after, attempt } => StoredAction::Retry { after, attempt },
+                Action::Revert => StoredAction::Revert,
+                Action::Ask => StoredAction::Ask,
+                Action::GiveUp => StoredAction::GiveUp,
+            },
+            hint: recovery.hint.clone(),
+            command: recovery.command.clone(),
+        }
+    }
+
+    /// What was reported. It was bounded before, so nothing is cut off it now.
+    fn error(&self, id: ErrorId) -> NewError {
+        let mut error = NewError::new(id, self.phase, self.step.clone(), self.category, self.message.clone())
+            .with_detail(self.detail.clone());
+        if let Some(call) = self.tool_call {
+            error = error.with_tool_call(call);
+        }
+        if let Some(wait) = self.retry_after {
+            error = error.with_retry_after(wait);
+        }
+        if self.idempotent { error.idempotent() } else { error }
+    }
+
+    fn recovery(self, seq: u64) -> Recovery {
+        let action = match self.action {
+            StoredAction::Retry { after, attempt } => Action::Retry { after, attempt },
+            StoredAction::Revert => Action::Revert,
+            StoredAction::Ask => Action::Ask,
+            StoredAction::GiveUp => Action::GiveUp,
+        };
+        Recovery { seq, action, hint: self.hint, command: self.command }
+    }
+}
+
+fn record_of(row: &Row<'_>) -> rusqlite::Result<ErrorRecord> {
+    let stored: Stored = from_json(row, 3)?;
+    Ok(ErrorRecord {
+        error: stored.error(ErrorId::from_u128(bytes_id(row, 1)?)),
+        at: ms_at(row, 2)?,
+        details: from_json(row, 4)?,
+        recovery: stored.recovery(number(row, 0)?),
+    })
+}
+
+fn load(tx: &Tx<'_>, head: Head, plan: PlanId) -> Result<ErrorHistory, StoreError> {
+    type Summary = (u32, BTreeMap<ErrorCategory, Folded>, Vec<(StepId, u32)>, u32);
+    let summary: Option<Summary> = tx.one(
+        "SELECT newest_attempt, folded, retries, retries_total FROM error_histories WHERE head = ?1",
+        [head.0],
+        |row| Ok((row.get(0)?, from_json(row, 1)?, from_json(row, 2)?, row.get(3)?)),
+    )?;
+    let Some((newest_attempt, folded, retries, retries_total)) = summary else {
+        return Ok(ErrorHistory::of(plan));
+    };
+    let records = tx.all(
+        "SELECT seq, id, at, record, details FROM error_records WHERE head = ?1 ORDER BY seq",
+        [head.0],
+        record_of,
+    )?;
+    Ok(ErrorHistory::restore(plan, records, folded, newest_attempt, retries, retries_total))
+}
+
+/// Writes what is new in a history after `record` was added, and forgets what was folded.
+fn save_added(
+    tx: &Tx<'_>,
+    head: Head,
+    history: &ErrorHistory,
+    record: &ErrorRecord,
+) -> Result<(), StoreError> {
+    let retries: Vec<(&StepId, u32)> = history.step_retries().collect();
+    tx.run(
+        "INSERT INTO error_histories VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (head) DO UPDATE SET newest_attempt = ?2, folded = ?3, retries = ?4, retries_total = ?5",
+        (head.0, history.newest_attempt(), Json(history.folded()), Json(retries), history.retries_total()),
+    )?;
+    let seq = record.recovery.seq;
+    tx.run(
+        "INSERT INTO error_records VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        (
+            head.0,
+            signed(seq),
+            record.error.id().as_u128().to_be_bytes(),
+            ms(record.at),
+            Json(Stored::of(record)),
+            Json(&record.details),
+        ),
+    )?;
+    let folded = seq.saturating_sub(RECORDS_MAX as u64);
+    tx.run("DELETE FROM error_records WHERE head = ?1 AND seq <= ?2", (head.0, signed(folded)))?;
+    Ok(())
+}
+
+fn save_details(tx: &Tx<'_>, head: Head, record: &ErrorRecord) -> Result<(), StoreError> {
+    tx.run(
+        "UPDATE error_records SET details = ?3 WHERE head = ?1 AND seq = ?2",
+        (head.0, signed(record.recovery.seq), Json(&record.details)),
+    )?;
+    Ok(())
+}
+
+fn record_error(
+    tx: &Tx<'_>,
+    claim: &Claim,
+    policy: &Policy,
+    error: NewError,
+    jitter: u16,
+    at: Moment,
+) -> Result<Recovery, StoreError> {
+    let head = guard(tx, claim)?;
+    let mut history = load(tx, head, claim.plan)?;
+    let recorded = history.recorded();
+    let recovery = history.record(policy, error.clone(), at.now, jitter);
+    let Some(record) = history.records().rev().find(|record| record.recovery.seq == recovery.seq) else {
+        return Err(StoreError::Broken { why: format!("error {} was not kept", recovery.seq) });
+    };
+    if history.recorded() > recorded {
+        save_added(tx, head, &history, record)?;
+        tell(tx, head, [told::error_recorded(&error, &recovery)], at.wall)?;
+    } else {
+        save_details(tx, head, record)?;
+    }
+    Ok(recovery)
+}
+
+#[async_trait]
+impl ErrorStore for SqliteStore {
+    async fn record_error(
+        &self,
+        claim: &Claim,
+        policy: &Policy,
+        error: NewError,
+        jitter: u16,
+    ) -> Result<Recovery, StoreError> {
+        let (at, claim, policy) = (self.moment(), *claim, *policy);
+        self.write(FOR_PROCESS, move |tx| record_error(tx, &claim, &policy, error, jitter, at)).await
+    }
+
+    async fn history(&self, plan: PlanId) -> Result<ErrorHistory, StoreError> {
+        self.read(|tx| match heads::find(tx, plan)? {
+            Some(head) => load(tx, head, plan),
+            None => Ok(ErrorHistory::of(plan)),
+        })
+    }
+}

@@ -1,0 +1,71 @@
+//! The row of each plan from which its numbers come, and what is told of it.
+//!
+//! # Invariants
+//! 1. A number is given by the same write that uses it, so there are no gaps.
+//! 2. Only of a plan that was made is anything told: jobs may also run for one that is kept elsewhere.
+
+use domain::told::Told;
+use domain::{EventKind, EventRecord, PlanId, WallMs};
+
+use super::row::{Json, Text, from_json, number, signed, wall, wall_at, word};
+use super::tx::Tx;
+use crate::StoreError;
+
+/// A plan's row, by its number within the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head(pub(super) i64);
+
+/// The row of a plan that something is kept of.
+pub(super) fn find(tx: &Tx<'_>, plan: PlanId) -> Result<Option<Head>, StoreError> {
+    tx.one("SELECT no FROM plan_heads WHERE plan = ?1", [Text(plan)], |row| row.get(0).map(Head))
+}
+
+/// The row of a plan, made if it is not there.
+pub(super) fn find_or_make(tx: &Tx<'_>, plan: PlanId) -> Result<Head, StoreError> {
+    if let Some(known) = find(tx, plan)? {
+        return Ok(known);
+    }
+    tx.the("INSERT INTO plan_heads (plan) VALUES (?1) RETURNING no", [Text(plan)], |row| row.get(0).map(Head))
+}
+
+/// Tells what happened to a plan, if it was made.
+pub(super) fn tell(
+    tx: &Tx<'_>,
+    head: Head,
+    told: impl IntoIterator<Item = Told>,
+    at: WallMs,
+) -> Result<(), StoreError> {
+    for (kind, data) in told {
+        let next = "UPDATE plan_heads SET events = events + 1
+                    WHERE no = ?1 AND EXISTS (SELECT 1 FROM plans WHERE head = ?1) RETURNING events";
+        let Some(n) = tx.one(next, [head.0], |row| row.get::<_, i64>(0))? else { return Ok(()) };
+        tx.run(
+            "INSERT INTO events (head, n, at, kind, data) VALUES (?1, ?2, ?3, ?4, ?5)",
+            (head.0, n, wall(at), kind.as_str(), Json(data)),
+        )?;
+    }
+    Ok(())
+}
+
+/// What was told after number `after`.
+pub(super) fn told(
+    tx: &Tx<'_>,
+    plan: PlanId,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<EventRecord>, StoreError> {
+    let Some(head) = find(tx, plan)? else { return Ok(Vec::new()) };
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    tx.all(
+        "SELECT n, at, kind, data FROM events WHERE head = ?1 AND n > ?2 ORDER BY n LIMIT ?3",
+        (head.0, signed(after), limit),
+        |row| {
+            Ok(EventRecord {
+                n: number(row, 0)?,
+                at: wall_at(row, 1)?,
+                kind: word(row, 2, EventKind::parse)?,
+                data: from_json(row, 3)?,
+            })
+        },
+    )
+}

@@ -1,0 +1,213 @@
+//! Jobs in SQLite: who waits, who runs, who may write.
+//!
+//! # Invariants
+//! 1. Every move is [`Job::next`] between a read and a write of one transaction, and does what
+//!    [`PlanRecord`](domain::PlanRecord) does: changesets that lost their owner end, the plan follows, both are told.
+//! 2. A claim looks at queued and running jobs only, by their indexes: what has ended costs nothing.
+
+mod port;
+mod rows;
+
+use domain::{
+    Claim, ClaimRequest, Ending, Fence, Job, JobEvent, JobId, JobRefused, JobState, LeaseLost, Ms, NewJob,
+    Reason, WallMs, WorkerId, follow, told, why_constrained,
+};
+
+use super::heads::{self, Head, tell};
+use super::row::{Text, count, ms, signed};
+use super::tx::Tx;
+use super::{changesets, plans};
+use crate::{JobEnd, JobStoreError, QUEUED_JOBS_MAX, StoreError};
+pub(super) use rows::{Kept, find, known_of, live_of};
+use rows::{insert, save};
+
+/// When a write was asked for, by both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) now: Ms,
+    pub(super) wall: WallMs,
+}
+
+/// Lets the owner pass: first in every write of it. The answer is the plan's row.
+pub(super) fn guard(tx: &Tx<'_>, claim: &Claim) -> Result<Head, StoreError> {
+    let running = "SELECT j.head FROM jobs j JOIN plan_heads h ON h.no = j.head
+                   WHERE j.id = ?1 AND j.fence = ?2 AND j.state = 'running' AND h.plan = ?3";
+    let params = (Text(claim.job), signed(claim.fence.0), Text(claim.plan));
+    tx.one(running, params, |row| row.get(0).map(Head))?.ok_or_else(|| lost(claim).into())
+}
+
+fn lost(claim: &Claim) -> LeaseLost {
+    LeaseLost { job: claim.job, fence: claim.fence }
+}
+
+/// The job that the claim names, owned or not. A plan or a job that nobody knows has no owner.
+pub(super) fn of_claim(tx: &Tx<'_>, claim: &Claim) -> Result<Kept, StoreError> {
+    find(tx, claim.job)?.filter(|kept| kept.job.plan == claim.plan).ok_or_else(|| lost(claim).into())
+}
+
+/// Moves a job and the plan with it, and ends the changesets that lost their owner by it. With `constrained_by`, a job
+/// that fails leaves its plan constrained by these.
+pub(super) fn move_job(
+    tx: &Tx<'_>,
+    kept: &Kept,
+    event: &JobEvent,
+    constrained_by: Option<Vec<Reason>>,
+    at: Moment,
+) -> Result<Job, JobStoreError> {
+    let Kept { head, job: before } = kept;
+    let after = before.next(event, at.now)?;
+    let followed = match follow(before, &after, constrained_by.is_some()) {
+        None => None,
+        Some(event) => plans::of_head(tx, *head)?.map(|plan| (plan, event)),
+    };
+    let moved = match followed {
+        None => None,
+        Some((plan, event)) => {
+            let not_ready = JobRefused::PlanNotReady { state: plan.state };
+            let reasons = constrained_by.unwrap_or_default();
+            let moved = plan.moved(event, reasons, at.wall).map_err(|_| not_ready)?;
+            Some((plan, moved, event))
+        }
+    };
+    save(tx, &after)?;
+    if !after.is_owned_by(&before.claim()) {
+        let succeeded = after.state == JobState::Succeeded;
+        changesets::end_all(tx, *head, if succeeded { Ending::Closed } else { Ending::Interrupted }, at)?;
+    }
+    tell(tx, *head, told::job_moved(before, &after), at.wall)?;
+    if let Some((before, moved, event)) = moved {
+        plans::keep_moved(tx, *head, &before, &moved, event, told::BY_JOB, at)?;
+    }
+    Ok(after)
+}
+
+/// Queues a job that may be queued, and tells of it.
+pub(super) fn keep_queued(tx: &Tx<'_>, head: Head, job: &Job, at: Moment) -> Result<(), StoreError> {
+    insert(tx, head, job)?;
+    tell(tx, head, [told::job_queued(job)], at.wall)
+}
+
+/// Whether the id of a job is free in the whole store, and the queue has room. A known job of the plan is queued already.
+pub(super) fn may_be_queued(tx: &Tx<'_>, new: &NewJob) -> Result<Option<Kept>, JobStoreError> {
+    if let Some(known) = find(tx, new.id)? {
+        let is_of_plan = known.job.plan == new.plan;
+        let taken = JobRefused::IdTaken { job: new.id };
+        return if is_of_plan { Ok(Some(known)) } else { Err(JobStoreError::Refused(taken)) };
+    }
+    let queued = tx.the("SELECT count(*) FROM jobs WHERE state = 'queued'", [], |row| count(row, 0))?;
+    if queued >= QUEUED_JOBS_MAX { Err(JobStoreError::QueueFull { queued }) } else { Ok(None) }
+}
+
+fn enqueue(tx: &Tx<'_>, new: NewJob, at: Moment) -> Result<Job, JobStoreError> {
+    if let Some(known) = may_be_queued(tx, &new)? {
+        let same = known.job.phase == new.phase;
+        return if same { Ok(known.job) } else { Err(JobRefused::IdTaken { job: new.id }.into()) };
+    }
+    let head = heads::find_or_make(tx, new.plan)?;
+    if let Some(live) = live_of(tx, head)? {
+        return Err(JobRefused::PlanBusy { job: live.id }.into());
+    }
+    if let Some(plan) = plans::of_head(tx, head)? {
+        plan.waits_for(&new)?;
+    }
+    let job = Job::new(new, at.now);
+    keep_queued(tx, head, &job, at)?;
+    Ok(job)
+}
+
+/// Claims until it gets a job that runs: taking over one whose fourth owner died ends that one instead.
+fn claim(tx: &Tx<'_>, request: &ClaimRequest, at: Moment) -> Result<Option<Job>, JobStoreError> {
+    while let Some((id, event)) = pick(tx, request, at.now)? {
+        let kept = find(tx, id)?.ok_or(JobRefused::NotFound { job: id })?;
+        let job = move_job(tx, &kept, &event, None, at)?;
+        if job.state == JobState::Running {
+            return Ok(Some(job));
+        }
+    }
+    Ok(None)
+}
+
+/// The rule of [`domain::pick`], as questions to the indexes.
+fn pick(tx: &Tx<'_>, request: &ClaimRequest, now: Ms) -> Result<Option<(JobId, JobEvent)>, StoreError> {
+    let ClaimRequest { worker, boot, lease, concurrency_max, only } = *request;
+    let live = tx.the(
+        "SELECT count(*) FROM jobs WHERE state = 'running' AND lease_until > ?1 AND boot = ?2",
+        (ms(now), Text(boot)),
+        |row| row.get::<_, i64>(0),
+    )?;
+    if live >= i64::from(concurrency_max) {
+        return Ok(None);
+    }
+    let (dead, due) = match only {
+        None => (rows::first_dead(tx, boot, now)?, rows::first_due(tx, now)?),
+        Some(plan) => match heads::find(tx, plan)? {
+            None => return Ok(None),
+            Some(head) => (rows::dead_of(tx, head, boot, now)?, rows::due_of(tx, head, now)?),
+        },
+    };
+    let take_over = dead.map(|job| (job, JobEvent::TakeOver { worker, boot, lease }));
+    Ok(take_over.or_else(|| due.map(|job| (job, JobEvent::Claim { worker, boot, lease }))))
+}
+
+/// One event of the job that the claim names.
+fn owner_event(tx: &Tx<'_>, claim: &Claim, event: &JobEvent, at: Moment) -> Result<Job, JobStoreError> {
+    move_job(tx, &of_claim(tx, claim)?, event, None, at)
+}
+
+fn cancel_own(tx: &Tx<'_>, claim: &Claim, reason: String, at: Moment) -> Result<Job, JobStoreError> {
+    guard(tx, claim)?;
+    owner_event(tx, claim, &JobEvent::Cancel { reason }, at)
+}
+
+fn cancel(tx: &Tx<'_>, job: JobId, reason: String, at: Moment) -> Result<Job, JobStoreError> {
+    let kept = find(tx, job)?.ok_or(JobRefused::NotFound { job })?;
+    move_job(tx, &kept, &JobEvent::Cancel { reason }, None, at)
+}
+
+fn end(tx: &Tx<'_>, claim: &Claim, end: JobEnd, at: Moment) -> Result<Job, JobStoreError> {
+    let kept = of_claim(tx, claim)?;
+    if was_ended_so(&kept.job, claim, &end) {
+        return Ok(kept.job);
+    }
+    let fence = claim.fence;
+    let (event, constrained_by) = match end {
+        JobEnd::Succeeded => (JobEvent::Succeed { fence }, None),
+        JobEnd::Failed { why } => (JobEvent::Fail { fence, why }, None),
+        JobEnd::Constrained { reasons } => {
+            (JobEvent::Fail { fence, why: why_constrained(&reasons) }, Some(reasons))
+        }
+        JobEnd::Cancelled => (JobEvent::Cancelled { fence }, None),
+    };
+    move_job(tx, &kept, &event, constrained_by, at)
+}
+
+/// Whether the owner of this claim ended the job so before: then it asks again, because the outcome was unknown.
+fn was_ended_so(job: &Job, claim: &Claim, end: &JobEnd) -> bool {
+    let (state, why) = match end {
+        JobEnd::Succeeded => (JobState::Succeeded, None),
+        JobEnd::Failed { why } => (JobState::Failed, Some(why.clone())),
+        JobEnd::Constrained { reasons } => (JobState::Failed, Some(why_constrained(reasons))),
+        JobEnd::Cancelled => (JobState::Cancelled, None),
+    };
+    let by_an_owner = job.worker.is_some();
+    job.fence == claim.fence && by_an_owner && job.state == state && job.why == why
+}
+
+fn release(tx: &Tx<'_>, claim: &Claim, at: Moment) -> Result<Job, JobStoreError> {
+    let kept = of_claim(tx, claim)?;
+    // Nobody else can have released it: the fence of a queued job is that of its last owner, if it had one.
+    let was_released =
+        kept.job.state == JobState::Queued && kept.job.fence == claim.fence && claim.fence != Fence::NONE;
+    if was_released {
+        return Ok(kept.job);
+    }
+    move_job(tx, &kept, &JobEvent::Release { fence: claim.fence }, None, at)
+}
+
+fn free_leases(tx: &Tx<'_>, worker: WorkerId, at: Moment) -> Result<usize, JobStoreError> {
+    let owned = rows::owned_by(tx, worker)?;
+    for kept in &owned {
+        move_job(tx, kept, &JobEvent::FreeLease { worker }, None, at)?;
+    }
+    Ok(owned.len())
+}

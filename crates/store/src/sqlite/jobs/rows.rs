@@ -1,0 +1,144 @@
+//! The rows of jobs.
+
+use domain::{BootId, CancelRequest, Job, JobId, JobState, Ms, PlanId, WorkerId};
+use rusqlite::{Row, params};
+
+use crate::StoreError;
+use crate::sqlite::heads::Head;
+use crate::sqlite::row::{Text, fence, ms, ms_at, ms_or_none, parsed, parsed_or_none, phase, signed, word};
+use crate::sqlite::tx::Tx;
+
+/// A job as it stands, and the row of its plan.
+pub(in crate::sqlite) struct Kept {
+    pub(in crate::sqlite) head: Head,
+    pub(in crate::sqlite) job: Job,
+}
+
+/// A question for whole jobs: these columns, then `$rest`.
+macro_rules! select_jobs {
+    ($rest:literal) => {
+        concat!(
+            "SELECT j.head, j.id, h.plan, j.phase, j.state, j.fence, j.worker, j.boot, j.lease_until, j.lost_leases,
+                    j.not_before, j.cancel_at, j.cancel_reason, j.sealed_at, j.why, j.created_at, j.started_at,
+                    j.finished_at
+             FROM jobs j JOIN plan_heads h ON h.no = j.head ",
+            $rest
+        )
+    };
+}
+
+fn kept(row: &Row<'_>) -> rusqlite::Result<Kept> {
+    let cancel = match (ms_or_none(row, 11)?, row.get(12)?) {
+        (Some(at), Some(reason)) => Some(CancelRequest { at, reason }),
+        (Some(_) | None, _) => None,
+    };
+    let job = Job {
+        id: parsed(row, 1)?,
+        plan: parsed(row, 2)?,
+        phase: phase(row, 3)?,
+        state: word(row, 4, |text| JobState::ALL.into_iter().find(|state| state.as_str() == text))?,
+        fence: fence(row, 5)?,
+        worker: parsed_or_none(row, 6)?,
+        boot: parsed_or_none(row, 7)?,
+        lease_until: ms_at(row, 8)?,
+        lost_leases: row.get(9)?,
+        not_before: ms_at(row, 10)?,
+        cancel,
+        sealed_at: ms_or_none(row, 13)?,
+        why: row.get(14)?,
+        created_at: ms_at(row, 15)?,
+        started_at: ms_or_none(row, 16)?,
+        finished_at: ms_or_none(row, 17)?,
+    };
+    Ok(Kept { head: Head(row.get(0)?), job })
+}
+
+/// One job.
+pub(in crate::sqlite) fn find(tx: &Tx<'_>, id: JobId) -> Result<Option<Kept>, StoreError> {
+    tx.one(select_jobs!("WHERE j.id = ?1"), [Text(id)], kept)
+}
+
+/// The plan's job that waits or runs.
+pub(in crate::sqlite) fn live_of(tx: &Tx<'_>, head: Head) -> Result<Option<Job>, StoreError> {
+    let live = select_jobs!("WHERE j.head = ?1 AND j.state IN ('queued', 'running')");
+    tx.one(live, [head.0], |row| kept(row).map(|kept| kept.job))
+}
+
+/// The plan's job of this name.
+pub(in crate::sqlite) fn known_of(tx: &Tx<'_>, head: Head, id: JobId) -> Result<Option<Job>, StoreError> {
+    Ok(find(tx, id)?.filter(|kept| kept.head == head).map(|kept| kept.job))
+}
+
+pub(super) fn all(tx: &Tx<'_>) -> Result<Vec<Job>, StoreError> {
+    tx.all(select_jobs!("ORDER BY j.id"), [], |row| kept(row).map(|kept| kept.job))
+}
+
+pub(super) fn all_of(tx: &Tx<'_>, plan: PlanId) -> Result<Vec<Job>, StoreError> {
+    let of_plan = select_jobs!("WHERE h.plan = ?1 ORDER BY j.id");
+    tx.all(of_plan, [Text(plan)], |row| kept(row).map(|kept| kept.job))
+}
+
+/// The running jobs of a worker.
+pub(super) fn owned_by(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<Kept>, StoreError> {
+    let owned = select_jobs!("WHERE j.state = 'running' AND j.worker = ?1 ORDER BY j.id");
+    tx.all(owned, [Text(worker)], kept)
+}
+
+/// The first job whose owner is dead.
+pub(super) fn first_dead(tx: &Tx<'_>, boot: BootId, now: Ms) -> Result<Option<JobId>, StoreError> {
+    let dead = "SELECT id FROM jobs WHERE state = 'running' AND (lease_until <= ?1 OR boot IS NOT ?2)
+                ORDER BY id LIMIT 1";
+    tx.one(dead, (ms(now), Text(boot)), |row| parsed(row, 0))
+}
+
+/// The first queued job that is due.
+pub(super) fn first_due(tx: &Tx<'_>, now: Ms) -> Result<Option<JobId>, StoreError> {
+    let due = "SELECT id FROM jobs WHERE state = 'queued' AND not_before <= ?1 ORDER BY id LIMIT 1";
+    tx.one(due, [ms(now)], |row| parsed(row, 0))
+}
+
+/// The job of one plan whose owner is dead.
+pub(super) fn dead_of(tx: &Tx<'_>, head: Head, boot: BootId, now: Ms) -> Result<Option<JobId>, StoreError> {
+    let dead =
+        "SELECT id FROM jobs WHERE head = ?1 AND state = 'running' AND (lease_until <= ?2 OR boot IS NOT ?3)";
+    tx.one(dead, (head.0, ms(now), Text(boot)), |row| parsed(row, 0))
+}
+
+/// The queued job of one plan, if it is due.
+pub(super) fn due_of(tx: &Tx<'_>, head: Head, now: Ms) -> Result<Option<JobId>, StoreError> {
+    let due = "SELECT id FROM jobs WHERE head = ?1 AND state = 'queued' AND not_before <= ?2";
+    tx.one(due, (head.0, ms(now)), |row| parsed(row, 0))
+}
+
+pub(super) fn insert(tx: &Tx<'_>, head: Head, job: &Job) -> Result<(), StoreError> {
+    let insert =
+        "INSERT INTO jobs (id, head, phase, state, not_before, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let (phase, state) = (job.phase.as_str(), job.state.as_str());
+    tx.run(insert, (Text(job.id), head.0, phase, state, ms(job.not_before), ms(job.created_at)))?;
+    Ok(())
+}
+
+/// Writes all that can change of a job.
+pub(super) fn save(tx: &Tx<'_>, job: &Job) -> Result<(), StoreError> {
+    tx.run(
+        "UPDATE jobs SET state = ?2, fence = ?3, worker = ?4, boot = ?5, lease_until = ?6, lost_leases = ?7,
+                cancel_at = ?8, cancel_reason = ?9, sealed_at = ?10, why = ?11, started_at = ?12, finished_at = ?13
+         WHERE id = ?1",
+        params![
+            Text(job.id),
+            job.state.as_str(),
+            signed(job.fence.0),
+            job.worker.map(Text),
+            job.boot.map(Text),
+            ms(job.lease_until),
+            job.lost_leases,
+            job.cancel.as_ref().map(|cancel| ms(cancel.at)),
+            job.cancel.as_ref().map(|cancel| &cancel.reason),
+            job.sealed_at.map(ms),
+            job.why,
+            job.started_at.map(ms),
+            job.finished_at.map(ms),
+        ],
+    )?;
+    Ok(())
+}

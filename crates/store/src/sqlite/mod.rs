@@ -1,0 +1,137 @@
+//! The store in one SQLite file, shared by the processes of one machine.
+//!
+//! # Where to look
+//! | file | what |
+//! |---|---|
+//! | `open`, `schema` | whose file it is, its version and its tables |
+//! | `writer` | the one thread that writes: batches, durability, answers |
+//! | `readers` | connections that read beside it |
+//! | `tx`, `row` | statements, and how values stand in columns |
+//! | `heads` | the row from which a plan's numbers come; events |
+//! | `jobs`, `plans`, `changesets`, `calls`, `contents`, `errors`, `applies`, `locks` | a port each |
+//!
+//! # Invariants
+//! 1. A write reads rows, asks a pure function of `domain` and writes rows, in one transaction of the writer; nothing is
+//!    remembered between two of them, since other processes write too.
+//! 2. What was answered with `Ok` survives `kill -9`; what the specification calls durable survives a loss of power.
+//! 3. The clocks are read before a write is queued, so a lease is never longer than its worker believes.
+//!
+//! # Not here
+//! Rules (`domain`), waiting and retrying (the engine).
+
+mod applies;
+mod calls;
+mod changesets;
+mod contents;
+mod errors;
+mod heads;
+mod jobs;
+mod locks;
+mod open;
+mod plans;
+mod readers;
+mod row;
+mod schema;
+mod tx;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use domain::{Ms, WallMs};
+use sync::Clock;
+
+use crate::StoreError;
+use contents::Files;
+use jobs::Moment;
+pub use open::OpenError;
+use readers::Readers;
+use tx::Tx;
+use writer::{Durability, Lane, Terms, Writer};
+
+/// What a store is opened with.
+pub struct SqliteOptions {
+    /// The data directory; it is made when it is not there.
+    pub dir: PathBuf,
+    /// The clock of leases. It has to be one for all processes of a boot, as the time since boot is.
+    pub clock: Arc<dyn Clock>,
+    /// The time that people read.
+    pub wall: fn() -> WallMs,
+}
+
+/// Keeps everything in a data directory: `agents.db`, and `contents/` for what is too large for it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use store::{JobStore, SqliteOptions, SqliteStore};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let dir = dir.path().to_owned();
+/// let clock = Arc::new(sync::SystemClock::new());
+/// let store = SqliteStore::open(SqliteOptions { dir, clock, wall: || domain::WallMs(0) })?;
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// assert_eq!(store.jobs(None).await?, []);
+/// # Ok::<(), store::JobStoreError>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct SqliteStore {
+    // In the order in which they are dropped: the writer first, so that what waits is written.
+    writer: Writer,
+    readers: Readers,
+    files: Files,
+    wall: fn() -> WallMs,
+    clock: Arc<dyn Clock>,
+}
+
+/// A small write that survives the process.
+const FOR_PROCESS: Terms = Terms { lane: Lane::Second, durability: Durability::Process, bytes: 256 };
+/// The same, overtaking others.
+const FIRST_FOR_PROCESS: Terms = Terms { lane: Lane::First, ..FOR_PROCESS };
+/// A small write that survives a loss of power.
+const FOR_POWER: Terms = Terms { durability: Durability::Power, ..FOR_PROCESS };
+/// The same, overtaking others.
+const FIRST_FOR_POWER: Terms = Terms { lane: Lane::First, ..FOR_POWER };
+
+impl SqliteStore {
+    /// Opens the store in a directory; makes or migrates it first, where that is needed.
+    ///
+    /// # Errors
+    /// The file is of a newer program, foreign or damaged; the directory cannot be used or is on a network file system.
+    pub fn open(options: SqliteOptions) -> Result<Self, OpenError> {
+        let SqliteOptions { dir, clock, wall } = options;
+        let (path, reader) = open::open(&dir)?;
+        let files = Files::new(dir.join("contents"));
+        let writer = Writer::new(path.clone(), files.clone());
+        Ok(Self { writer, readers: Readers::new(path, reader), files, wall, clock })
+    }
+
+    fn moment(&self) -> Moment {
+        Moment { now: Ms::from(self.clock.now()), wall: (self.wall)() }
+    }
+
+    /// Writes in one transaction, and answers when it is committed.
+    async fn write<T, E>(
+        &self,
+        terms: Terms,
+        act: impl FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        self.writer.submit(terms, act).await
+    }
+
+    /// Reads in one transaction.
+    fn read<T>(&self, act: impl FnOnce(&Tx<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.readers.read(act)
+    }
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteStore").finish_non_exhaustive()
+    }
+}

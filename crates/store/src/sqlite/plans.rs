@@ -1,0 +1,134 @@
+//! Plans in SQLite: made, moved, listed, forgotten.
+//!
+//! # Invariants
+//! 1. Every move is a pure function of `domain` between a read and a write of one transaction.
+//! 2. Forgetting a plan forgets, by the foreign keys, all that hangs below its row.
+
+mod port;
+mod rows;
+
+use domain::{
+    Claim, Decision, HandMove, HandMoved, Job, JobRefused, NewDecision, NewJob, NewPlan, Plan, PlanEvent,
+    PlanId, PlanMoveError, told,
+};
+
+use super::heads::{self, Head, tell};
+use super::jobs::{Moment, guard, keep_queued, known_of, live_of, may_be_queued};
+use super::tx::Tx;
+use crate::plan_store::may_be_forgotten;
+use crate::{PlanMove, PlanStoreError, StoreError};
+pub(super) use rows::{attempt_of, of_head};
+
+/// Keeps a plan after `event`, and tells of it.
+pub(super) fn keep_moved(
+    tx: &Tx<'_>,
+    head: Head,
+    before: &Plan,
+    moved: &Plan,
+    event: PlanEvent,
+    by: &str,
+    at: Moment,
+) -> Result<(), StoreError> {
+    rows::save(tx, head, moved)?;
+    tell(tx, head, [told::plan_moved(before, moved, event, by)], at.wall)
+}
+
+/// Keeps a plan whose apply was undone or stands again.
+pub(super) fn keep_undone(tx: &Tx<'_>, head: Head, plan: &Plan) -> Result<(), StoreError> {
+    rows::save(tx, head, plan)
+}
+
+fn create(
+    tx: &Tx<'_>,
+    new: NewPlan,
+    prompt: NewDecision,
+    job: NewJob,
+    at: Moment,
+) -> Result<Plan, PlanStoreError> {
+    let head = heads::find(tx, new.id)?;
+    let known = head.map_or(Ok(None), |head| of_head(tx, head))?;
+    if let (Some(head), Some(plan)) = (head, known) {
+        let is_the_same = plan.was_made_by(&new) && began_with(tx, head, prompt, &job)?;
+        return if is_the_same { Ok(plan) } else { Err(PlanStoreError::IdTaken { plan: new.id }) };
+    }
+    may_be_queued(tx, &job)?;
+    let head = heads::find_or_make(tx, new.id)?;
+    if known_of(tx, head, job.id)?.is_some() {
+        return Err(PlanStoreError::Job(JobRefused::IdTaken { job: job.id }));
+    }
+    if let Some(live) = live_of(tx, head)? {
+        return Err(PlanStoreError::Job(JobRefused::PlanBusy { job: live.id }));
+    }
+    let plan = Plan::new(new, at.wall);
+    plan.waits_for(&job).map_err(PlanStoreError::Job)?;
+    rows::insert(tx, head, &plan)?;
+    tell(tx, head, [told::plan_created(&plan)], at.wall)?;
+    keep_decision(tx, head, prompt, at)?;
+    keep_queued(tx, head, &Job::new(job, at.now), at)?;
+    Ok(plan)
+}
+
+/// Whether these were the first decision and a job of the plan.
+fn began_with(tx: &Tx<'_>, head: Head, prompt: NewDecision, job: &NewJob) -> Result<bool, StoreError> {
+    let has_job = known_of(tx, head, job.id)?.is_some_and(|known| known.phase == job.phase);
+    let first = rows::first_decision(tx, head)?;
+    Ok(has_job && first.is_some_and(|first| first.new == Decision::new(1, prompt, first.created).new))
+}
+
+fn move_plan(tx: &Tx<'_>, request: PlanMove, at: Moment) -> Result<Plan, PlanStoreError> {
+    let PlanMove { plan: id, version, event, by, job, request } = request;
+    let not_found = || PlanStoreError::NotFound { plan: id };
+    let head = heads::find(tx, id)?.ok_or_else(not_found)?;
+    let plan = of_head(tx, head)?.ok_or_else(not_found)?;
+    if let Some(job) = &job {
+        may_be_queued(tx, job)?;
+    }
+    let known = job.map_or(Ok(None), |job| known_of(tx, head, job.id))?;
+    let live = live_of(tx, head)?;
+    let asked = HandMove { version, event, job, request };
+    let moved = asked.of(&plan, live.as_ref(), known.as_ref(), at.now, at.wall);
+    match moved.map_err(|refused| from_move(id, refused))? {
+        HandMoved::Before => Ok(plan),
+        HandMoved::Now { plan: moved, job } => {
+            keep_moved(tx, head, &plan, &moved, event, &by, at)?;
+            if let Some(job) = job {
+                keep_queued(tx, head, &job, at)?;
+            }
+            Ok(*moved)
+        }
+    }
+}
+
+fn from_move(plan: PlanId, error: PlanMoveError) -> PlanStoreError {
+    match error {
+        PlanMoveError::NotFound => PlanStoreError::NotFound { plan },
+        PlanMoveError::Moved { plan } => PlanStoreError::Moved { plan },
+        PlanMoveError::Refused(refused) => PlanStoreError::Refused(refused),
+        PlanMoveError::Job(refused) => PlanStoreError::Job(refused),
+        PlanMoveError::IdTaken { plan } => PlanStoreError::IdTaken { plan },
+    }
+}
+
+fn decide(tx: &Tx<'_>, claim: &Claim, new: NewDecision, at: Moment) -> Result<Decision, StoreError> {
+    let head = guard(tx, claim)?;
+    keep_decision(tx, head, new, at)
+}
+
+fn keep_decision(tx: &Tx<'_>, head: Head, new: NewDecision, at: Moment) -> Result<Decision, StoreError> {
+    let next = "UPDATE plan_heads SET decisions = decisions + 1 WHERE no = ?1 RETURNING decisions";
+    let seq = tx.the(next, [head.0], |row| row.get(0))?;
+    let decision = Decision::new(seq, new, at.wall);
+    rows::insert_decision(tx, head, &decision)?;
+    tell(tx, head, [told::decision_recorded(&decision)], at.wall)?;
+    Ok(decision)
+}
+
+fn forget(tx: &Tx<'_>, id: PlanId) -> Result<bool, StoreError> {
+    let Some(head) = heads::find(tx, id)? else { return Ok(false) };
+    let plan = of_head(tx, head)?;
+    if !plan.is_some_and(|plan| may_be_forgotten(plan.state)) {
+        return Ok(false);
+    }
+    tx.run("DELETE FROM plan_heads WHERE no = ?1", [head.0])?;
+    Ok(true)
+}

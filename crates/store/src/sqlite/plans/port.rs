@@ -1,0 +1,55 @@
+//! The port for plans.
+
+use async_trait::async_trait;
+use domain::{Claim, Decision, EventRecord, NewDecision, NewJob, NewPlan, Plan, PlanId};
+use sync::Effect;
+
+use super::{create, decide, forget, move_plan, rows};
+use crate::sqlite::{FOR_POWER, FOR_PROCESS, SqliteStore, heads};
+use crate::{PlanFilter, PlanMove, PlanStore, PlanStoreError, StoreError};
+
+#[async_trait]
+impl PlanStore for SqliteStore {
+    async fn create(&self, new: NewPlan, prompt: NewDecision, job: NewJob) -> Result<Plan, PlanStoreError> {
+        let at = self.moment();
+        self.write(FOR_POWER, move |tx| create(tx, new, prompt, job, at)).await
+    }
+
+    async fn move_plan(&self, request: PlanMove) -> Result<Plan, PlanStoreError> {
+        let at = self.moment();
+        self.write(FOR_POWER, move |tx| move_plan(tx, request, at)).await
+    }
+
+    async fn plan(&self, id: PlanId) -> Result<Plan, PlanStoreError> {
+        let found = self.read(|tx| rows::of_id(tx, id))?;
+        found.ok_or(PlanStoreError::NotFound { plan: id })
+    }
+
+    async fn plans(&self, filter: &PlanFilter) -> Result<(Vec<Plan>, usize), StoreError> {
+        self.read(|tx| rows::list(tx, filter))
+    }
+
+    async fn plans_like(&self, prefix: &str, limit: usize) -> Result<Vec<PlanId>, StoreError> {
+        self.read(|tx| rows::like(tx, prefix, limit))
+    }
+
+    async fn decide(&self, _: &Effect, claim: &Claim, decision: NewDecision) -> Result<Decision, StoreError> {
+        let (at, claim) = (self.moment(), *claim);
+        self.write(FOR_PROCESS, move |tx| decide(tx, &claim, decision, at)).await
+    }
+
+    async fn decisions(&self, plan: PlanId) -> Result<Vec<Decision>, StoreError> {
+        self.read(|tx| match heads::find(tx, plan)? {
+            Some(head) => rows::decisions(tx, head),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    async fn events(&self, plan: PlanId, after: u64, limit: usize) -> Result<Vec<EventRecord>, StoreError> {
+        self.read(|tx| heads::told(tx, plan, after, limit))
+    }
+
+    async fn forget(&self, plan: PlanId) -> Result<bool, StoreError> {
+        self.write(FOR_POWER, move |tx| forget(tx, plan)).await
+    }
+}

@@ -1,0 +1,156 @@
+//! The rows of plans and their decisions.
+
+use domain::{Decision, Plan, PlanId, PlanState};
+use rusqlite::{Row, params};
+
+use crate::sqlite::heads::Head;
+use crate::sqlite::row::{
+    Json, Text, count, from_json, number, parsed, signed, wall, wall_at, wall_or_none, word,
+};
+use crate::sqlite::tx::Tx;
+use crate::{PlanFilter, StoreError};
+
+macro_rules! select_plans {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, title, spec, projects, phase, state, attempt, reversions, version, constrained_by, request,
+                    undone_at, created, updated
+             FROM plans ",
+            $rest
+        )
+    };
+}
+
+fn plan(row: &Row<'_>) -> rusqlite::Result<Plan> {
+    let phase: String = row.get(4)?;
+    Ok(Plan {
+        id: parsed(row, 0)?,
+        title: row.get(1)?,
+        spec: from_json(row, 2)?,
+        projects: from_json(row, 3)?,
+        state: word(row, 5, |state| PlanState::parse(&phase, state))?,
+        attempt: row.get(6)?,
+        reversions: row.get(7)?,
+        version: number(row, 8)?,
+        constrained_by: from_json(row, 9)?,
+        request: from_json(row, 10)?,
+        undone_at: wall_or_none(row, 11)?,
+        created: wall_at(row, 12)?,
+        updated: wall_at(row, 13)?,
+    })
+}
+
+/// The plan of this row; none when only jobs were queued for it.
+pub(in crate::sqlite) fn of_head(tx: &Tx<'_>, head: Head) -> Result<Option<Plan>, StoreError> {
+    tx.one(select_plans!("WHERE head = ?1"), [head.0], plan)
+}
+
+/// The plan's attempt; 1 where it counts none.
+pub(in crate::sqlite) fn attempt_of(tx: &Tx<'_>, head: Head) -> Result<u32, StoreError> {
+    let attempt = tx.one("SELECT attempt FROM plans WHERE head = ?1", [head.0], |row| row.get(0))?;
+    Ok(attempt.unwrap_or(1))
+}
+
+pub(super) fn of_id(tx: &Tx<'_>, id: PlanId) -> Result<Option<Plan>, StoreError> {
+    tx.one(select_plans!("WHERE id = ?1"), [Text(id)], plan)
+}
+
+pub(super) fn insert(tx: &Tx<'_>, head: Head, plan: &Plan) -> Result<(), StoreError> {
+    tx.run(
+        "INSERT INTO plans VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+        params![
+            head.0,
+            Text(plan.id),
+            plan.title,
+            Json(&plan.spec),
+            Json(&plan.projects),
+            plan.state.phase().as_str(),
+            plan.state.word(),
+            plan.attempt,
+            plan.reversions,
+            signed(plan.version),
+            Json(&plan.constrained_by),
+            Json(&plan.request),
+            plan.undone_at.map(wall),
+            wall(plan.created),
+            wall(plan.updated),
+        ],
+    )?;
+    for (no, project) in (0_i64..).zip(&plan.projects) {
+        tx.run("INSERT INTO plan_projects VALUES (?1, ?2, ?3)", (head.0, no, project.root.as_bytes()))?;
+    }
+    Ok(())
+}
+
+/// Writes all that can change of a plan.
+pub(super) fn save(tx: &Tx<'_>, head: Head, plan: &Plan) -> Result<(), StoreError> {
+    tx.run(
+        "UPDATE plans SET phase = ?2, state = ?3, attempt = ?4, reversions = ?5, version = ?6, constrained_by = ?7,
+                request = ?8, undone_at = ?9, updated = ?10
+         WHERE head = ?1",
+        params![
+            head.0,
+            plan.state.phase().as_str(),
+            plan.state.word(),
+            plan.attempt,
+            plan.reversions,
+            signed(plan.version),
+            Json(&plan.constrained_by),
+            Json(&plan.request),
+            plan.undone_at.map(wall),
+            wall(plan.updated),
+        ],
+    )?;
+    Ok(())
+}
+
+/// Plans that pass the filter, newest first, and how many pass in all.
+pub(super) fn list(tx: &Tx<'_>, filter: &PlanFilter) -> Result<(Vec<Plan>, usize), StoreError> {
+    let PlanFilter { phase, state, root, limit } = filter;
+    let found = tx.all(
+        select_plans!(
+            "WHERE (?1 IS NULL OR phase = ?1) AND (?2 IS NULL OR state = ?2)
+               AND (?3 IS NULL OR head IN (SELECT head FROM plan_projects WHERE root = ?3))
+             ORDER BY id DESC LIMIT ?4"
+        ),
+        (phase, state, root, i64::try_from(*limit).unwrap_or(i64::MAX)),
+        plan,
+    )?;
+    let in_all = tx.the(
+        "SELECT count(*) FROM plans
+         WHERE (?1 IS NULL OR phase = ?1) AND (?2 IS NULL OR state = ?2)
+           AND (?3 IS NULL OR head IN (SELECT head FROM plan_projects WHERE root = ?3))",
+        (phase, state, root),
+        |row| count(row, 0),
+    )?;
+    Ok((found, in_all))
+}
+
+/// The plans whose id begins so. `~` comes after every character of an id.
+pub(super) fn like(tx: &Tx<'_>, prefix: &str, limit: usize) -> Result<Vec<PlanId>, StoreError> {
+    tx.all(
+        "SELECT id FROM plans WHERE id >= ?1 AND id < ?1 || '~' ORDER BY id LIMIT ?2",
+        (prefix, i64::try_from(limit).unwrap_or(i64::MAX)),
+        |row| parsed(row, 0),
+    )
+}
+
+fn decision(row: &Row<'_>) -> rusqlite::Result<Decision> {
+    Ok(Decision { seq: row.get(0)?, new: from_json(row, 1)?, created: wall_at(row, 2)? })
+}
+
+pub(super) fn first_decision(tx: &Tx<'_>, head: Head) -> Result<Option<Decision>, StoreError> {
+    let first = "SELECT seq, decision, created FROM decisions WHERE head = ?1 AND seq = 1";
+    tx.one(first, [head.0], decision)
+}
+
+pub(super) fn decisions(tx: &Tx<'_>, head: Head) -> Result<Vec<Decision>, StoreError> {
+    let all = "SELECT seq, decision, created FROM decisions WHERE head = ?1 ORDER BY seq";
+    tx.all(all, [head.0], decision)
+}
+
+pub(super) fn insert_decision(tx: &Tx<'_>, head: Head, decision: &Decision) -> Result<(), StoreError> {
+    let insert = "INSERT INTO decisions VALUES (?1, ?2, ?3, ?4)";
+    tx.run(insert, (head.0, decision.seq, Json(&decision.new), wall(decision.created)))?;
+    Ok(())
+}

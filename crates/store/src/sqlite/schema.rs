@@ -1,0 +1,283 @@
+//! The tables, as the list of steps that lead to them.
+//!
+//! Step n takes a file of version n - 1 to version n, which stands in `user_version`. A step that was released never
+//! changes: what comes later is a new step.
+//!
+//! # Invariants
+//! 1. `application_id` says whose file it is; every file of ours has it from its first byte on.
+//! 2. Words of states are those of `domain`, and the file refuses every other.
+//! 3. All that is kept of a plan hangs below its row in `plan_heads` and goes with it.
+//!
+//! # Not here
+//! When steps are run, and by whom: `open`.
+
+use rusqlite::Connection;
+
+/// `agnt`, in the header of the file.
+pub(super) const APPLICATION_ID: u32 = 0x6167_6e74;
+
+/// The version that this program writes.
+pub(super) const VERSION: u32 = STEPS.len() as u32;
+
+/// Each takes the file one version further.
+const STEPS: [&str; 1] = [STEP_1];
+
+/// Takes a file of version `from` to [`VERSION`]. The caller holds the transaction.
+pub(super) fn migrate(connection: &Connection, from: u32) -> rusqlite::Result<()> {
+    for step in STEPS.iter().skip(from as usize) {
+        connection.execute_batch(step)?;
+    }
+    connection
+        .execute_batch(&format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"))
+}
+
+/// `plan_heads`: a row for each plan that anything is kept of, with the numbers given so far, so that a number and what
+/// it is given to are one write. `plans` is beside it, since a job may be queued for a plan that is kept elsewhere.
+const STEP_1: &str = "
+CREATE TABLE plan_heads (
+    no INTEGER PRIMARY KEY,
+    plan TEXT NOT NULL UNIQUE,
+    entries INTEGER NOT NULL DEFAULT 0,
+    changesets INTEGER NOT NULL DEFAULT 0,
+    decisions INTEGER NOT NULL DEFAULT 0,
+    events INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE TABLE plans (
+    head INTEGER PRIMARY KEY REFERENCES plan_heads(no) ON DELETE CASCADE,
+    id TEXT NOT NULL UNIQUE,
+    title TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    projects TEXT NOT NULL,
+    phase TEXT NOT NULL,
+    state TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    reversions INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    constrained_by TEXT NOT NULL,
+    request TEXT NOT NULL,
+    undone_at INTEGER,
+    created INTEGER NOT NULL,
+    updated INTEGER NOT NULL,
+    CHECK (
+        (phase IN ('strategize', 'execute')
+            AND state IN ('queued', 'processing', 'complete', 'errored', 'cancelled'))
+        OR (phase = 'apply'
+            AND state IN ('queued', 'processing', 'applied', 'constrained', 'errored', 'cancelled'))
+    )
+) STRICT;
+
+CREATE TABLE plan_projects (
+    head INTEGER NOT NULL REFERENCES plan_heads(no) ON DELETE CASCADE,
+    no INTEGER NOT NULL,
+    root BLOB NOT NULL,
+    PRIMARY KEY (head, no)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX plan_projects_root ON plan_projects(root);
+
+CREATE TABLE decisions (
+    head INTEGER NOT NULL REFERENCES plan_heads(no) ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    decision TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    PRIMARY KEY (head, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE events (
+    head INTEGER NOT NULL REFERENCES plan_heads(no) ON DELETE CASCADE,
+    n INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    data TEXT NOT NULL,
+    PRIMARY KEY (head, n)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE jobs (
+    id TEXT PRIMARY KEY,
+    head INTEGER NOT NULL REFERENCES plan_heads(no) ON DELETE CASCADE,
+    phase TEXT NOT NULL CHECK (phase IN ('strategize', 'execute', 'apply')),
+    state TEXT NOT NULL CHECK (state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')),
+    fence INTEGER NOT NULL DEFAULT 0,
+    worker TEXT,
+    boot TEXT,
+    lease_until INTEGER NOT NULL DEFAULT 0,
+    lost_leases INTEGER NOT NULL DEFAULT 0,
+    not_before INTEGER NOT NULL DEFAULT 0,
+    cancel_at INTEGER,
+    cancel_reason TEXT,
+    sealed_at INTEGER,
+    why TEXT,
+    created_at INTEGER NOT NULL,
+    started_at INTEGER,
+    finished_at INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX jobs_live ON jobs(head) WHERE state IN ('queued', 'running');
+CREATE INDEX jobs_queue ON jobs(id) WHERE state = 'queued';
+CREATE INDEX jobs_lease ON jobs(lease_until) WHERE state = 'running';
+CREATE INDEX jobs_plan ON jobs(head);
+
+CREATE TABLE changesets (
+    no INTEGER PRIMARY KEY,
+    head INTEGER NOT NULL REFERENCES plan_heads(no) ON DELETE CASCADE,
+    ordinal INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('open', 'closed', 'interrupted')),
+    entries INTEGER NOT NULL DEFAULT 0,
+    digest BLOB,
+    UNIQUE (head, ordinal),
+    UNIQUE (head, id),
+    CHECK ((state = 'open') = (digest IS NULL))
+) STRICT;
+CREATE INDEX changesets_open ON changesets(head, ordinal) WHERE state = 'open';
+
+CREATE TABLE change_entries (
+    changeset INTEGER NOT NULL REFERENCES changesets(no) ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    head INTEGER NOT NULL,
+    no INTEGER NOT NULL,
+    id BLOB NOT NULL,
+    call INTEGER NOT NULL,
+    root INTEGER NOT NULL,
+    path BLOB NOT NULL,
+    op TEXT NOT NULL CHECK (op IN ('create', 'modify', 'delete', 'rename', 'mode')),
+    from_path BLOB,
+    before_kind TEXT, before_mode INTEGER, before_size INTEGER, before_hash BLOB, before_text INTEGER,
+    after_kind TEXT, after_mode INTEGER, after_size INTEGER, after_hash BLOB, after_text INTEGER,
+    base TEXT NOT NULL CHECK (base IN ('known', 'moved')),
+    PRIMARY KEY (changeset, seq)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX change_entries_id ON change_entries(head, id);
+
+CREATE TABLE contents (
+    hash BLOB PRIMARY KEY,
+    size INTEGER NOT NULL,
+    bytes BLOB,
+    staged_at INTEGER,
+    synced INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE TABLE tool_calls (
+    head INTEGER NOT NULL REFERENCES plan_heads(no) ON DELETE CASCADE,
+    attempt INTEGER NOT NULL,
+    no INTEGER NOT NULL,
+    node TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    requested TEXT NOT NULL,
+    effective TEXT NOT NULL,
+    started INTEGER NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('running', 'ok', 'failed', 'timed_out', 'refused', 'cancelled')),
+    duration_ms INTEGER,
+    exit INTEGER,
+    error TEXT,
+    result TEXT,
+    isolation TEXT,
+    stdout_hash BLOB, stdout_total INTEGER, stdout_left_out INTEGER,
+    stderr_hash BLOB, stderr_total INTEGER, stderr_left_out INTEGER,
+    PRIMARY KEY (head, attempt, no)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE sandboxes (
+    head INTEGER NOT NULL REFERENCES plan_heads(no) ON DELETE CASCADE,
+    attempt INTEGER NOT NULL,
+    rung TEXT NOT NULL,
+    passed_over TEXT NOT NULL,
+    dir BLOB NOT NULL,
+    boot TEXT NOT NULL,
+    opened INTEGER NOT NULL,
+    closed INTEGER,
+    not_captured TEXT NOT NULL,
+    PRIMARY KEY (head, attempt)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE applies (
+    id TEXT PRIMARY KEY,
+    head INTEGER NOT NULL REFERENCES plan_heads(no) ON DELETE CASCADE,
+    kind TEXT NOT NULL CHECK (kind IN ('apply', 'undo')),
+    stage TEXT NOT NULL CHECK (stage IN ('sealed', 'applied', 'rolled_back', 'never_began')),
+    net_hash BLOB NOT NULL,
+    selection TEXT NOT NULL,
+    summary TEXT NOT NULL,
+    started INTEGER NOT NULL,
+    ended INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX applies_plan ON applies(head);
+
+CREATE TABLE locks (
+    resource TEXT PRIMARY KEY,
+    owner TEXT NOT NULL,
+    fence INTEGER NOT NULL,
+    boot TEXT NOT NULL,
+    lease_until INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE error_histories (
+    head INTEGER PRIMARY KEY REFERENCES plan_heads(no) ON DELETE CASCADE,
+    newest_attempt INTEGER NOT NULL,
+    folded TEXT NOT NULL,
+    retries TEXT NOT NULL,
+    retries_total INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE error_records (
+    head INTEGER NOT NULL REFERENCES plan_heads(no) ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    id BLOB NOT NULL,
+    at INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    details TEXT NOT NULL,
+    PRIMARY KEY (head, seq)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX error_records_id ON error_records(head, id);
+";
+
+#[cfg(test)]
+mod tests {
+    use domain::{ApplyStage, CallState, JobState, Phase, PlanState};
+
+    use super::*;
+
+    fn fresh() -> Connection {
+        let connection = Connection::open_in_memory().unwrap();
+        migrate(&connection, 0).unwrap();
+        connection.execute("INSERT INTO plan_heads (no, plan) VALUES (1, 'P')", []).unwrap();
+        connection
+    }
+
+    #[test]
+    fn a_plan_can_stand_in_each_of_the_16_states_and_in_no_other() {
+        let connection = fresh();
+        let words =
+            ["queued", "processing", "complete", "applied", "constrained", "errored", "cancelled", "x"];
+        let mut allowed = 0;
+        for phase in ["strategize", "execute", "apply", "x"] {
+            for word in words {
+                let insert = "INSERT OR REPLACE INTO plans VALUES (1, 'P', '', '', '', ?1, ?2, 1, 0, 1, '', '', NULL, 0, 0)";
+                let stored = connection.execute(insert, [phase, word]).is_ok();
+                assert_eq!(stored, PlanState::parse(phase, word).is_some(), "{phase}/{word}");
+                allowed += usize::from(stored);
+            }
+        }
+        assert_eq!(allowed, PlanState::ALL.len());
+    }
+
+    #[test]
+    fn every_word_of_the_domain_can_be_stored() {
+        let connection = fresh();
+        for phase in Phase::ALL {
+            for state in JobState::ALL {
+                let insert = "INSERT OR REPLACE INTO jobs (id, head, phase, state, created_at) VALUES ('J', 1, ?1, ?2, 0)";
+                connection.execute(insert, [phase.as_str(), state.as_str()]).unwrap();
+            }
+        }
+        for stage in ApplyStage::ALL {
+            let insert = "INSERT OR REPLACE INTO applies VALUES ('A', 1, 'apply', ?1, x'', '', '', 0, NULL)";
+            connection.execute(insert, [stage.as_str()]).unwrap();
+        }
+        for state in CallState::ALL {
+            let insert = "INSERT OR REPLACE INTO tool_calls (head, attempt, no, node, tool, requested, effective, started, state)
+                          VALUES (1, 1, 1, '', '', '', '', 0, ?1)";
+            connection.execute(insert, [state.as_str()]).unwrap();
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! A transaction as the ports see it: statements that are prepared once, and errors in the store's words.
+//!
+//! # Invariants
+//! 1. Every statement of every port goes through a [`Tx`], so none of SQLite's errors goes unnoticed: even when a port
+//!    turned it into another answer, [`Tx::trouble`] still tells the writer what it was.
+//! 2. A port never begins, commits or undoes anything itself.
+//!
+//! # Not here
+//! When a transaction begins and ends: the writer's and the readers' business.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+
+use domain::Hash;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, Row};
+
+use crate::StoreError;
+
+/// What an error of SQLite spoils.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// This one statement was wrong; what others did in the same transaction stands.
+    Statement,
+    /// Nothing of the transaction can be kept, but the next one may succeed.
+    Transaction(StoreError),
+    /// The file can no longer be trusted with writes.
+    Store(StoreError),
+}
+
+/// One transaction, of the writer or of a reader.
+pub(super) struct Tx<'c> {
+    connection: &'c Connection,
+    trouble: Cell<Option<Trouble>>,
+    to_sync: RefCell<BTreeSet<Hash>>,
+}
+
+impl<'c> Tx<'c> {
+    pub(super) fn new(connection: &'c Connection) -> Self {
+        Self { connection, trouble: Cell::new(None), to_sync: RefCell::default() }
+    }
+
+    /// Runs a statement and says how many rows it changed.
+    pub(super) fn run(&self, sql: &str, params: impl Params) -> Result<usize, StoreError> {
+        self.heard(self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute(params)))
+    }
+
+    /// The only row, or none.
+    pub(super) fn one<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, StoreError> {
+        let found = self
+            .connection
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.query_row(params, read).optional());
+        self.heard(found)
+    }
+
+    /// The row that has to be there: a count, or what was just written.
+    pub(super) fn the<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let found =
+            self.connection.prepare_cached(sql).and_then(|mut statement| statement.query_row(params, read));
+        self.heard(found)
+    }
+
+    /// All rows, in their order.
+    pub(super) fn all<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let found = self.connection.prepare_cached(sql).and_then(|mut statement| {
+            statement.query_map(params, read).and_then(|rows| rows.collect::<rusqlite::Result<Vec<T>>>())
+        });
+        self.heard(found)
+    }
+
+    /// The file of this content has to be on the disk before the transaction is.
+    pub(super) fn sync_content(&self, hash: Hash) {
+        self.to_sync.borrow_mut().insert(hash);
+    }
+
+    /// The contents whose files have to be on the disk before the transaction is.
+    pub(super) fn contents_to_sync(&self) -> BTreeSet<Hash> {
+        self.to_sync.take()
+    }
+
+    /// The worst that a statement met since this was last asked.
+    pub(super) fn trouble(&self) -> Option<Trouble> {
+        self.trouble.take()
+    }
+
+    fn heard<T>(&self, result: rusqlite::Result<T>) -> Result<T, StoreError> {
+        result.map_err(|error| {
+            let said = said(&error);
+            let met = trouble_of(&error, &said);
+            let worst = match self.trouble.take() {
+                Some(known @ (Trouble::Transaction(_) | Trouble::Store(_))) => known,
+                Some(Trouble::Statement) | None => met,
+            };
+            self.trouble.set(Some(worst));
+            said
+        })
+    }
+}
+
+/// An error of SQLite in the store's words.
+pub(super) fn said(error: &rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
+            StoreError::Busy
+        }
+        Some(ErrorCode::DiskFull) => StoreError::Full,
+        Some(_) | None => StoreError::Broken { why: error.to_string() },
+    }
+}
+
+fn trouble_of(error: &rusqlite::Error, said: &StoreError) -> Trouble {
+    match error.sqlite_error_code() {
+        Some(
+            ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::FileLockingProtocolFailed
+            | ErrorCode::DiskFull
+            | ErrorCode::OutOfMemory
+            | ErrorCode::OperationInterrupted
+            | ErrorCode::OperationAborted,
+        ) => Trouble::Transaction(said.clone()),
+        Some(
+            ErrorCode::SystemIoFailure
+            | ErrorCode::DatabaseCorrupt
+            | ErrorCode::NotADatabase
+            | ErrorCode::ReadOnly
+            | ErrorCode::CannotOpen,
+        ) => Trouble::Store(said.clone()),
+        Some(_) | None => Trouble::Statement,
+    }
+}

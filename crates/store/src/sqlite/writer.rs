@@ -1,0 +1,249 @@
+//! The one writer of this process: takes what is ready, writes it in one transaction, then answers.
+//!
+//! # How it goes
+//! 1. A port [submits](Writer::submit) a write and awaits its answer. Urgent ones (heartbeats, cancels) overtake the others.
+//! 2. The writer's thread takes all that is ready, at most [`BATCH_WRITES_MAX`] writes or [`BATCH_BYTES_MAX`] bytes, and
+//!    waits for nothing more: one write alone goes at once, many share one commit.
+//! 3. Each write runs in a savepoint: one that is refused, fails or panics is undone alone.
+//! 4. After the commit, and only then, everybody is answered.
+//!
+//! # Invariants
+//! 1. Nobody hears `Ok` of what is not committed; one durable write makes its whole batch durable.
+//! 2. Writes of one lane happen in the order in which they were submitted.
+//! 3. A lane holds at most [`LANE_WRITES_MAX`] writes; whoever comes then waits without blocking its thread.
+//! 4. After a commit that failed for a reason other than space or time, nothing is written any more.
+//! 5. Every write that was taken in is answered once, also when the store is dropped.
+//!
+//! # Not here
+//! What is written: the ports. Reading: `readers`.
+
+mod batch;
+mod lanes;
+
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use futures_channel::oneshot;
+use sync::contained;
+use sync::primitives::{Mutex, lock};
+
+use super::contents::Files;
+use super::tx::Tx;
+use crate::StoreError;
+use batch::Batches;
+pub(super) use lanes::Lane;
+use lanes::{Lanes, Taken};
+
+/// How many writes may wait in a lane.
+const LANE_WRITES_MAX: usize = 1024;
+/// How many writes share a commit.
+const BATCH_WRITES_MAX: usize = 256;
+/// How many bytes of writes share a commit.
+const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// After so long without a pause the writer makes one, for other processes.
+const BACK_TO_BACK_MAX: Duration = Duration::from_millis(50);
+/// That pause.
+const REST: Duration = Duration::from_millis(1);
+/// After so long without a write the log is moved into the database.
+const IDLE: Duration = Duration::from_millis(200);
+
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Durability {
+    /// The end of the process, however sudden.
+    Process,
+    /// The end of the machine's power.
+    Power,
+}
+
+/// How a write is to be treated.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) lane: Lane,
+    pub(super) durability: Durability,
+    /// About how many bytes it writes.
+    pub(super) bytes: usize,
+}
+
+/// Something to be written, and somebody who waits for the answer.
+trait Write: Send {
+    /// Runs it within a transaction; false when it is to be undone.
+    fn run(&mut self, tx: &Tx<'_>) -> bool;
+
+    /// Answers, with what `run` came to if the transaction was committed.
+    fn answer(self: Box<Self>, committed: Result<(), StoreError>);
+}
+
+/// A write in a lane.
+struct Pending {
+    write: Box<dyn Write>,
+    terms: Terms,
+}
+
+struct Asked<T, E, F> {
+    act: Option<F>,
+    came_to: Option<Result<T, E>>,
+    asker: oneshot::Sender<Result<T, E>>,
+}
+
+impl<T, E, F> Write for Asked<T, E, F>
+where
+    T: Send,
+    E: From<StoreError> + Send,
+    F: FnOnce(&Tx<'_>) -> Result<T, E> + Send,
+{
+    fn run(&mut self, tx: &Tx<'_>) -> bool {
+        let Some(act) = self.act.take() else { return false };
+        let came_to = contained(|| act(tx)).unwrap_or_else(|panicked| {
+            Err(StoreError::Broken { why: format!("a write {panicked}; it was undone") }.into())
+        });
+        self.came_to.insert(came_to).is_ok()
+    }
+
+    fn answer(self: Box<Self>, committed: Result<(), StoreError>) {
+        let unanswered = || Err(stopped().into());
+        let answer = match committed {
+            Ok(()) => self.came_to.unwrap_or_else(unanswered),
+            // Also one that was refused: the refusal may rest on what its neighbours wrote.
+            Err(error) => Err(error.into()),
+        };
+        // Whoever no longer waits does not need it.
+        let _ = self.asker.send(answer);
+    }
+}
+
+fn stopped() -> StoreError {
+    StoreError::Broken { why: "the writer has stopped".to_owned() }
+}
+
+/// The writer's handle. Dropping it writes what is waiting and ends the thread.
+pub(super) struct Writer {
+    lanes: Arc<Lanes>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    database: PathBuf,
+    files: Files,
+}
+
+impl Writer {
+    /// A writer whose thread starts with the first write: commands that only read need none.
+    pub(super) fn new(database: PathBuf, files: Files) -> Self {
+        Self { lanes: Arc::new(Lanes::new()), thread: Mutex::new(None), database, files }
+    }
+
+    /// Writes, and answers when it is committed.
+    pub(super) async fn submit<T, E>(
+        &self,
+        terms: Terms,
+        act: impl FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        self.start()?;
+        let (asker, answer) = oneshot::channel();
+        let write = Box::new(Asked { act: Some(act), came_to: None, asker });
+        self.lanes.push(Pending { write, terms }).await?;
+        answer.await.unwrap_or_else(|_| Err(stopped().into()))
+    }
+
+    /// The same for whoever may block.
+    pub(super) fn submit_blocking<T, E>(
+        &self,
+        terms: Terms,
+        act: impl FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        block_on(self.submit(terms, act))
+    }
+
+    fn start(&self) -> Result<(), StoreError> {
+        let mut thread = lock(&self.thread);
+        if thread.is_none() {
+            let lanes = Arc::clone(&self.lanes);
+            let batches = Batches::new(self.database.clone(), self.files.clone());
+            let started = thread::Builder::new()
+                .name("store-writer".to_owned())
+                .spawn(move || write_until_closed(&lanes, batches));
+            let cannot = |error| StoreError::Broken { why: format!("the writer did not start: {error}") };
+            *thread = Some(started.map_err(cannot)?);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.lanes.close();
+        if let Some(thread) = lock(&self.thread).take() {
+            // It contains the panics of all writes; of its own there is nobody left to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn write_until_closed(lanes: &Lanes, mut batches: Batches) {
+    let _ended = Ended(lanes);
+    let mut since = Instant::now();
+    loop {
+        let patience = batches.has_unmoved().then_some(IDLE);
+        match lanes.take(patience) {
+            Taken::Writes { writes, waited } => {
+                if waited {
+                    since = Instant::now();
+                }
+                if let Err(broken) = batches.write(writes) {
+                    lanes.refuse(&broken);
+                }
+                if since.elapsed() >= BACK_TO_BACK_MAX {
+                    thread::sleep(REST);
+                    since = Instant::now();
+                }
+            }
+            Taken::Nothing => batches.checkpoint(),
+            Taken::Closed => break,
+        }
+    }
+    batches.checkpoint();
+}
+
+/// However the thread ends, nobody waits for it any more.
+struct Ended<'l>(&'l Lanes);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.refuse(&stopped());
+    }
+}
+
+/// Wakes a thread that waits for a future.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(answer) => return answer,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! One batch of writes, from `BEGIN IMMEDIATE` to the answers.
+//!
+//! # Invariants
+//! 1. A batch is committed whole or not at all; whichever, everybody in it hears the truth.
+//! 2. `synchronous` is changed between transactions only, and is FULL in the commit of a batch with a durable write.
+//!    Such a commit makes all earlier ones durable too, since they lie before it in the same log.
+//! 3. Files of contents that a batch promises to keep are on the disk before its commit.
+
+use std::path::PathBuf;
+
+use rusqlite::Connection;
+
+use super::{Durability, Pending};
+use crate::StoreError;
+use crate::sqlite::contents::{Files, sync_files};
+use crate::sqlite::open::{Role, connect, version};
+use crate::sqlite::schema;
+use crate::sqlite::tx::{Trouble, Tx, said};
+
+/// Writes batches, on a connection that it opens with the first.
+pub(super) struct Batches {
+    database: PathBuf,
+    files: Files,
+    connection: Option<Connection>,
+    durability: Durability,
+    has_unmoved: bool,
+}
+
+/// Why a batch was not committed.
+struct Undone {
+    error: StoreError,
+    /// Whether the store can be trusted with the next batch.
+    broken: bool,
+}
+
+impl Undone {
+    fn for_now(error: StoreError) -> Self {
+        Self { error, broken: false }
+    }
+
+    fn for_good(error: StoreError) -> Self {
+        Self { error, broken: true }
+    }
+}
+
+impl Batches {
+    pub(super) fn new(database: PathBuf, files: Files) -> Self {
+        Self { database, files, connection: None, durability: Durability::Process, has_unmoved: false }
+    }
+
+    /// Whether something was written since the log was last moved into the database.
+    pub(super) fn has_unmoved(&self) -> bool {
+        self.has_unmoved
+    }
+
+    /// Writes them in one transaction and answers.
+    ///
+    /// # Errors
+    /// Nothing may be written any more.
+    pub(super) fn write(&mut self, mut writes: Vec<Pending>) -> Result<(), StoreError> {
+        let done = self.commit(&mut writes);
+        let answer = match &done {
+            Ok(()) => Ok(()),
+            Err(undone) => Err(undone.error.clone()),
+        };
+        for pending in writes {
+            pending.write.answer(answer.clone());
+        }
+        match done {
+            Err(Undone { error, broken: true }) => Err(error),
+            Err(Undone { broken: false, .. }) | Ok(()) => Ok(()),
+        }
+    }
+
+    /// Moves what the log holds into the database, as far as no reader needs it there.
+    pub(super) fn checkpoint(&mut self) {
+        if let Some(connection) = self.connection.as_ref().filter(|_| self.has_unmoved) {
+            // It is a convenience: SQLite does the same when the log has grown, or is opened anew.
+            let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        }
+        self.has_unmoved = false;
+    }
+
+    fn commit(&mut self, writes: &mut [Pending]) -> Result<(), Undone> {
+        let durability = writes.iter().map(|pending| pending.terms.durability).max();
+        self.prepare(durability.unwrap_or(Durability::Process))?;
+        let Some(connection) = &self.connection else { return Ok(()) };
+        begin(connection)?;
+        let done = run_all(connection, &self.files, writes).and_then(|()| end(connection));
+        if done.is_err() && !connection.is_autocommit() {
+            // When even this fails the file is as before the batch: nothing of it has reached the log.
+            let _ = statement(connection, "ROLLBACK");
+        }
+        self.has_unmoved |= done.is_ok();
+        done
+    }
+
+    /// Opens the connection, and makes it as durable as the batch wants it.
+    fn prepare(&mut self, wanted: Durability) -> Result<(), Undone> {
+        let cannot = |error: rusqlite::Error| Undone::for_now(said(&error));
+        if self.connection.is_none() {
+            self.connection = Some(connect(&self.database, Role::Writer).map_err(cannot)?);
+        }
+        if let Some(connection) = self.connection.as_ref().filter(|_| self.durability != wanted) {
+            // Not a prepared one: SQLite obeys this pragma while it reads it, not when it runs.
+            connection
+                .execute_batch(match wanted {
+                    Durability::Process => "PRAGMA synchronous=NORMAL",
+                    Durability::Power => "PRAGMA synchronous=FULL",
+                })
+                .map_err(cannot)?;
+            self.durability = wanted;
+        }
+        Ok(())
+    }
+}
+
+fn statement(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(drop)
+}
+
+fn begin(connection: &Connection) -> Result<(), Undone> {
+    statement(connection, "BEGIN IMMEDIATE").map_err(|error| failed(&error))?;
+    let found = version(connection).map_err(|error| failed(&error))?;
+    if found != schema::VERSION {
+        let why = format!("it is of version {found} now, this program writes version {}", schema::VERSION);
+        return Err(Undone::for_good(StoreError::Broken { why }));
+    }
+    Ok(())
+}
+
+fn run_all(connection: &Connection, files: &Files, writes: &mut [Pending]) -> Result<(), Undone> {
+    let tx = Tx::new(connection);
+    let alone = writes.len() == 1;
+    for pending in writes {
+        if !alone {
+            statement(connection, "SAVEPOINT write").map_err(|error| failed(&error))?;
+        }
+        let keep = pending.write.run(&tx);
+        match tx.trouble() {
+            Some(Trouble::Store(error)) => return Err(Undone::for_good(error)),
+            Some(Trouble::Transaction(error)) => return Err(Undone::for_now(error)),
+            Some(Trouble::Statement) | None => {}
+        }
+        if alone && !keep {
+            return statement(connection, "ROLLBACK").map_err(|error| failed(&error));
+        }
+        if !alone {
+            let undo = if keep { Ok(()) } else { statement(connection, "ROLLBACK TO write") };
+            undo.and_then(|()| statement(connection, "RELEASE write")).map_err(|error| failed(&error))?;
+        }
+    }
+    sync_files(files, tx.contents_to_sync()).map_err(of_kind)
+}
+
+/// Ends the transaction, unless its only write was undone before.
+fn end(connection: &Connection) -> Result<(), Undone> {
+    if connection.is_autocommit() {
+        return Ok(());
+    }
+    statement(connection, "COMMIT").map_err(|error| failed(&error))
+}
+
+fn failed(error: &rusqlite::Error) -> Undone {
+    of_kind(said(error))
+}
+
+/// A failed step of the transaction itself. Only lack of space and of time pass by themselves.
+fn of_kind(error: StoreError) -> Undone {
+    match error {
+        StoreError::Busy | StoreError::Full => Undone::for_now(error),
+        StoreError::Broken { .. } | StoreError::LeaseLost(_) => Undone::for_good(error),
+    }
+}

@@ -1,0 +1,197 @@
+//! Many processes on one store, some of them killed: real processes, this very binary started again.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use domain::{ChangesetId, ChangesetState, Claim, Hash, JobState, PlanId};
+use store::{By, CallOutcome, CallStore, ChangesetStore, ContentStore, JobEnd, JobStore, SqliteStore};
+use sync::{CancelReason, EffectGate};
+use tempfile::TempDir;
+
+use crate::sqlite_bench::{call_end, change, effect, new_call, open, owner};
+
+/// Tells a process that it is such a child, and where the store is.
+const ROLE: &str = "STORE_TEST_ROLE";
+const DIR: &str = "STORE_TEST_DIR";
+const NUMBER: &str = "STORE_TEST_NUMBER";
+
+/// How many writes each of several processes does.
+const WRITES: u128 = 300;
+/// How many changes each call of a writing process makes.
+const CHANGES: u128 = 3;
+
+fn start(role: &str, dir: &Path, number: u128) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "sqlite_processes::a_child_does_what_its_role_says", "--nocapture"])
+        .env(ROLE, role)
+        .env(DIR, dir)
+        .env(NUMBER, number.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Lets children that wait for their input go on together, and waits until all have done well.
+fn all_succeed(mut children: Vec<Child>) {
+    for child in &mut children {
+        let mut ready = String::new();
+        let mut output = BufReader::new(child.stdout.as_mut().unwrap());
+        while !ready.ends_with("ready\n") {
+            assert_ne!(output.read_line(&mut ready).unwrap(), 0, "a child has died: {ready}");
+        }
+    }
+    children.iter_mut().for_each(|child| drop(child.stdin.take()));
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+/// Does nothing, unless another test started it.
+#[tokio::test]
+async fn a_child_does_what_its_role_says() {
+    let (Ok(role), Some(dir)) = (std::env::var(ROLE), std::env::var_os(DIR)) else { return };
+    let number: u128 = std::env::var(NUMBER).unwrap().parse().unwrap();
+    let dir = Path::new(&dir);
+    match role.as_str() {
+        "opens" => {
+            wait_for_the_others();
+            owner(&open(dir), PlanId::from_u128(number)).await;
+        }
+        "writes" => {
+            let store = open(dir);
+            wait_for_the_others();
+            write_much(&store, number).await;
+        }
+        "writes until killed" => write_until_killed(&open(dir), number).await,
+        other => panic!("there is no role {other}"),
+    }
+}
+
+/// Tells the test that started this process.
+fn say(line: &str) {
+    std::io::stdout().lock().write_all(format!("{line}\n").as_bytes()).unwrap();
+}
+
+fn wait_for_the_others() {
+    say("ready");
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+async fn write_much(store: &SqliteStore, number: u128) {
+    let claim = owner(store, PlanId::from_u128(number)).await;
+    for n in 1..=WRITES / 10 {
+        let set = ChangesetId::from_u128(number << 64 | n);
+        store.start(&effect(), &claim, set).await.unwrap();
+        for k in 0..10 {
+            store.record(&effect(), &claim, set, change(n << 8 | k, b"content")).await.unwrap();
+        }
+        store.close(&effect(), &claim, set).await.unwrap();
+    }
+    let finisher = EffectGate::new().close(CancelReason::User).unwrap();
+    store.end(&finisher, &claim, JobEnd::Succeeded).await.unwrap();
+}
+
+/// Ends call after call, and says so as soon as it knows.
+async fn write_until_killed(store: &SqliteStore, number: u128) {
+    let claim = owner(store, PlanId::from_u128(number)).await;
+    let set = ChangesetId::from_u128(number);
+    store.start(&effect(), &claim, set).await.unwrap();
+    for n in 1.. {
+        let ids = |k: u128| n * CHANGES + k;
+        let changes: Vec<_> = (0..CHANGES).map(|k| change(ids(k), &content(ids(k)))).collect();
+        let contents = (0..CHANGES).map(|k| store.stage(&mut content(ids(k)).as_slice()).unwrap()).collect();
+        end_call(store, &claim, set, changes, contents).await;
+        say(&format!("done {n}"));
+    }
+}
+
+async fn end_call(
+    store: &SqliteStore,
+    claim: &Claim,
+    set: ChangesetId,
+    changes: Vec<domain::NewChange>,
+    contents: Vec<store::Staged>,
+) {
+    let call = store.begin_call(&effect(), claim, new_call()).await.unwrap();
+    let changeset = Some(set);
+    let outcome = CallOutcome { attempt: 1, no: call.no, end: call_end(), changeset, changes, contents };
+    store.end_call(By::Effect(&effect()), claim, outcome).await.unwrap();
+}
+
+/// Every third is large.
+fn content(n: u128) -> Vec<u8> {
+    n.to_string().into_bytes().repeat(if n.is_multiple_of(3) { 20_000 } else { 1 })
+}
+
+#[tokio::test]
+async fn of_four_processes_that_open_a_new_directory_one_makes_the_store() {
+    for _ in 0..5 {
+        let dir = TempDir::new().unwrap();
+        let data = dir.path().join("data");
+        all_succeed((1..=4).map(|number| start("opens", &data, number)).collect());
+        let jobs = open(&data).jobs(None).await.unwrap();
+        assert_eq!(jobs.iter().map(|job| job.id.as_u128()).collect::<Vec<_>>(), [1, 2, 3, 4]);
+        assert!(jobs.iter().all(|job| job.state == JobState::Running));
+    }
+}
+
+#[tokio::test]
+async fn five_processes_write_at_once_and_all_is_there() {
+    let dir = TempDir::new().unwrap();
+    drop(open(dir.path()));
+    all_succeed((1..=5).map(|number| start("writes", dir.path(), number)).collect());
+    let store = open(dir.path());
+    for number in 1..=5 {
+        let sets = store.changesets(PlanId::from_u128(number)).await.unwrap();
+        assert_eq!(sets.len() as u128, WRITES / 10);
+        assert!(sets.iter().all(|set| set.state == ChangesetState::Closed && set.entries.len() == 10));
+        let numbers: Vec<u64> = sets.iter().flat_map(|set| &set.entries).map(|entry| entry.no).collect();
+        assert!(numbers.into_iter().map(u128::from).eq(1..=WRITES));
+    }
+    let jobs = store.jobs(None).await.unwrap();
+    assert!(jobs.len() == 5 && jobs.iter().all(|job| job.state == JobState::Succeeded));
+}
+
+#[tokio::test]
+async fn what_a_killed_process_was_told_is_there_and_no_call_is_there_in_part() {
+    let dir = TempDir::new().unwrap();
+    for round in 1..=6 {
+        let mut child = start("writes until killed", dir.path(), round);
+        let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+        let killed_at = format!("done {}", 7 * round);
+        assert!(output.any(|line| line.unwrap() == killed_at), "it was still writing");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // What it said before the kill reached it.
+        let last = output.map_while(Result::ok).filter(|line| line.starts_with("done ")).last();
+        let told: u128 =
+            last.as_deref().unwrap_or(&killed_at).strip_prefix("done ").unwrap().parse().unwrap();
+
+        let store = open(dir.path());
+        let plan = PlanId::from_u128(round);
+        let sets = store.changesets(plan).await.unwrap();
+        let entries = &sets[0].entries;
+        let kept = entries.len() as u128;
+        assert!(kept >= told * CHANGES, "{told} calls were answered, {kept} entries are there");
+        assert_eq!(kept % CHANGES, 0, "the changes of a call are all there or none");
+        let calls = store.calls(plan).await.unwrap();
+        let ended = calls.iter().filter(|call| call.end.is_some()).count() as u128;
+        assert_eq!(ended * CHANGES, kept, "a call has ended exactly if its changes are there");
+        for (n, entry) in (1..).zip(entries) {
+            assert_eq!((u128::from(entry.seq), u128::from(entry.no)), (n, n), "there are no gaps");
+            let id = n + CHANGES - 1;
+            let mut bytes = Vec::new();
+            store.open_content(&Hash::of(&content(id))).unwrap().read_to_end(&mut bytes).unwrap();
+            assert!(bytes == content(id), "the content of entry {n}");
+        }
+        // The dead one's plan goes on where it stopped.
+        let next = sets[0].entries.len() as u64 + 1;
+        let job = store.jobs(Some(plan)).await.unwrap().remove(0);
+        let more = change(1 << 100, b"more");
+        let recorded = store.record(&effect(), &job.claim(), sets[0].id, more).await.unwrap();
+        assert_eq!(recorded.no, next);
+    }
+}
