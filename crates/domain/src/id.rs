@@ -148,7 +148,7 @@ fn parse_ulid(what: &'static str, text: &str) -> Result<Ulid, IdError> {
 pub struct CallNo(pub u32);
 
 /// Which of a plan's projects a path lies in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RootNo(pub u16);
 

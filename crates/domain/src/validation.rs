@@ -8,8 +8,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::file_state::Hash;
-use crate::id::CallNo;
-use crate::plan::Run;
+use crate::id::{CallNo, RootNo};
+use crate::plan::{ByteText, Run};
 
 /// Whether a check can block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -32,6 +32,12 @@ pub struct Validation {
     pub mode: ValidationMode,
     /// Its end, in seconds.
     pub timeout_s: u64,
+    /// The project that it is run in.
+    #[serde(default)]
+    pub root: RootNo,
+    /// Where below that project; its root when empty.
+    #[serde(default)]
+    pub cwd: ByteText,
 }
 
 /// How a check ended.

@@ -3,7 +3,7 @@
 //! # Where to begin
 //! - [`PlanExecutionContext`]: what a running phase records its changes through.
 //! - [`ErrorRecoveryService`]: what a failure is reported to, and what answers what to do about it.
-//! - [`plans::Engine`]: the verbs on plans: use, execute, apply, undo, cancel.
+//! - `plans::Engine`: the verbs on plans: use, execute, apply, undo, cancel.
 //! - [`AsyncWorker`]: claims jobs, keeps their leases, runs them, cancels them, stops.
 //! - [`ContextStrategies`]: the strategies of the context pipeline behind their circuit breakers.
 //!
@@ -22,6 +22,7 @@ mod contain;
 mod event;
 mod ids;
 mod plan_context;
+#[cfg(not(shuttle))]
 pub mod plans;
 mod recovery;
 mod runtime;

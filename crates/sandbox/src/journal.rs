@@ -4,9 +4,21 @@
 //! Before anything of the user's is touched, a journal holds every byte that is there and every byte that shall be, and
 //! a commit mark is on disk. Then files are written in place, so that inodes, owners, modes and links stay what they
 //! were. Whoever is killed in between, at whatever step, leaves a journal; the next command finds it and goes forward,
-//! or back. [`prepare`] says how it is used, [`frame`] what the file looks like, [`order`] in which order things happen,
-//! [`classify`] how a recovery tells how far its predecessor came, [`take_back`] what happens to edits that somebody made
-//! meanwhile.
+//! or back.
+//!
+//! # How it is used
+//! 1. [`Journals::recover`] is the first act of every command. The store is told of each [`Settled`], which is then
+//!    retired.
+//! 2. [`Journals::prepare`] writes down everything. Nothing of the user's is touched; to abandon it is free.
+//! 3. The caller seals the apply in the store.
+//! 4. [`Prepared::commit`] adds the mark and waits for the disk. From here on it is carried out or taken back, by this
+//!    process or by the next command.
+//! 5. [`Committed::carry_out`] does it, and answers how it ended.
+//! 6. The caller tells the store, then [`Settled::retire`]. What was applied can be undone: [`Journals::read_undo`].
+//!
+//! # Where to read
+//! `frame` says what the file looks like, `order` in which order things happen, `in_place` and `perform` how; `classify`
+//! how a recovery tells how far its predecessor came, `take_back` what becomes of edits that somebody made meanwhile.
 //!
 //! # Invariants
 //! 1. Nothing of the user's is touched before the commit mark is on disk.

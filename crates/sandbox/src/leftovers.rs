@@ -3,9 +3,10 @@
 //! # Invariants
 //! 1. A directory belongs to whoever holds the `flock` of its `lock`. The kernel lets go when the owner dies, however
 //!    it dies.
-//! 2. A directory without a `lock` is being made or was left in the making: making holds the sandbox directory itself,
-//!    shared, so who holds it alone sees only what was left.
-//! 3. What is removed is first renamed, so that its name is free at once and nobody takes half a sandbox for one.
+//! 2. A `lock` has its name only once it is held: nobody can take it from an owner who has just made it.
+//! 3. A directory without a `lock` is being made or was left in the making. Whoever makes one holds the sandbox
+//!    directory itself meanwhile, so who holds that sees only what was left.
+//! 4. What is removed is first renamed, so that its name is free at once and nobody takes half a sandbox for one.
 
 use std::ffi::{CStr, CString, OsString};
 use std::io;
@@ -22,6 +23,9 @@ use crate::listing::{list, names};
 use crate::remove::remove_tree;
 
 const LOCK: &CStr = c"lock";
+
+/// What the lock is called until it is held.
+const NEW_LOCK: &CStr = c"lock.new";
 
 /// What a directory is renamed to before it is removed begins so.
 const GONE: &[u8] = b".gone-";
@@ -62,10 +66,15 @@ impl Claimed {
         let name = CString::new(name.to_os_string().into_vec()).map_err(io::Error::from)?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent_path)?;
         let parent = open_parent(parent_path)?;
-        rustix::io::retry_on_intr(|| rustix::fs::flock(&parent, FlockOperation::LockShared))?;
-        let made = make_in(&parent, &name);
+        rustix::io::retry_on_intr(|| rustix::fs::flock(&parent, FlockOperation::LockExclusive))?;
+        let made = make_in(parent.as_fd(), &name);
         rustix::fs::flock(&parent, FlockOperation::Unlock)?;
-        let (dir, lock) = made?;
+        let (dir, lock, left) = made?;
+        if let Some(Aside { name, lock }) = left {
+            // It is out of the way; what cannot be removed now is swept later.
+            let _ = remove_tree(parent.as_fd(), &name);
+            drop(lock);
+        }
         Ok(Claimed { path: path.to_owned(), parent, name, dir, lock: Some(lock) })
     }
 
@@ -92,7 +101,8 @@ impl Claimed {
     /// Removes it, and gives the claim up.
     pub(crate) fn remove(&mut self) -> io::Result<()> {
         let Some(lock) = self.lock.take() else { return Ok(()) };
-        let removed = remove_aside(self.parent.as_fd(), &self.name);
+        let removed = put_aside(self.parent.as_fd(), &self.name)
+            .and_then(|aside| remove_tree(self.parent.as_fd(), &aside));
         drop(lock);
         removed
     }
@@ -110,13 +120,20 @@ fn open_parent(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-fn make_in(parent: &OwnedFd, name: &CStr) -> Result<(OwnedFd, OwnedFd), ClaimError> {
+/// Something that was renamed to be removed, and the claim on it.
+struct Aside {
+    name: CString,
+    lock: Option<OwnedFd>,
+}
+
+/// The directory, its lock, and what had its name before.
+fn make_in(parent: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, OwnedFd, Option<Aside>), ClaimError> {
+    let mut left = None;
     match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
         Ok(()) => {}
         Err(Errno::EXIST) => {
-            let taken = take_leftover(parent.as_fd(), name)?;
-            remove_aside(parent.as_fd(), name)?;
-            drop(taken);
+            let lock = take_leftover(parent, name)?;
+            left = Some(Aside { name: put_aside(parent, name)?, lock });
             rustix::fs::mkdirat(parent, name, Mode::RWXU)?;
         }
         Err(errno) => return Err(errno.into()),
@@ -124,9 +141,10 @@ fn make_in(parent: &OwnedFd, name: &CStr) -> Result<(OwnedFd, OwnedFd), ClaimErr
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let dir = rustix::fs::openat(parent, name, flags, Mode::empty())?;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let lock = rustix::fs::openat(&dir, LOCK, flags, Mode::RUSR | Mode::WUSR)?;
+    let lock = rustix::fs::openat(&dir, NEW_LOCK, flags, Mode::RUSR | Mode::WUSR)?;
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-    Ok((dir, lock))
+    rustix::fs::renameat(&dir, NEW_LOCK, &dir, LOCK)?;
+    Ok((dir, lock, left))
 }
 
 /// The claim on a directory whose owner is gone. One that was left in the making has none.
@@ -158,19 +176,19 @@ fn same(a: &Stat, b: &Stat) -> bool {
     (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
 }
 
-/// Frees the name, then removes.
-fn remove_aside(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
+/// Frees the name; says under which other one it can be removed.
+fn put_aside(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<CString> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     if name.to_bytes().starts_with(GONE) {
-        return remove_tree(parent, name);
+        return Ok(name.to_owned());
     }
     loop {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let suffix = format!("-{}-{number}", std::process::id());
         let aside = CString::new([GONE, name.to_bytes(), suffix.as_bytes()].concat())?;
         match rustix::fs::renameat_with(parent, name, parent, aside.as_c_str(), RenameFlags::NOREPLACE) {
-            Ok(()) => return remove_tree(parent, &aside),
-            Err(Errno::NOENT) => return Ok(()),
+            // What is gone already is as good as removed.
+            Ok(()) | Err(Errno::NOENT) => return Ok(aside),
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -215,7 +233,7 @@ pub fn sweep(sandbox_dir: &Path) -> SweepReport {
 fn sweep_one(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), ClaimError> {
     match take_leftover(parent, name)? {
         Some(lock) => {
-            let removed = remove_aside(parent, name);
+            let removed = put_aside(parent, name).and_then(|aside| remove_tree(parent, &aside));
             drop(lock);
             Ok(removed?)
         }
@@ -235,11 +253,8 @@ fn sweep_unlocked(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), ClaimError>
     }
     let lock = CString::new([name.to_bytes(), b"/", LOCK.to_bytes()].concat()).map_err(io::Error::from)?;
     let claimed_since = rustix::fs::statat(parent, lock.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).is_ok();
-    let removed = if claimed_since {
-        Err(ClaimError::Busy)
-    } else {
-        remove_aside(parent, name).map_err(ClaimError::Io)
-    };
+    let aside =
+        if claimed_since { Err(ClaimError::Busy) } else { put_aside(parent, name).map_err(ClaimError::Io) };
     rustix::fs::flock(parent, FlockOperation::Unlock)?;
-    removed
+    Ok(remove_tree(parent, &aside?)?)
 }

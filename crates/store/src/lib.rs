@@ -1,7 +1,7 @@
 //! Where plans, changes, errors and jobs are kept.
 //!
 //! Ports, each an object-safe trait beside the words of its errors: [`PlanStore`], [`ChangesetStore`], [`CallStore`],
-//! [`ContentStore`], [`ErrorStore`], [`JobStore`], [`LockStore`] and [`ApplyStore`]. [`MemoryStore`] and [`SqliteStore`]
+//! [`ContentStore`], [`ErrorStore`], [`JobStore`], [`LockStore`] and [`ApplyStore`]. [`MemoryStore`] and `SqliteStore`
 //! implement all of them on the pure rules of `domain`.
 //!
 //! # Invariants
@@ -29,6 +29,7 @@ mod job_store;
 mod lock_store;
 mod memory;
 mod plan_store;
+#[cfg(not(shuttle))]
 mod sqlite;
 mod store_error;
 
@@ -41,6 +42,7 @@ pub use job_store::{JobEnd, JobStore, JobStoreError, QUEUED_JOBS_MAX};
 pub use lock_store::{LockStore, LockStoreError};
 pub use memory::MemoryStore;
 pub use plan_store::{PlanFilter, PlanMove, PlanStore, PlanStoreError};
+#[cfg(not(shuttle))]
 pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
 pub use store_error::StoreError;
 

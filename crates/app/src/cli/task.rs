@@ -9,7 +9,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use domain::{
-    ByteText, CommandTask, Gate, PlanSpec, ProjectLink, Run, TITLE_CHARS_MAX, Validation, ValidationMode,
+    ByteText, CommandTask, Gate, PlanSpec, ProjectLink, RootNo, Run, TITLE_CHARS_MAX, Validation,
+    ValidationMode,
 };
 use engine::plans::NewPlanRequest;
 
@@ -124,11 +125,14 @@ impl TaskArgs {
         projects: &[ProjectLink],
         invocation: &Invocation,
     ) -> Result<PlanSpec, Failure> {
+        let cwd = self.cwd(projects, &invocation.here);
         let checks = self.check.iter().map(|command| Validation {
             name: command.clone(),
             run: Run::Shell(command.clone()),
             mode: ValidationMode::Required,
             timeout_s: CHECK_TIMEOUT_S,
+            root: RootNo(0),
+            cwd: cwd.clone(),
         });
         let paths = |key: Key| -> Vec<ByteText> {
             let words = settings.words(key).iter().map(|word| places::expanded(word, &invocation.env));
@@ -136,7 +140,7 @@ impl TaskArgs {
         };
         let task = CommandTask {
             run,
-            cwd: self.cwd(projects, &invocation.here),
+            cwd: cwd.clone(),
             timeout_s: Some(self.timeout),
             network: self.network,
             env: self.env.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect(),

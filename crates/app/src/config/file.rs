@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use domain::{ByteText, Run, Validation, ValidationMode};
+use domain::{ByteText, RootNo, Run, Validation, ValidationMode};
 use toml_edit::{Document, Item, Table};
 
 use super::error::ConfigError;
@@ -178,7 +178,9 @@ impl Reader<'_> {
                 place: Some(whole),
             });
         };
-        Ok(Validation { name: name.unwrap_or_else(|| run.shown()), run, mode, timeout_s })
+        let name = name.unwrap_or_else(|| run.shown());
+        // Which of the plan's projects this is, whoever reads several files knows.
+        Ok(Validation { name, run, mode, timeout_s, root: RootNo::default(), cwd: ByteText::default() })
     }
 }
 
@@ -259,12 +261,16 @@ mod tests {
                 run: Run::Shell("cargo test".into()),
                 mode: ValidationMode::Required,
                 timeout_s: 600,
+                root: RootNo(0),
+                cwd: ByteText::default(),
             },
             Validation {
                 name: "lint".into(),
                 run: Run::Argv(vec!["cargo".into(), "clippy".into()]),
                 mode: ValidationMode::Informational,
                 timeout_s: 120,
+                root: RootNo(0),
+                cwd: ByteText::default(),
             },
         ];
         assert_eq!(file.unwrap().validations, expected);

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use domain::{Validation, ValidationMode};
+use domain::{RootNo, Validation, ValidationMode};
 
 use super::error::ConfigError;
 use super::file::{ConfigFile, Place};
@@ -102,8 +102,10 @@ pub fn load(sources: &Sources<'_>) -> Result<Settings, ConfigError> {
         let own = own_levels(entry, sources, &user)?;
         values.insert(entry.key, join(entry, own, &projects));
     }
-    let files = std::iter::once(&user).chain(&projects);
-    let validations = join_validations(files.flat_map(|file| file.validations.iter().cloned()));
+    let of_projects = projects.iter().zip(0..).flat_map(|(file, no)| {
+        file.validations.iter().map(move |check| Validation { root: RootNo(no), ..check.clone() })
+    });
+    let validations = join_validations(user.validations.iter().cloned().chain(of_projects));
     Ok(Settings { values, validations, warnings: unknown_variables(&sources.env) })
 }
 
@@ -184,7 +186,10 @@ fn join(entry: &Entry, own: Vec<Level>, projects: &[ConfigFile]) -> (Value, Orig
 pub fn join_validations(all: impl IntoIterator<Item = Validation>) -> Vec<Validation> {
     let mut joined: Vec<Validation> = Vec::new();
     for validation in all {
-        match joined.iter_mut().find(|known| known.run == validation.run) {
+        let is_same = |known: &&mut Validation| {
+            (&known.run, known.root, &known.cwd) == (&validation.run, validation.root, &validation.cwd)
+        };
+        match joined.iter_mut().find(is_same) {
             Some(known) => {
                 if validation.mode == ValidationMode::Required {
                     known.mode = ValidationMode::Required;

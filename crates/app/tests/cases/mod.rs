@@ -7,3 +7,4 @@ mod plans;
 mod refusals;
 mod settings;
 mod support;
+mod using_with;

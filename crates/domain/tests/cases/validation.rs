@@ -3,7 +3,8 @@
 use domain::*;
 
 fn check(name: &str, mode: ValidationMode) -> Validation {
-    Validation { name: name.to_owned(), run: Run::Shell("true".to_owned()), mode, timeout_s: 60 }
+    let (root, cwd) = Default::default();
+    Validation { name: name.to_owned(), run: Run::Shell("true".to_owned()), mode, timeout_s: 60, root, cwd }
 }
 
 fn result(name: &str, outcome: Outcome, net: &Hash) -> ValidationResult {

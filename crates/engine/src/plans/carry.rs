@@ -14,8 +14,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use domain::{
-    ApplyEnd, ApplyId, ApplyKind, ConflictKind, ErrorCategory, Fence, Hash, NewApply, Plan, PlanId, Reason,
-    RelPath, RootNo, WallMs, net_hash,
+    ApplyEnd, ApplyId, ApplyKind, ConflictKind, ErrorCategory, Fence, Hash, LinesChanged, NewApply, Plan,
+    PlanId, Reason, RelPath, RootNo, WallMs, hunks, lines_changed, net_hash,
 };
 use sandbox::content::ContentSource;
 use sandbox::journal::{Change, Ending, JournalId, JournalKind, JournalRoot, PrepareError, Request, Why};
@@ -124,9 +124,9 @@ pub(super) async fn apply(
         return Err(CarryError::Nothing { plan: plan.id });
     }
     let checks = house.checks(plan, &chosen.net).await?;
-    let diffs = chosen.wanted.iter().map(|wanted| house.file_diff(wanted.change.clone(), &[]).lines);
+    let lines = chosen.wanted.iter().map(|wanted| lines_of(house, wanted));
     let (insertions, deletions) =
-        diffs.fold((0, 0), |(added, removed), lines| (added + lines.insertions, removed + lines.deletions));
+        lines.fold((0, 0), |(added, removed), lines| (added + lines.insertions, removed + lines.deletions));
     let summary = ApplySummary {
         apply: ApplyId::from_u128(0),
         files: 0,
@@ -153,6 +153,15 @@ pub(super) async fn apply(
     };
     let stored = Stored(house.store.as_ref());
     carry(house, errand, authority, &stored).await
+}
+
+/// The lines of what is wanted, which may be a part of what was recorded.
+fn lines_of(house: &House, wanted: &Wanted) -> LinesChanged {
+    let recorded = house.file_diff(wanted.change.clone(), &[]);
+    match &wanted.content {
+        None => recorded.lines,
+        Some(content) => lines_changed(&hunks(recorded.before.as_deref(), Some(content), &wanted.change)),
+    }
 }
 
 pub(super) fn undo_until(house: &House) -> WallMs {

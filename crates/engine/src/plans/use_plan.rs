@@ -83,7 +83,7 @@ fn preflight(request: &NewPlanRequest, sandbox_dir: &Path, data_dir: &Path) -> V
         Some(program) if program.as_bytes().is_empty() => {
             findings.push("the command's name is empty".to_owned());
         }
-        Some(program) => findings.extend(program_finding(program, &request.projects)),
+        Some(program) => findings.extend(program_finding(program, request)),
     }
     if request.spec.time_limit_s == 0 {
         findings.push("limits.time is 0: nothing could run".to_owned());
@@ -114,12 +114,12 @@ fn project_findings(project: &ProjectLink, sandbox_dir: &Path, data_dir: &Path) 
 }
 
 /// A program without a slash is looked up on PATH, as the command will be; with one it may be made by the plan itself.
-fn program_finding(program: &ByteText, projects: &[ProjectLink]) -> Option<String> {
+fn program_finding(program: &ByteText, request: &NewPlanRequest) -> Option<String> {
     let name = path_of(program);
     let missing = |place: &str| Some(format!("the program `{program}` was not found {place}"));
     if program.as_bytes().contains(&b'/') {
-        let first = projects.first().map(|project| path_of(&project.root)).unwrap_or_default();
-        let file = first.join(&name);
+        let first = request.projects.first().map(|project| path_of(&project.root)).unwrap_or_default();
+        let file = first.join(path_of(&request.spec.task.cwd)).join(&name);
         return if file.exists() { None } else { missing(&format!("at {}", file.display())) };
     }
     let path = std::env::var_os("PATH").unwrap_or_default();

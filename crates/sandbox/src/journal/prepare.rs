@@ -1,13 +1,5 @@
 //! From a request to a journal on disk that only lacks its commit mark.
 //!
-//! # How it is used
-//! 1. [`Journals::prepare`] writes down everything. Nothing of the user's is touched; dropping or abandoning it is free.
-//! 2. The caller seals the apply in the store.
-//! 3. [`Prepared::commit`] adds the mark and waits for the disk. From here on the journal is carried out or taken back,
-//!    by this process or by the next command.
-//! 4. [`Committed::carry_out`] does it, and answers how it ended.
-//! 5. The caller tells the store, then [`Settled::retire`].
-//!
 //! # Invariants
 //! 1. A protected path is refused here, before anything is written.
 //! 2. A journal that could not be prepared or committed is gone, and nothing has happened.

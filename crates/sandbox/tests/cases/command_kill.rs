@@ -107,7 +107,7 @@ fn a_hundred_processes_die_at_one_kill() {
         let running = stage.start(rung, stage.shell(script)).unwrap();
         let killer = running.killer();
         let mut ended = None;
-        alive.wait_for_a_writer_and_its_death(|| {
+        alive.wait_for_a_writer_and_its_death(None, || {
             killer.kill();
             ended = Some(running.wait());
         });
@@ -167,7 +167,9 @@ fn nothing_of_a_command_outlives_an_engine_that_is_killed() {
             let place = format!("{rung}:{}", stage.path("").display());
             let mut engine = this_test(NAME);
             let mut engine = engine.env(ENGINE, place).stdout(Stdio::null()).spawn().unwrap();
-            alive.wait_for_a_writer_and_its_death(|| {
+            let pid = rustix::process::Pid::from_child(&engine);
+            let starter = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
+            alive.wait_for_a_writer_and_its_death(Some(&starter), || {
                 engine.kill().unwrap();
                 engine.wait().unwrap();
             });
@@ -219,7 +221,7 @@ fn what_a_job_left_behind_is_found_by_its_mark() {
         .current_dir(stage.path("copy"))
         .spawn()
         .unwrap();
-    alive.wait_for_a_writer_and_its_death(|| assert_eq!(kill_marked("AGENTS_JOB", job.as_ref()), 1));
+    alive.wait_for_a_writer_and_its_death(None, || assert_eq!(kill_marked("AGENTS_JOB", job.as_ref()), 1));
     orphan.wait().unwrap();
     assert_eq!(kill_marked("AGENTS_JOB", job.as_ref()), 0);
     assert_eq!(kill_marked("AGENTS_JOB", "".as_ref()), 0);
@@ -231,7 +233,7 @@ fn a_command_that_has_ended_by_itself_can_still_be_killed_and_waited_for() {
         let stage = Stage::new();
         let mut alive = stage.alive();
         let running = stage.start(rung, stage.shell("exec 9>alive; echo up >&9")).unwrap();
-        alive.wait_for_a_writer_and_its_death(|| {});
+        alive.wait_for_a_writer_and_its_death(None, || {});
         let killer = running.killer();
         killer.kill();
         // Which of the two was first is not ours to say.

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -111,20 +112,24 @@ impl Alive {
         }
     }
 
-    /// Waits until somebody has written, then until nobody holds it any more.
-    pub(crate) fn wait_for_a_writer_and_its_death(&mut self, act: impl FnOnce()) {
+    /// Waits until somebody has written, acts, then waits until nobody holds it any more. Should `starter` end before
+    /// anybody has written, nobody will.
+    pub(crate) fn wait_for_a_writer_and_its_death(&mut self, starter: Option<&OwnedFd>, act: impl FnOnce()) {
         let flags = rustix::fs::fcntl_getfl(&self.file).unwrap();
         rustix::fs::fcntl_setfl(&self.file, flags - rustix::fs::OFlags::NONBLOCK).unwrap();
-        self.wait_for_a_writer();
+        self.wait_for_a_writer(starter);
         act();
         let mut rest = Vec::new();
         self.file.read_to_end(&mut rest).unwrap();
     }
 
-    fn wait_for_a_writer(&mut self) {
+    fn wait_for_a_writer(&mut self, starter: Option<&OwnedFd>) {
+        use rustix::event::{PollFd, PollFlags};
         // A pipe that nobody has opened yet reads as ended: poll tells when something is there.
-        let mut fds = [rustix::event::PollFd::new(&self.file, rustix::event::PollFlags::IN)];
+        let mut fds = vec![PollFd::new(&self.file, PollFlags::IN)];
+        fds.extend(starter.map(|starter| PollFd::new(starter, PollFlags::IN)));
         rustix::event::poll(&mut fds, None).unwrap();
+        assert!(!fds[0].revents().is_empty(), "whoever was to start it has ended");
         let mut byte = [0];
         self.file.read_exact(&mut byte).unwrap();
     }

@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -12,7 +13,7 @@ use super::ladder_stage::{Stage, as_root_and_as_user, run};
 
 const HOLD: &str = "SANDBOX_TEST_HOLD";
 
-/// Opens a sandbox, says so with the inode of its namespace, and waits to be killed.
+/// Opens a sandbox, notes which namespace it has, says so, and waits to be killed.
 fn hold(dir: &str) {
     let (project, rung) = dir.rsplit_once('=').unwrap();
     let mut stage = Stage::new();
@@ -21,30 +22,39 @@ fn hold(dir: &str) {
     let sandbox = stage.open(rung.parse().unwrap());
     run(&sandbox, "echo plan > a; mkdir closed; chmod 0 closed");
     let view = sandbox.view().unwrap();
-    let inode = view.mount_namespace.map_or(0, |mount| rustix::fs::fstat(mount.as_fd()).unwrap().st_ino);
-    fs::write(stage.project.with_file_name("inode"), inode.to_string()).unwrap();
+    let identity = view.mount_namespace.map_or_else(String::new, |mount| {
+        let held = Path::new("/proc/self/fd").join(mount.as_raw_fd().to_string());
+        identity_of(&held).unwrap()
+    });
+    fs::write(stage.project.with_file_name("identity"), identity).unwrap();
     std::io::stdout().write_all(b"\nopen\n").unwrap();
     loop {
         std::thread::park();
     }
 }
 
-fn holder(test: &str, stage: &Stage, rung: Rung) -> (Child, u64) {
+fn holder(test: &str, stage: &Stage, rung: Rung) -> (Child, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env(HOLD, format!("{}={rung}", stage.project.display()));
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let said = BufReader::new(child.stdout.take().unwrap());
     assert!(said.lines().any(|line| line.unwrap() == "open"));
-    let inode = fs::read_to_string(stage.project.with_file_name("inode")).unwrap().parse().unwrap();
-    (child, inode)
+    let identity = fs::read_to_string(stage.project.with_file_name("identity")).unwrap();
+    (child, identity)
+}
+
+/// Which namespace a link in `/proc` leads to. Inodes are used again, so the time at which it was made belongs to it.
+fn identity_of(link: &Path) -> Option<String> {
+    let to = fs::read_link(link).ok()?.to_string_lossy().into_owned();
+    let made = fs::metadata(link).ok()?;
+    Some(format!("{to} {} {}", made.ctime(), made.ctime_nsec()))
 }
 
 /// Whether any process is in this mount namespace or holds it open.
-fn is_held(inode: u64) -> bool {
-    let name = format!("mnt:[{inode}]");
+fn is_held(identity: &str) -> bool {
     let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
     processes.filter(|process| process.join("ns").exists()).any(|process| {
-        let is = |link: &Path| fs::read_link(link).is_ok_and(|to| to.to_string_lossy() == name.as_str());
+        let is = |link: &Path| identity_of(link).is_some_and(|found| found == identity);
         let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
         is(&process.join("ns/mnt")) || open.map(|entry| entry.path()).any(|link| is(&link))
     })
@@ -62,8 +72,8 @@ fn a_killed_owner_leaves_no_mount_and_a_directory_that_is_swept() {
             let stage = Stage::new();
             stage.write("a", "one\n");
             let before = stage.users_tree();
-            let (mut child, inode) = holder(TEST, &stage, rung);
-            assert_eq!(is_held(inode), rung == Rung::Overlay);
+            let (mut child, identity) = holder(TEST, &stage, rung);
+            assert_eq!(is_held(&identity), rung == Rung::Overlay);
             let report = sandbox::sweep(&stage.sandboxes);
             assert_eq!(
                 (report.removed.len(), report.in_use, report.left.len()),
@@ -74,7 +84,10 @@ fn a_killed_owner_leaves_no_mount_and_a_directory_that_is_swept() {
             assert!(matches!(again, Err(sandbox::OpenError::Busy { .. })), "{again:?}");
             child.kill().unwrap();
             child.wait().unwrap();
-            assert!(!is_held(inode), "{rung}: nothing holds the namespace, so the kernel has unmounted it");
+            assert!(
+                !is_held(&identity),
+                "{rung}: nothing holds the namespace, so the kernel has unmounted it"
+            );
             let report = sandbox::sweep(&stage.sandboxes);
             assert_eq!(report.removed, [stage.sandboxes.join("plan-1")], "{rung}: {report:?}");
             assert!(stage.nothing_left(), "{rung}");

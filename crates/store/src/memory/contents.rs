@@ -1,7 +1,8 @@
 //! Contents in memory: one map from hash to bytes.
 //!
 //! # Invariants
-//! A large content that was staged and is not named yet is kept for an hour, whoever collects meanwhile.
+//! A large content that was staged is kept for an hour, whoever collects meanwhile. Also when it is named by then: another
+//! may have staged the same, and wait to name it when the first has forgotten it.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Cursor, Read};
@@ -13,7 +14,7 @@ use sync::primitives::lock;
 use super::MemoryStore;
 use crate::{Collected, ContentStore, INLINE_BYTES_MAX, STAGED_KEPT, Staged};
 
-/// The contents that are kept, and those of them that wait for their name.
+/// The contents that are kept, and when the large ones were last staged.
 #[derive(Default)]
 pub(super) struct Contents {
     kept: HashMap<Hash, Arc<[u8]>>,
@@ -24,7 +25,6 @@ impl Contents {
     /// Keeps what was staged, now that it has been named.
     pub(super) fn keep(&mut self, staged: Vec<Staged>) {
         for Staged { hash, bytes, .. } in staged {
-            self.staged_at.remove(&hash);
             if let Some(bytes) = bytes {
                 self.kept.entry(hash).or_insert_with(|| bytes.into());
             }
@@ -41,9 +41,9 @@ impl Contents {
             collected.bytes += self.kept.get(&hash).map_or(0, |bytes| bytes.len() as u64);
             if !dry_run {
                 self.kept.remove(&hash);
-                self.staged_at.remove(&hash);
             }
         }
+        self.staged_at.retain(|_, at| waits(at));
         collected
     }
 }

@@ -3,10 +3,10 @@
 use std::io::{self, Read};
 
 use domain::{CallEnd, FileState, Hash, KeptOutput, NewChange, Phase};
-use store::{CallOutcome, Collected, INLINE_BYTES_MAX, JobEnd, Staged};
+use store::{CallOutcome, Collected, INLINE_BYTES_MAX, JobEnd, STAGED_KEPT, Staged};
 
 use super::bench::{Bench, Owner, outcome};
-use super::sample::{call_end, change_between, changeset_id, new_call, plan_id};
+use super::sample::{ONE_MS, call_end, change_between, changeset_id, new_call, plan_id};
 use super::walk::processing;
 
 /// So many bytes that no two of them are alike by chance.
@@ -198,6 +198,19 @@ pub(crate) async fn a_large_content_that_waits_for_its_name_is_not_collected(ben
     end_call(&owner, 1, vec![change], vec![staged.clone()]).await;
     assert_eq!(collect(&bench), NOTHING);
     assert!(read(&bench, &staged.hash).unwrap() == bytes);
+}
+
+pub(crate) async fn a_large_content_that_nobody_named_in_time_is_collected(bench: Bench) {
+    let staged = stage(&bench, &bytes(6, LARGE));
+    bench.pass(STAGED_KEPT - ONE_MS);
+    assert_eq!(collect(&bench), NOTHING);
+    bench.pass(ONE_MS);
+    assert_eq!(collect(&bench), Collected { contents: 1, bytes: staged.size });
+    assert!(is_gone(&bench, &staged.hash));
+    // Staged again, it waits again.
+    let staged = stage(&bench, &bytes(6, LARGE));
+    assert_eq!(collect(&bench), NOTHING);
+    assert!(read(&bench, &staged.hash).is_ok());
 }
 
 pub(crate) async fn whoever_collects_beside_calls_takes_nothing_that_they_name(bench: Bench) {

@@ -192,6 +192,7 @@ macro_rules! conformance {
                 a_dry_run_removes_nothing,
                 a_content_that_two_plans_name_goes_with_the_last,
                 a_large_content_that_waits_for_its_name_is_not_collected,
+                a_large_content_that_nobody_named_in_time_is_collected,
                 whoever_collects_beside_calls_takes_nothing_that_they_name,
             }
             locks {

@@ -46,6 +46,7 @@ pub(super) struct Task {
     pub(super) node: String,
     pub(super) tool: &'static str,
     pub(super) run: Run,
+    pub(super) root: RootNo,
     pub(super) cwd: ByteText,
     pub(super) timeout: Option<Duration>,
     pub(super) network: bool,
@@ -323,7 +324,7 @@ fn command_spec(
         pass_env: task.pass_env.iter().map(OsString::from).collect(),
         env: task.env.iter().map(|(name, value)| (word(name), word(value))).collect(),
     };
-    let cwd = WorkDir { root: RootNo(0), below };
+    let cwd = WorkDir { root: task.root, below };
     let output = OutputSpec::in_dir(house.log_dir(plan, call));
     let mut spec = CommandSpec::new(task.run.argv().iter().map(word), cwd, output);
     spec.env = environment(std::env::vars_os(), &given);

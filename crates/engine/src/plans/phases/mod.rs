@@ -161,7 +161,7 @@ impl JobRunner for PhaseRunner {
             phase = self.phase(run, &plan) => phase,
             () = tokio::time::sleep(limit) => {
                 let message = format!("the {} phase took longer than limits.time ({limit:?})", run.job().phase);
-                let failure = self.tell(run, &plan, ErrorCategory::Timeout, message).await;
+                let failure = self.tell(run, &plan, ErrorCategory::Budget, message).await;
                 run.token().cancel(CancelReason::Timeout);
                 return Err(failure);
             }

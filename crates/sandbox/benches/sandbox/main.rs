@@ -1,0 +1,95 @@
+//! `cargo xtask bench sandbox [--files N] [--rounds N]`: what a sandbox and a capture cost, beside git and cp.
+//!
+//! Two repositories, one of 6,500 files and one ten times as large. Set-ups are wall milliseconds, captures are CPU
+//! milliseconds of this process and its children; every value is a median, ours and the peer take turns. What is about
+//! overlays is measured as root and once more as an ordinary user, who needs a user namespace for it.
+//!
+//! # Fairness
+//! Everything is warm. The repository is packed, so that `cp -a` does not copy thousands of loose objects. The shadow
+//! repository of the peer has seen the whole tree before, so that it finds one changed file by its index.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a benchmark prints, and fails by panicking"
+)]
+
+#[path = "../support/row.rs"]
+mod row;
+
+mod capture;
+mod copies;
+mod cpu;
+mod overlays;
+mod project;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, lchown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use project::Projects;
+use row::option;
+
+/// The first word of the process that is an ordinary user's.
+const AS_USER: &str = "__as_user";
+/// Nobody in particular.
+const USER: u32 = 65534;
+
+fn main() -> ExitCode {
+    sandbox::dispatch();
+    let (files, rounds) = (option("--files", 6500), option("--rounds", 7));
+    let words: Vec<String> = std::env::args().collect();
+    if let [_, word, dir, ..] = &words[..]
+        && word == AS_USER
+    {
+        let projects = Projects::at(Path::new(dir), files);
+        overlays::measure(&projects, "user", rounds).iter().for_each(|row| println!("{row}"));
+        return ExitCode::SUCCESS;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let projects = Projects::make(dir.path(), files);
+    let is_root = rustix::process::geteuid().is_root();
+    let who = if is_root { "root" } else { "user" };
+    let mut rows = overlays::measure(&projects, who, rounds);
+    rows.extend(copies::measure(&projects, rounds));
+    rows.extend(capture::measure(&projects, rounds));
+    if is_root {
+        rows.extend(as_user(dir.path(), files, rounds));
+    } else {
+        println!("not root: only what an ordinary user sees was measured");
+    }
+    println!();
+    rows.iter().for_each(|row| println!("{row}"));
+    ExitCode::SUCCESS
+}
+
+/// Gives the projects to an ordinary user, and lets that user measure.
+fn as_user(dir: &Path, files: usize, rounds: usize) -> Vec<String> {
+    give(dir);
+    // The directory that this program was built in need not be that user's to read.
+    let program = dir.join("program");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let mut command = Command::new(&program);
+    command.arg(AS_USER).arg(dir).args(["--files", &files.to_string(), "--rounds", &rounds.to_string()]);
+    command.current_dir(dir).env("HOME", dir).env("TMPDIR", dir).uid(USER).gid(USER);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        println!("as an ordinary user it failed: {said}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let (rows, notes): (Vec<&str>, Vec<&str>) = said.lines().partition(|line| line.starts_with("bench "));
+    notes.iter().for_each(|note| println!("{note}"));
+    rows.into_iter().map(str::to_owned).collect()
+}
+
+fn give(path: &Path) {
+    lchown(path, Some(USER), Some(USER)).unwrap();
+    if fs::symlink_metadata(path).unwrap().is_dir() {
+        fs::read_dir(path).unwrap().for_each(|entry| give(&entry.unwrap().path()));
+    }
+}
