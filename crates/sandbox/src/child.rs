@@ -50,7 +50,4 @@ pub fn dispatch() {
     if verb == crate::isolation::RUN_VERB {
         crate::isolation::child_run();
     }
-    if verb == crate::isolation::RUN_VERB {
-        crate::command::child_run();
-    }
 }

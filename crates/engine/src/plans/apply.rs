@@ -389,8 +389,13 @@ impl House {
         let (mut wanted, mut left_out) = (Vec::new(), Vec::new());
         for (at, change) in net.iter().enumerate() {
             let address = domain::change_address(change, &names);
-            let whole =
-                |take| Wanted { change: change.clone(), address: address.clone(), content: None, take };
+            let whole = |take| Wanted {
+                change: change.clone(),
+                address: address.clone(),
+                content: None,
+                attributes: None,
+                take,
+            };
             let (Some(chosen), Some(diff)) = (chosen.get(at), diffs.get(at)) else {
                 wanted.push(whole(false));
                 continue;
@@ -411,6 +416,7 @@ impl House {
                                 change,
                                 address,
                                 content: Some(content),
+                                attributes: None,
                                 take: chosen.take,
                             });
                         }

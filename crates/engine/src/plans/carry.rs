@@ -18,7 +18,7 @@ use domain::{
     PlanId, Reason, RelPath, RootNo, WallMs, hunks, lines_changed, net_hash,
 };
 use sandbox::content::ContentSource;
-use sandbox::journal::{Change, Ending, JournalId, JournalKind, JournalRoot, PrepareError, Request, Why};
+use sandbox::journal::{Change, Ending, JournalRoot, PrepareError, Request, Why};
 use serde_json::Value;
 use store::{JobStoreError, StoreError};
 
@@ -251,12 +251,9 @@ async fn attempt(
         summary.commit = moved.new.clone();
     }
     let request = Request {
-        id: JournalId::from_u128(id.as_u128()),
+        id,
         plan: plan.id,
-        kind: match errand.kind {
-            ApplyKind::Apply => JournalKind::Apply,
-            ApplyKind::Undo => JournalKind::Undo,
-        },
+        kind: errand.kind,
         roots: journal_roots(plan)?,
         fence: match authority {
             Authority::Owner(run) => run.claim().fence,

@@ -17,7 +17,7 @@ use domain::{
 use rustix::fs::{AtFlags, Mode, OFlags};
 use sandbox::beneath::{self, BeneathError, Links};
 use sandbox::content::ContentSource;
-use sandbox::journal::{Bytes, Change, Image};
+use sandbox::journal::{Attributes, Bytes, Change, Image};
 
 use super::use_plan::path_of;
 
@@ -28,6 +28,8 @@ pub(super) struct Wanted {
     pub(super) address: String,
     /// The plan's content, when it is not the recorded one because only some hunks are wanted.
     pub(super) content: Option<Vec<u8>>,
+    /// Whom a file that is made anew shall belong to, and what hangs on it; none: as files made there.
+    pub(super) attributes: Option<Attributes>,
     /// Whether the plan's file wins over a conflict.
     pub(super) take: bool,
 }
@@ -240,7 +242,7 @@ impl Merging<'_> {
             path: self.wanted.change.path.clone(),
             from: None,
             pre: self.now.as_ref().map(as_found),
-            post: Some(Image { state: post, bytes, attributes: None }),
+            post: Some(Image { state: post, bytes, attributes: self.wanted.attributes.clone() }),
         }
     }
 
@@ -261,7 +263,7 @@ impl Merging<'_> {
             path: self.wanted.change.path.clone(),
             from: self.wanted.change.from.clone(),
             pre: self.there.as_ref().map(as_found),
-            post: Some(Image { state: post, bytes, attributes: None }),
+            post: Some(Image { state: post, bytes, attributes: self.wanted.attributes.clone() }),
         };
         let departure = self.now.is_some().then(|| self.removal());
         std::iter::once(arrival).chain(departure).collect()

@@ -2,8 +2,10 @@
 //! told what became of them.
 
 use domain::{ApplyEnd, ApplyId, ApplyKind, Merge, PlanId, Reason, merge};
-use sandbox::journal::{Ending, JournalKind, Journals, Merger, Stuck};
+use sandbox::journal::{Ending, Journals, Merger, Stuck};
 use store::{Store, StoreError};
+
+use super::use_plan::path_of;
 
 /// Why an apply that was broken off is still there.
 #[derive(Debug, thiserror::Error)]
@@ -63,12 +65,9 @@ pub(super) async fn recover(
             }
             Ending::NeverBegan => (ApplyEnd::NeverBegan, false, Vec::new()),
         };
-        let apply = ApplyId::from_u128(settled.id().as_u128());
+        let apply = settled.id();
         store.end_apply(apply, end).await?;
-        let kind = match settled.header().map(|header| header.kind) {
-            Some(JournalKind::Undo) => ApplyKind::Undo,
-            Some(JournalKind::Apply) | None => ApplyKind::Apply,
-        };
+        let kind = settled.header().map_or(ApplyKind::Apply, |header| header.kind);
         told.push(RecoveredApply {
             apply,
             plan: settled.header().map(|header| header.plan),
@@ -78,10 +77,33 @@ pub(super) async fn recover(
         });
         settled.retire()?;
     }
-    match recovery.stuck.into_iter().next() {
-        Some(stuck) => Err(stuck.into()),
-        None => Ok(told),
+    for stuck in recovery.stuck {
+        match project_that_is_gone(store, &stuck).await? {
+            None => return Err(stuck.into()),
+            Some(gone) => {
+                let left = vec![gone];
+                store.end_apply(stuck.id, ApplyEnd::RolledBack(reasons(&left))).await?;
+                journals.set_aside(stuck.id)?;
+                told.push(RecoveredApply {
+                    apply: stuck.id,
+                    plan: stuck.plan,
+                    kind: ApplyKind::Apply,
+                    finished: false,
+                    left,
+                });
+            }
+        }
     }
+    Ok(told)
+}
+
+/// A project of the plan that was removed as a whole: there is nothing left to be finished or taken back in it.
+async fn project_that_is_gone(store: &dyn Store, stuck: &Stuck) -> Result<Option<String>, RecoveryError> {
+    let Some(plan) = stuck.plan else { return Ok(None) };
+    let Ok(plan) = store.plan(plan).await else { return Ok(None) };
+    let mut roots = plan.projects.iter().map(|project| path_of(&project.root));
+    let gone = roots.find(|root| matches!(root.try_exists(), Ok(false)));
+    Ok(gone.map(|root| root.display().to_string()))
 }
 
 fn reasons(left: &[String]) -> Vec<Reason> {

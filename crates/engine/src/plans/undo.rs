@@ -11,7 +11,6 @@ use domain::{
     PlanState, hunks, lines_changed,
 };
 use sandbox::content::ContentSource;
-use sandbox::journal::JournalId;
 use serde_json::Value;
 
 use super::Engine;
@@ -33,7 +32,7 @@ impl Engine {
         }
         let apply = self.standing_apply(&plan).await?;
         let expired = |_| ApplyError::UndoExpired { plan: id };
-        let images = self.house.journals.read_undo(JournalId::from_u128(apply.as_u128())).map_err(expired)?;
+        let images = self.house.journals.read_undo(apply).map_err(expired)?;
         let names = aliases(&plan);
         let wanted = images.changes().iter().map(|change| {
             let back = NetChange {
@@ -46,7 +45,8 @@ impl Engine {
                 calls: Vec::new(),
             };
             let address = domain::change_address(&back, &names);
-            Wanted { change: back, address, content: None, take: false }
+            let attributes = change.pre.as_ref().and_then(|image| image.attributes.clone());
+            Wanted { change: back, address, content: None, attributes, take: false }
         });
         let wanted: Vec<Wanted> = wanted.collect();
         let lines = wanted.iter().map(|wanted| lines_of(&wanted.change, &images));

@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 use sandbox::content::ContentSource;
 use sandbox::journal::{Change, JournalId, JournalKind, Journals};
 
-use crate::kills::Kind;
-use crate::{mixed, trees};
+use crate::judge::Kind;
+use crate::{mixed, requests};
 
 /// The first word of a child.
 const CHILD: &str = "__killed";
@@ -45,11 +45,11 @@ pub(crate) fn acted() -> bool {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         [CHILD, stage, _, "recover"] => {
-            recover(&trees::journals(&Path::new(stage).join("data")));
+            recover(&requests::journals(&Path::new(stage).join("data")));
             say(b'd');
         }
         [CHILD, stage, files, kind, id, applied] => {
-            let kind = Kind::of_word(kind);
+            let kind = Kind::ALL.into_iter().find(|known| known.word() == kind).unwrap();
             carry(Path::new(stage), files.parse().unwrap(), kind, id.parse().unwrap(), applied.parse().unwrap());
         }
         _ => return false,
@@ -66,12 +66,12 @@ pub(crate) fn recover(journals: &Journals) {
 
 /// Applies, or undoes what was applied.
 pub(crate) fn carry(stage: &Path, files: usize, kind: Kind, id: JournalId, applied: JournalId) {
-    let journals = trees::journals(&stage.join("data"));
+    let journals = requests::journals(&stage.join("data"));
     match kind {
         Kind::Apply => {
             let (before, after) = mixed::trees(files);
-            let changes = trees::changes(&before, &after);
-            write(&journals, stage, (id, JournalKind::Apply), changes, &trees::NoContent);
+            let changes = requests::changes(&before, &after);
+            write(&journals, stage, (id, JournalKind::Apply), changes, &requests::NoContent);
         }
         Kind::Undo => {
             let undo = journals.read_undo(applied).unwrap();
@@ -92,7 +92,7 @@ fn write(
     changes: Vec<Change>,
     content: &dyn ContentSource,
 ) {
-    let request = trees::request(id, kind, &stage.join("project"), changes);
+    let request = requests::request(id, kind, &stage.join("project"), changes);
     let committed = journals.prepare(request, content).unwrap().commit().unwrap();
     say(b'c');
     committed.carry_out().unwrap().retire().unwrap();

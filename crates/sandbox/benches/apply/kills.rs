@@ -18,9 +18,9 @@ use tempfile::TempDir;
 
 use crate::child::{self, Act};
 use crate::journal_marks::{Reached, reached};
-use crate::judge::{Judge, Side};
+use crate::judge::{Judge, Kind, Side};
 use crate::moments::{Dice, Span, wait};
-use crate::{mixed, trees};
+use crate::{mixed, requests, trees};
 
 /// One in so many kills is drawn over the whole life of the process.
 const WHOLE_LIFE_EVERY: u64 = 3;
@@ -36,50 +36,6 @@ const LEARNED: usize = 5;
 const BETWEEN_PERCENT: usize = 30;
 /// … and this one in a recovery.
 const IN_RECOVERY_PERCENT: usize = 10;
-
-/// In or out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
-    Apply,
-    Undo,
-}
-
-impl Kind {
-    pub(crate) const ALL: [Kind; 2] = [Kind::Apply, Kind::Undo];
-
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Kind::Apply => "apply",
-            Kind::Undo => "undo",
-        }
-    }
-
-    pub(crate) fn of_word(word: &str) -> Kind {
-        Kind::ALL.into_iter().find(|kind| kind.word() == word).unwrap()
-    }
-
-    /// What leads away from this side.
-    pub(crate) fn from(side: Side) -> Kind {
-        match side {
-            Side::Before => Kind::Apply,
-            Side::After => Kind::Undo,
-        }
-    }
-
-    fn from_side(self) -> Side {
-        match self {
-            Kind::Apply => Side::Before,
-            Kind::Undo => Side::After,
-        }
-    }
-
-    fn to_side(self) -> Side {
-        match self {
-            Kind::Apply => Side::After,
-            Kind::Undo => Side::Before,
-        }
-    }
-}
 
 /// What happened to the runs of one kind.
 #[derive(Default)]
@@ -120,7 +76,7 @@ impl Kills {
     pub(crate) fn new(files: usize, dice: &mut Dice) -> Kills {
         let dir = tempfile::tempdir().unwrap();
         let judge = make(dir.path(), files);
-        let journals = trees::journals(&dir.path().join("data"));
+        let journals = requests::journals(&dir.path().join("data"));
         let mut kills = Kills {
             dir,
             files,
@@ -276,7 +232,7 @@ impl Kills {
     fn start_anew(&mut self) {
         self.dir = tempfile::tempdir().unwrap();
         self.judge = make(self.dir.path(), self.files);
-        self.journals = trees::journals(&self.data());
+        self.journals = requests::journals(&self.data());
         self.side = Side::Before;
     }
 

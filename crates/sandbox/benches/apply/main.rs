@@ -19,23 +19,31 @@
     reason = "a benchmark prints, and fails by panicking"
 )]
 
+#[path = "../support/git_peer.rs"]
+mod git_peer;
+#[path = "../support/journal_marks.rs"]
+mod journal_marks;
+#[path = "../support/judge.rs"]
+mod judge;
+#[path = "../support/mixed.rs"]
+mod mixed;
+#[path = "../support/moments.rs"]
+mod moments;
+#[path = "../support/requests.rs"]
+mod requests;
 #[path = "../support/row.rs"]
 mod row;
 #[path = "../support/trees.rs"]
 mod trees;
 
 mod child;
-mod git_peer;
-mod journal_marks;
-mod judge;
 mod kills;
-mod mixed;
-mod moments;
 
 use std::process::ExitCode;
 
 use git_peer::GitPeer;
-use kills::{Kind, Kills};
+use judge::Kind;
+use kills::Kills;
 use moments::Dice;
 use row::{Better, option, row};
 

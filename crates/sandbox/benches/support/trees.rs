@@ -1,22 +1,13 @@
-//! Two trees, the journal's request that leads from one to the other, and the patch that does the same for git.
+//! Trees that lie in a directory, and the patch that leads from one to another.
 //!
 //! # Invariants
-//! 1. The trees are a function of the number of files, so that a child process makes the same ones.
-//! 2. Request and patch change the same files to the same bytes.
+//! What a tree has is a function of numbers, so that a child process makes the same ones.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
-
-use domain::{Fence, FileState, Hash, PlanId, RelPath, RootNo};
-use sandbox::content::ContentSource;
-use sandbox::journal::{
-    Boot, Bytes, Change, Image, JournalId, JournalKind, JournalRoot, Journals, Merger, Request,
-};
 
 /// A file: its bytes and its mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,20 +26,6 @@ pub(crate) fn line(file: usize, number: usize, word: &str) -> String {
 
 pub(crate) fn text(file: usize, lines: usize) -> String {
     (0..lines).map(|number| line(file, number, "line")).collect()
-}
-
-/// So many files with 20 lines each, one line of each edited.
-#[allow(dead_code, reason = "one benchmark of several uses it")]
-pub(crate) fn one_line_edits(files: usize) -> (Tree, Tree) {
-    let path = |file: usize| format!("src/d{:03}/f{file:05}.txt", file / 25);
-    let (mut before, mut after) = (Tree::new(), Tree::new());
-    for file in 0..files {
-        let old = text(file, 20);
-        let new = old.replacen(&line(file, 9, "line"), &line(file, 9, "LINE"), 1);
-        before.insert(path(file), Planted { bytes: old.into_bytes(), mode: 0o644 });
-        after.insert(path(file), Planted { bytes: new.into_bytes(), mode: 0o644 });
-    }
-    (before, after)
 }
 
 /// A tree to be planted.
@@ -82,61 +59,4 @@ pub(crate) fn git(dir: &Path) -> Command {
     // Without this a project below somebody's repository would be looked up there.
     command.env("GIT_CEILING_DIRECTORIES", dir.parent().unwrap_or(dir)).env_remove("GIT_DIR");
     command
-}
-
-fn image(file: &Planted) -> Image {
-    let state = FileState::file(&file.bytes, file.mode);
-    Image { state, bytes: Bytes::Here(file.bytes.clone()), attributes: None }
-}
-
-/// What leads from one tree to the other.
-pub(crate) fn changes(before: &Tree, after: &Tree) -> Vec<Change> {
-    let mut paths: Vec<&String> = before.keys().chain(after.keys()).collect();
-    paths.sort();
-    paths.dedup();
-    let differ = |path: &&String| before.get(*path) != after.get(*path);
-    let change = |path: &String| Change {
-        root: RootNo(0),
-        path: RelPath::new(path).unwrap(),
-        from: None,
-        pre: before.get(path).map(image),
-        post: after.get(path).map(image),
-    };
-    paths.into_iter().filter(differ).map(change).collect()
-}
-
-/// Nobody edits anything here.
-struct NoMerges;
-
-impl Merger for NoMerges {
-    fn merge(&self, _: &[u8], _: &[u8], _: &[u8]) -> Option<Vec<u8>> {
-        None
-    }
-}
-
-pub(crate) fn journals(data: &Path) -> Journals {
-    Journals::open(data, Boot::present().unwrap(), Arc::new(NoMerges)).unwrap()
-}
-
-pub(crate) fn request(id: JournalId, kind: JournalKind, root: &Path, changes: Vec<Change>) -> Request {
-    Request {
-        id,
-        plan: PlanId::from_u128(7),
-        kind,
-        roots: vec![JournalRoot::of(RootNo(0), root).unwrap()],
-        fence: Fence(1),
-        time_ms: 1,
-        net_hash: Hash::of(b"net"),
-        changes,
-        refs: vec![],
-    }
-}
-
-/// All bytes are in the request.
-pub(crate) struct NoContent;
-
-impl ContentSource for NoContent {
-    fn open(&self, _: &Hash) -> io::Result<Box<dyn Read + '_>> {
-        Err(io::ErrorKind::NotFound.into())
-    }
 }

@@ -25,6 +25,7 @@ pub(crate) async fn what_happened_is_told_in_pages(bench: Bench) {
             break;
         }
         read.extend(page);
+        assert!(read.len() <= all.len(), "a page was told twice");
     }
     assert_eq!(read, all);
     assert_eq!(bench.store.events(plan_id(1), 0, 0).await, Ok(Vec::new()));

@@ -39,7 +39,12 @@ pub(crate) fn reached(data: &Path, id: &str) -> Reached {
     if data.join("undo").join(&name).exists() {
         return Reached::Retired;
     }
-    let Ok(bytes) = fs::read(data.join("journal").join(&name)) else { return Reached::Nothing };
+    marked(&data.join("journal").join(&name))
+}
+
+/// How far this journal came, if it is there.
+pub(crate) fn marked(journal: &Path) -> Reached {
+    let Ok(bytes) = fs::read(journal) else { return Reached::Nothing };
     let kinds = kinds(&bytes);
     if kinds.contains(&b'D') {
         Reached::Done

@@ -17,6 +17,46 @@ pub(crate) enum Side {
     After,
 }
 
+/// In or out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Apply,
+    Undo,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 2] = [Kind::Apply, Kind::Undo];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Kind::Apply => "apply",
+            Kind::Undo => "undo",
+        }
+    }
+
+    /// What leads away from this side.
+    pub(crate) fn from(side: Side) -> Kind {
+        match side {
+            Side::Before => Kind::Apply,
+            Side::After => Kind::Undo,
+        }
+    }
+
+    pub(crate) fn from_side(self) -> Side {
+        match self {
+            Kind::Apply => Side::Before,
+            Kind::Undo => Side::After,
+        }
+    }
+
+    pub(crate) fn to_side(self) -> Side {
+        match self {
+            Kind::Apply => Side::After,
+            Kind::Undo => Side::Before,
+        }
+    }
+}
+
 /// A file as it was found.
 struct Found {
     bytes: Vec<u8>,

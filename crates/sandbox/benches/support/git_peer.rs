@@ -8,8 +8,7 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
-use crate::judge::{Judge, Side};
-use crate::kills::Kind;
+use crate::judge::{Judge, Kind, Side};
 use crate::moments::{Dice, Span, wait};
 use crate::trees::{self, Tree};
 use crate::mixed;
@@ -55,11 +54,11 @@ impl GitPeer {
             tallies: Kind::ALL.map(|kind| (kind, Tally::default())).into(),
         };
         peer.plant(Side::Before);
-        for (kind, side) in [(Kind::Apply, Side::After), (Kind::Undo, Side::Before)] {
+        for kind in Kind::ALL {
             let start = Instant::now();
             assert!(peer.start(kind).wait().unwrap().success());
             peer.spans.insert(kind, Span::new(start.elapsed()));
-            assert_eq!(peer.judge.side(&peer.root()), Ok(side));
+            assert_eq!(peer.judge.side(&peer.root()), Ok(kind.to_side()));
         }
         peer
     }
@@ -111,11 +110,7 @@ impl GitPeer {
             }
             Err(_) => {
                 tally.torn += 1;
-                let other = match kind {
-                    Kind::Apply => Side::After,
-                    Kind::Undo => Side::Before,
-                };
-                self.plant(other);
+                self.plant(kind.to_side());
             }
         }
     }

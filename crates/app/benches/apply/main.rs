@@ -1,0 +1,131 @@
+//! `cargo xtask bench apply [--runs N] [--files N] [--seed N]`: the program itself, killed while it applies or undoes.
+//!
+//! A plan that changes 1000 files is applied with `agents plan apply --yes` and taken back with `agents plan undo --yes`,
+//! and each of them is killed with `kill -9` at a moment drawn over its whole life; so are some of the commands after it,
+//! which recover first of all. Then the files are read and the plan is asked for: both are wholly applied or wholly not,
+//! and they agree. Every twentieth of `--runs` is done here; the many are done by the sandbox's part of this benchmark,
+//! without the program around the journal.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a benchmark prints, and fails by panicking"
+)]
+
+#[path = "../../../sandbox/benches/support/git_peer.rs"]
+mod git_peer;
+#[path = "../../../sandbox/benches/support/journal_marks.rs"]
+mod journal_marks;
+#[path = "../../../sandbox/benches/support/judge.rs"]
+mod judge;
+#[path = "../../../sandbox/benches/support/mixed.rs"]
+mod mixed;
+#[path = "../../../sandbox/benches/support/moments.rs"]
+mod moments;
+#[path = "../../../sandbox/benches/support/row.rs"]
+mod row;
+#[path = "../../../sandbox/benches/support/trees.rs"]
+mod trees;
+
+mod program;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use git_peer::GitPeer;
+use journal_marks::Reached;
+use judge::{Kind, Side};
+use moments::{Dice, Span, wait};
+use program::Program;
+use row::{Better, option, row};
+
+/// One in so many of all runs is one of the whole program.
+const SHARE: usize = 20;
+/// One in so many recoveries is killed.
+const RECOVERY_EVERY: u64 = 3;
+
+fn main() -> ExitCode {
+    let (runs, files) = (option("--runs", 1000).div_ceil(SHARE), option("--files", 1000));
+    let seed = option("--seed", moments::fresh_seed());
+    println!("{runs} × `agents plan apply` and `undo` of {files} files, killed; again with --seed {seed}");
+    let mut dice = Dice::new(seed as u64);
+    let program = Program::new(files);
+    let mut side = Side::Before;
+    let mut spans = BTreeMap::new();
+    for kind in Kind::ALL {
+        let start = Instant::now();
+        program.must(kind);
+        println!("a whole {}: {:.1} ms", kind.word(), start.elapsed().as_secs_f64() * 1000.0);
+        spans.insert(kind, Span::new(start.elapsed()));
+    }
+    let mut git = GitPeer::new(files);
+    let mut tally = Tally::default();
+    while tally.runs() < 2 * runs {
+        git.turn(&mut dice);
+        let kind = Kind::from(side);
+        let span = spans.get_mut(&kind).unwrap();
+        let start = Instant::now();
+        let mut process = program.start(kind);
+        let ended = wait(&mut process, start, span.draw(&mut dice));
+        span.learn(ended);
+        process.kill().unwrap();
+        process.wait().unwrap();
+        let reached = program.open_journal();
+        *tally.killed.entry(kind).or_default() += 1;
+        *tally.reached.entry(reached).or_default() += 1;
+        if reached >= Reached::Commit && dice.one_in(RECOVERY_EVERY) {
+            let start = Instant::now();
+            let mut process = program.start_reading();
+            wait(&mut process, start, span.draw(&mut dice));
+            process.kill().unwrap();
+            process.wait().unwrap();
+            tally.in_recovery += usize::from(program.open_journal() != Reached::Nothing);
+        }
+        match program.stands(kind, reached) {
+            Ok(now) => side = now,
+            Err(why) => {
+                tally.wrong.push(format!("{} killed, {}: {why}", kind.word(), reached.words()));
+                break;
+            }
+        }
+    }
+    git.print();
+    tally.print(&git)
+}
+
+#[derive(Default)]
+struct Tally {
+    killed: BTreeMap<Kind, usize>,
+    reached: BTreeMap<Reached, usize>,
+    in_recovery: usize,
+    wrong: Vec<String>,
+}
+
+impl Tally {
+    fn runs(&self) -> usize {
+        self.killed.values().sum()
+    }
+
+    fn print(&self, git: &GitPeer) -> ExitCode {
+        println!();
+        for (kind, count) in &self.killed {
+            println!("killed in {}: {count}", kind.word());
+        }
+        for (reached, count) in &self.reached {
+            let words = match reached {
+                Reached::Nothing => "without an open journal",
+                Reached::Journal | Reached::Commit | Reached::Done | Reached::Retired => reached.words(),
+            };
+            println!("  {words:<32} {count:>5}");
+        }
+        println!("killed in a recovery: {}", self.in_recovery);
+        self.wrong.iter().for_each(|what| println!("wrong: {what}"));
+        println!();
+        let ours = self.wrong.len() as f64 / self.runs().max(1) as f64;
+        println!("{}", row("agents_killed", git_peer::name(Kind::Apply), ours, git.torn_share(Kind::Apply), Better::Less, "torn_share"));
+        if self.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}

@@ -1,0 +1,191 @@
+//! What is recorded: the calls of a plan with their changes, or change after change.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use domain::{
+    Base, BootId, CallEnd, CallNo, CallState, ChangeId, ChangesetId, Claim, ClaimRequest, DecisionKind, Draft,
+    FileState, JobId, Ms, NewCall, NewChange, NewDecision, NewJob, NewPlan, Phase, PlanId, ProjectLink, RelPath, RootNo,
+    WallMs, WorkerId,
+};
+use serde_json::json;
+use store::{
+    By, CallOutcome, CallStore, ChangesetStore, ContentStore, JobStore, PlanStore, SqliteOptions, SqliteStore, Staged,
+};
+use sync::{Effect, EffectGate, SystemClock};
+
+const CALLS: u32 = 200;
+const CHANGES_PER_CALL: u32 = 20;
+const TASKS: u32 = 8;
+const CHANGES_PER_TASK: u32 = 500;
+
+const PLAN: PlanId = PlanId::from_u128(1);
+const SET: ChangesetId = ChangesetId::from_u128(1);
+
+/// One way to record.
+#[derive(Clone, Copy)]
+pub(crate) enum Work {
+    Calls,
+    OneByOne,
+}
+
+impl Work {
+    pub(crate) const ALL: [Work; 2] = [Work::Calls, Work::OneByOne];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Work::Calls => "record_calls_of_20",
+            Work::OneByOne => "record_from_8_tasks",
+        }
+    }
+
+    pub(crate) fn entries(self) -> u32 {
+        match self {
+            Work::Calls => CALLS * CHANGES_PER_CALL,
+            Work::OneByOne => TASKS * CHANGES_PER_TASK,
+        }
+    }
+}
+
+/// A fresh store, and the owner of a plan in it.
+pub(crate) struct Owned {
+    store: Arc<SqliteStore>,
+    gate: EffectGate,
+    claim: std::sync::OnceLock<Claim>,
+}
+
+impl Owned {
+    pub(crate) async fn new(dir: &Path) -> Owned {
+        let options =
+            SqliteOptions { dir: dir.to_owned(), clock: Arc::new(SystemClock::new()), wall: wall };
+        let store = Arc::new(SqliteStore::open(options).unwrap());
+        Owned { store, gate: EffectGate::new(), claim: std::sync::OnceLock::new() }
+    }
+
+    fn effect(&self) -> Effect {
+        self.gate.enter().unwrap()
+    }
+
+    fn claim(&self) -> Claim {
+        *self.claim.get().unwrap()
+    }
+
+    /// Makes the plan, takes its job and starts a changeset.
+    pub(crate) async fn begin(&self) {
+        let job = NewJob { id: JobId::from_u128(1), plan: PLAN, phase: Phase::Strategize, not_before: Ms(0) };
+        self.store.create(new_plan(), prompt(), job).await.unwrap();
+        let request = ClaimRequest {
+            worker: WorkerId::from_u128(1),
+            boot: BootId::from_u128(1),
+            lease: Duration::from_secs(3600),
+            concurrency_max: 4,
+            only: None,
+        };
+        let claim = self.store.claim(&request).await.unwrap().unwrap().claim();
+        self.claim.set(claim).unwrap();
+        self.store.start(&self.effect(), &claim, SET).await.unwrap();
+    }
+
+    pub(crate) async fn run(&self, work: Work) {
+        match work {
+            Work::Calls => self.calls().await,
+            Work::OneByOne => self.one_by_one().await,
+        }
+    }
+
+    async fn calls(&self) {
+        for call in 0..CALLS {
+            let effect = self.effect();
+            let begun = self.store.begin_call(&effect, &self.claim(), new_call()).await.unwrap();
+            let numbers = call * CHANGES_PER_CALL..(call + 1) * CHANGES_PER_CALL;
+            let contents: Vec<Staged> =
+                numbers.clone().map(|n| self.store.stage(&mut content(n).as_bytes()).unwrap()).collect();
+            let changes: Vec<NewChange> = numbers.map(|n| change(n, begun.no)).collect();
+            let outcome =
+                CallOutcome { attempt: 1, no: begun.no, end: call_end(), changeset: Some(SET), changes, contents };
+            self.store.end_call(By::Effect(&effect), &self.claim(), outcome).await.unwrap();
+        }
+    }
+
+    async fn one_by_one(&self) {
+        let tasks: Vec<_> = (0..TASKS)
+            .map(|task| {
+                let (store, effect, claim) = (Arc::clone(&self.store), self.effect(), self.claim());
+                tokio::spawn(async move {
+                    for n in task * CHANGES_PER_TASK..(task + 1) * CHANGES_PER_TASK {
+                        store.record(&effect, &claim, SET, change(n, CallNo(1))).await.unwrap();
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    }
+}
+
+fn wall() -> WallMs {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    WallMs(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// About 1 KB.
+fn content(n: u32) -> String {
+    format!("fn f{n}() {{}}\n").repeat(64)
+}
+
+fn change(n: u32, call: CallNo) -> NewChange {
+    let path = RelPath::new(format!("src/m{:03}/f{n:06}.rs", n / 50)).unwrap();
+    let before = FileState::file(format!("before {n}\n").as_bytes(), 0o644);
+    let after = FileState::file(content(n).as_bytes(), 0o644);
+    let draft = Draft::between(path, Some(before), Some(after)).unwrap();
+    NewChange { id: ChangeId::from_u128(u128::from(n) + 1), call, root: RootNo(0), base: Base::Known, draft }
+}
+
+fn new_plan() -> NewPlan {
+    let spec = json!({
+        "task": {"run": ["make"], "env": [], "pass_env": []},
+        "validations": [], "ignore": ["@gitignored"], "max_file_bytes": 1_u64 << 30, "sandbox": "auto",
+        "isolation_required": true, "time_limit_s": 7_200,
+    });
+    let project = ProjectLink { alias: "web".to_owned(), root: b"/srv/web".to_vec().into(), read_only: false };
+    let spec = serde_json::from_value(spec).unwrap();
+    NewPlan { id: PLAN, title: "make".to_owned(), spec, projects: vec![project] }
+}
+
+fn prompt() -> NewDecision {
+    NewDecision {
+        parent: None,
+        attempt: 1,
+        phase: Phase::Strategize,
+        kind: DecisionKind::Prompt,
+        question: "what?".to_owned(),
+        chosen: "make it".to_owned(),
+        rationale: String::new(),
+        confidence: None,
+    }
+}
+
+fn new_call() -> NewCall {
+    NewCall {
+        attempt: 1,
+        node: "command".to_owned(),
+        tool: "run_command".to_owned(),
+        requested: json!({"command": ["make"]}),
+        effective: json!({"command": ["make"], "cwd": "."}),
+    }
+}
+
+fn call_end() -> CallEnd {
+    CallEnd {
+        state: CallState::Ok,
+        duration_ms: 12,
+        exit: Some(0),
+        error: None,
+        result: json!({"changed": CHANGES_PER_CALL}),
+        isolation: Some(json!({"rung": "namespaces"})),
+        stdout: None,
+        stderr: None,
+    }
+}
