@@ -76,7 +76,9 @@ fn main() {
         }
     }
     let [prepare, commit, carry_out] = parts.map(|part| median(&part));
-    println!("of ours: {prepare:.1} ms journal, {commit:.1} ms commit, {carry_out:.1} ms files, sync and end\n");
+    println!(
+        "of ours: {prepare:.1} ms journal, {commit:.1} ms commit, {carry_out:.1} ms files, sync and end\n"
+    );
     for (synced, peer) in Synced::ALL.into_iter().zip(&peers) {
         let name = format!("apply_{files}_edits");
         println!("{}", row(&name, synced.peer(), median(&ours), median(peer), Better::Less, "ms"));

@@ -198,7 +198,7 @@ fn put_aside(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<CString> {
 /// What a sweep found.
 #[derive(Debug, Default)]
 pub struct SweepReport {
-    /// Sandboxes without an owner, which are no more.
+    /// Sandboxes without an owner, which are no more; after a survey, which would be removed.
     pub removed: Vec<PathBuf>,
     /// How many have an owner, or are being made.
     pub in_use: usize,
@@ -208,6 +208,25 @@ pub struct SweepReport {
 
 /// Removes every sandbox in `sandbox_dir` whose owner is gone.
 pub fn sweep(sandbox_dir: &Path) -> SweepReport {
+    each_leftover(sandbox_dir, |parent, name| {
+        let (aside, lock) = claim_leftover(parent, name, put_aside)?;
+        let removed = remove_tree(parent, &aside);
+        drop(lock);
+        Ok(removed?)
+    })
+}
+
+/// What [`sweep`] would remove now. Nothing is removed; each leftover is claimed for the moment of looking, so that none
+/// is reported that somebody is just taking over.
+pub fn survey(sandbox_dir: &Path) -> SweepReport {
+    each_leftover(sandbox_dir, |parent, name| claim_leftover(parent, name, |_, _| Ok(())).map(drop))
+}
+
+/// Does something with each directory; it says `Busy` of those that have an owner.
+fn each_leftover(
+    sandbox_dir: &Path,
+    mut act: impl FnMut(BorrowedFd<'_>, &CStr) -> Result<(), ClaimError>,
+) -> SweepReport {
     let mut report = SweepReport::default();
     let listed = open_parent(sandbox_dir).and_then(|parent| Ok((list(parent.as_fd())?, parent)));
     let (entries, parent) = match listed {
@@ -220,7 +239,7 @@ pub fn sweep(sandbox_dir: &Path) -> SweepReport {
     };
     for entry in entries.into_iter().filter(|entry| entry.kind().is_dir()) {
         let path = sandbox_dir.join(OsString::from_vec(entry.name.as_bytes().to_vec()));
-        match sweep_one(parent.as_fd(), &entry.name) {
+        match act(parent.as_fd(), &entry.name) {
             Ok(()) => report.removed.push(path),
             Err(ClaimError::Busy) => report.in_use += 1,
             Err(ClaimError::Io(why)) if why.kind() == io::ErrorKind::NotFound => {}
@@ -230,22 +249,27 @@ pub fn sweep(sandbox_dir: &Path) -> SweepReport {
     report
 }
 
-fn sweep_one(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), ClaimError> {
-    match take_leftover(parent, name)? {
-        Some(lock) => {
-            let removed = put_aside(parent, name).and_then(|aside| remove_tree(parent, &aside));
-            drop(lock);
-            Ok(removed?)
-        }
-        None => sweep_unlocked(parent, name),
-    }
+/// Acts on a directory without an owner while nobody can take it over, and hands on the claim on it if it has one.
+fn claim_leftover<T>(
+    parent: BorrowedFd<'_>,
+    name: &CStr,
+    act: impl FnOnce(BorrowedFd<'_>, &CStr) -> io::Result<T>,
+) -> Result<(T, Option<OwnedFd>), ClaimError> {
+    let lock = take_leftover(parent, name)?;
+    let done = if lock.is_some() || name.to_bytes().starts_with(GONE) {
+        act(parent, name)?
+    } else {
+        while_none_is_made(parent, name, act)?
+    };
+    Ok((done, lock))
 }
 
-/// One without a lock: only when nobody is making any, and none has appeared since.
-fn sweep_unlocked(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), ClaimError> {
-    if name.to_bytes().starts_with(GONE) {
-        return Ok(remove_tree(parent, name)?);
-    }
+/// For one without a lock: only when nobody is making any, and none has appeared since.
+fn while_none_is_made<T>(
+    parent: BorrowedFd<'_>,
+    name: &CStr,
+    act: impl FnOnce(BorrowedFd<'_>, &CStr) -> io::Result<T>,
+) -> Result<T, ClaimError> {
     match rustix::fs::flock(parent, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => return Err(ClaimError::Busy),
@@ -253,8 +277,7 @@ fn sweep_unlocked(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), ClaimError>
     }
     let lock = CString::new([name.to_bytes(), b"/", LOCK.to_bytes()].concat()).map_err(io::Error::from)?;
     let claimed_since = rustix::fs::statat(parent, lock.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).is_ok();
-    let aside =
-        if claimed_since { Err(ClaimError::Busy) } else { put_aside(parent, name).map_err(ClaimError::Io) };
+    let done = if claimed_since { Err(ClaimError::Busy) } else { act(parent, name).map_err(ClaimError::Io) };
     rustix::fs::flock(parent, FlockOperation::Unlock)?;
-    Ok(remove_tree(parent, &aside?)?)
+    done
 }

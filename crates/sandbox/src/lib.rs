@@ -57,7 +57,7 @@ pub use child::{ChildProgram, dispatch};
 pub use copy::Skipped;
 pub use ladder::{OpenError, OpenRequest, RootSpec, open, probe};
 pub use layer::{Layer, LayerError};
-pub use leftovers::{SweepReport, sweep};
+pub use leftovers::{SweepReport, survey, sweep};
 pub use opened::{NoSuchRoot, Sandbox};
 pub use restore::RestoreError;
 pub use rung::{Choice, PassedOver, Rung};

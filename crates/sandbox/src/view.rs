@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use domain::RootNo;
+use serde::{Deserialize, Serialize};
 
 /// The tree of one project as the plan sees it.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub struct ViewRoot {
 
 /// A directory of the user's that a copy reads from, and its second place: where it must be mounted, read-only, when
 /// the copy is mounted over the project's own path and thereby hides it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Borrowed {
     /// The directory.
     pub from: PathBuf,

@@ -1,8 +1,8 @@
 //! `cargo xtask bench apply [--runs N] [--files N] [--seed N]`: the program itself, killed while it applies or undoes.
 //!
 //! A plan that changes 1000 files is applied with `agents plan apply --yes` and taken back with `agents plan undo --yes`,
-//! and each of them is killed with `kill -9` at a moment drawn over its whole life; so are some of the commands after it,
-//! which recover first of all. Then the files are read and the plan is asked for: both are wholly applied or wholly not,
+//! and each of them is killed with `kill -9`: a third at a moment drawn over its whole life, the others after its journal
+//! was begun. So are some of the commands after it, which recover first of all. Then the files are read and the plan is asked for: both are wholly applied or wholly not,
 //! and they agree. Every twentieth of `--runs` is done here; the many are done by the sandbox's part of this benchmark,
 //! without the program around the journal.
 
@@ -16,12 +16,16 @@
 
 #[path = "../../../sandbox/benches/support/git_peer.rs"]
 mod git_peer;
+#[allow(dead_code, reason = "the sandbox's part of this benchmark uses all of it")]
 #[path = "../../../sandbox/benches/support/journal_marks.rs"]
 mod journal_marks;
+#[allow(dead_code, reason = "the sandbox's part of this benchmark uses all of it")]
 #[path = "../../../sandbox/benches/support/judge.rs"]
 mod judge;
+#[allow(dead_code, reason = "the sandbox's part of this benchmark uses all of it")]
 #[path = "../../../sandbox/benches/support/mixed.rs"]
 mod mixed;
+#[allow(dead_code, reason = "the sandbox's part of this benchmark uses all of it")]
 #[path = "../../../sandbox/benches/support/moments.rs"]
 mod moments;
 #[path = "../../../sandbox/benches/support/row.rs"]
@@ -32,7 +36,7 @@ mod trees;
 mod program;
 
 use std::collections::BTreeMap;
-use std::process::ExitCode;
+use std::process::{Child, ExitCode};
 use std::time::Instant;
 
 use git_peer::GitPeer;
@@ -44,8 +48,10 @@ use row::{Better, option, row};
 
 /// One in so many of all runs is one of the whole program.
 const SHARE: usize = 20;
+/// One in so many kills is drawn over the whole life of the process.
+const WHOLE_LIFE_EVERY: u64 = 3;
 /// One in so many recoveries is killed.
-const RECOVERY_EVERY: u64 = 3;
+const RECOVERY_EVERY: u64 = 2;
 
 fn main() -> ExitCode {
     let (runs, files) = (option("--runs", 1000).div_ceil(SHARE), option("--files", 1000));
@@ -58,31 +64,25 @@ fn main() -> ExitCode {
     for kind in Kind::ALL {
         let start = Instant::now();
         program.must(kind);
-        println!("a whole {}: {:.1} ms", kind.word(), start.elapsed().as_secs_f64() * 1000.0);
-        spans.insert(kind, Span::new(start.elapsed()));
+        let whole = start.elapsed();
+        println!("a whole {}: {:.1} ms", kind.word(), whole.as_secs_f64() * 1000.0);
+        // What is shorter than the whole is found out by the kills.
+        spans.insert(kind, [whole, whole / 2, whole / 2].map(Span::new));
     }
     let mut git = GitPeer::new(files);
     let mut tally = Tally::default();
     while tally.runs() < 2 * runs {
         git.turn(&mut dice);
         let kind = Kind::from(side);
-        let span = spans.get_mut(&kind).unwrap();
-        let start = Instant::now();
-        let mut process = program.start(kind);
-        let ended = wait(&mut process, start, span.draw(&mut dice));
-        span.learn(ended);
-        process.kill().unwrap();
-        process.wait().unwrap();
-        let reached = program.open_journal();
-        *tally.killed.entry(kind).or_default() += 1;
-        *tally.reached.entry(reached).or_default() += 1;
+        let [whole, to_done, recovery] = spans.get_mut(&kind).unwrap();
+        let reached = if dice.one_in(WHOLE_LIFE_EVERY) {
+            kill_over_its_life(&program, kind, whole, &mut dice)
+        } else {
+            kill_after_its_journal(&program, kind, to_done, &mut dice)
+        };
+        tally.count(kind, reached);
         if reached >= Reached::Commit && dice.one_in(RECOVERY_EVERY) {
-            let start = Instant::now();
-            let mut process = program.start_reading();
-            wait(&mut process, start, span.draw(&mut dice));
-            process.kill().unwrap();
-            process.wait().unwrap();
-            tally.in_recovery += usize::from(program.open_journal() != Reached::Nothing);
+            tally.in_recovery += usize::from(kill_recovery(&program, recovery, &mut dice));
         }
         match program.stands(kind, reached) {
             Ok(now) => side = now,
@@ -96,6 +96,45 @@ fn main() -> ExitCode {
     tally.print(&git)
 }
 
+/// Kills it at any time; how far its journal came.
+fn kill_over_its_life(program: &Program, kind: Kind, whole: &mut Span, dice: &mut Dice) -> Reached {
+    let start = Instant::now();
+    let mut process = program.start(kind);
+    let ended = wait(&mut process, start, whole.draw(dice));
+    whole.learn(ended);
+    kill(&mut process);
+    program.open_journal()
+}
+
+/// Kills it at a time after its journal was begun, aiming at the writes between commit and done mark.
+fn kill_after_its_journal(program: &Program, kind: Kind, to_done: &mut Span, dice: &mut Dice) -> Reached {
+    let mut process = program.start(kind);
+    while !program.has_open_journal() && process.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    wait(&mut process, Instant::now(), to_done.draw(dice));
+    kill(&mut process);
+    let reached = program.open_journal();
+    to_done.aim(matches!(reached, Reached::Journal | Reached::Commit));
+    reached
+}
+
+/// Kills a command that recovers; whether it had still to do.
+fn kill_recovery(program: &Program, recovery: &mut Span, dice: &mut Dice) -> bool {
+    let start = Instant::now();
+    let mut process = program.start_reading();
+    wait(&mut process, start, recovery.draw(dice));
+    kill(&mut process);
+    let met = program.has_open_journal();
+    recovery.aim(met);
+    met
+}
+
+fn kill(process: &mut Child) {
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
 #[derive(Default)]
 struct Tally {
     killed: BTreeMap<Kind, usize>,
@@ -105,6 +144,11 @@ struct Tally {
 }
 
 impl Tally {
+    fn count(&mut self, kind: Kind, reached: Reached) {
+        *self.killed.entry(kind).or_default() += 1;
+        *self.reached.entry(reached).or_default() += 1;
+    }
+
     fn runs(&self) -> usize {
         self.killed.values().sum()
     }

@@ -13,6 +13,7 @@ mod invocation;
 mod man;
 mod plan;
 mod run;
+mod stops;
 mod task;
 mod work;
 
@@ -242,7 +243,7 @@ mod tests {
     #[test]
     fn every_command_of_the_design_can_be_typed() {
         for line in [
-            "run --project a=. --check x --timeout 10m --network --pass-env A --env K=V --writable /tmp --apply -- c -d",
+            "run --project a=. --check x --timeout 10m --network --pass-env A --env K=V --writable /tmp --ignore dist/ --apply -- c -d",
             "plan use -- make",
             "plan execute 01 --again",
             "plan list --phase execute --state complete --project . --limit 5",

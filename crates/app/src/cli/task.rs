@@ -18,6 +18,7 @@ use super::Invocation;
 use super::invocation::path_of;
 use crate::config::{Key, Settings, Value, join_validations};
 use crate::failure::{Failure, codes};
+use crate::output::{Note, one_line_of};
 use crate::places;
 use crate::project::{self, ProjectArg};
 use crate::time::parse_duration;
@@ -53,6 +54,9 @@ pub(super) struct TaskArgs {
     /// A path outside the project that the command may write; may be repeated
     #[arg(long, value_name = "PATH")]
     writable: Vec<PathBuf>,
+    /// Files of the sandbox that are no part of the result: a glob as in .gitignore; may be repeated
+    #[arg(long, value_name = "GLOB", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    ignore: Vec<String>,
     /// One line about the plan [default: the command]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
@@ -99,8 +103,9 @@ impl TaskArgs {
         }
         let run = Run::Argv(self.command.iter().cloned().map(|word| ByteText(word.into_vec())).collect());
         let title = self.title.clone().unwrap_or_else(|| run.shown());
-        let title = title.lines().next().unwrap_or_default().chars().take(TITLE_CHARS_MAX).collect();
+        let title = one_line_of(&title, TITLE_CHARS_MAX);
         let spec = self.spec(run, apply, &settings, &projects, invocation)?;
+        tell_unset(&spec.task.pass_env, invocation);
         Ok(Asked { request: NewPlanRequest { title, spec, projects }, settings })
     }
 
@@ -151,7 +156,7 @@ impl TaskArgs {
             task,
             validations: join_validations(checks.chain(settings.validations.iter().cloned())),
             apply,
-            ignore: settings.words(Key::CaptureIgnore).to_vec(),
+            ignore: settings.words(Key::CaptureIgnore).iter().chain(&self.ignore).cloned().collect(),
             protected: settings.words(Key::PathsProtected).to_vec(),
             max_file_bytes: settings.count(Key::CaptureMaxFileMb).saturating_mul(1024 * 1024),
             sandbox: settings.word(Key::SandboxStrategy).to_owned(),
@@ -187,6 +192,13 @@ impl TaskArgs {
             }
         };
         self.writable.iter().map(find).collect()
+    }
+}
+
+/// Tells which variables are to be passed on and are not there: the command would only show that it misses them.
+pub(super) fn tell_unset(names: &[String], invocation: &Invocation) {
+    for name in names.iter().filter(|name| std::env::var_os(name.as_str()).is_none()) {
+        invocation.tell(&Note::info(format!("{name} is not set, so the command does not get it")));
     }
 }
 

@@ -1,25 +1,30 @@
-//! While a plan works: what is shown of it, and what Ctrl-C does.
+//! While a plan works: what is shown of it, and what a request to stop does.
 //!
 //! # Invariants
-//! 1. The first Ctrl-C cancels the plan and waits until nothing of it can happen any more; the second ends the program at
-//!    once, and the kernel kills what lives of the plan with it.
-//! 2. Showing progress never delays the work: it only reads, and what cannot be read is not shown.
+//! 1. The first request to stop cancels the plan and waits until nothing of it can happen any more; the second ends the
+//!    program at once, and the kernel kills what lives of the plan with it.
+//! 2. An apply that cannot be cancelled any more is finished, not abandoned.
+//! 3. Showing progress never delays the work: it only reads, and what cannot be read is not shown.
+//!
+//! # Not here
+//! Which signals ask to stop: `super::stops`.
 
 use std::future::Future;
 use std::time::Duration;
 
 use domain::PlanId;
-use engine::plans::Engine;
+use engine::plans::{CancelError, Engine};
 
 use super::Invocation;
 use super::invocation::Named;
+use super::stops::Stops;
 use crate::failure::{Exit, Failure, from_engine};
 use crate::output::Note;
 use crate::progress::Progress;
 
 /// How often progress is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long a cancel by Ctrl-C waits for its acknowledgement.
+/// How long a cancel by a signal waits for its acknowledgement.
 const CANCEL_WAIT: Duration = Duration::from_secs(30);
 /// How many events are read at a time.
 const EVENTS_MAX: usize = 100;
@@ -34,8 +39,7 @@ pub(super) async fn follow<T>(
     let mut progress = Progress::new(&invocation.look, invocation.global.quiet, &plan.short);
     let mut cursor = last_event(engine, plan.id).await;
     let mut work = std::pin::pin!(work);
-    let mut cancelling = std::pin::pin!(cancel_on_interrupt(invocation, engine, plan));
-    let mut is_cancelled = false;
+    let mut stopping = std::pin::pin!(stop_when_asked(invocation, engine, plan, Stops::listen()));
     loop {
         tokio::select! {
             biased;
@@ -44,28 +48,35 @@ pub(super) async fn follow<T>(
                 progress.clear();
                 return Ok(done);
             }
-            cancelled = &mut cancelling, if !is_cancelled => {
-                is_cancelled = true;
-                cancelled?;
-            }
+            failure = &mut stopping => return Err(failure),
             () = tokio::time::sleep(LOOK_EVERY) => show_news(engine, plan.id, &mut cursor, &mut progress).await,
         }
     }
 }
 
-/// Waits for Ctrl-C, then cancels; a second Ctrl-C while that takes its time ends the program.
-async fn cancel_on_interrupt(invocation: &Invocation, engine: &Engine, plan: &Named) -> Result<(), Failure> {
-    if tokio::signal::ctrl_c().await.is_err() {
-        // Without signals there is nothing to wait for.
-        return std::future::pending().await;
-    }
-    invocation.tell(&Note::info(format!("cancelling plan {}; Ctrl-C again ends at once", plan.short)));
+/// Cancels at the first request to stop and ends the program at the second; answers only when the cancel failed.
+async fn stop_when_asked(invocation: &Invocation, engine: &Engine, plan: &Named, mut stops: Stops) -> Failure {
+    let stop = stops.next().await;
+    invocation.tell(&Note::info(format!("cancelling plan {}; {} ends at once", plan.short, stop.once_more())));
     tokio::select! {
-        report = engine.cancel(plan.id, "interrupted by the user", CANCEL_WAIT) => {
-            report.map(|_| ()).map_err(|error| from_engine::cancel(&error, &plan.short))
-        }
-        _ = tokio::signal::ctrl_c() => std::process::exit(i32::from(Exit::Cancelled.number())),
+        report = engine.cancel(plan.id, stop.reason(), CANCEL_WAIT) => match report {
+            Ok(_) => {}
+            Err(error @ (CancelError::TooLate { .. } | CancelError::Final { .. })) => {
+                let too_late = from_engine::cancel(&error, &plan.short).message;
+                invocation.tell(&Note::warning(too_late));
+            }
+            Err(error @ (CancelError::Unconfirmed { .. } | CancelError::Plan(_) | CancelError::Execute(_))) => {
+                return from_engine::cancel(&error, &plan.short);
+            }
+        },
+        _ = stops.next() => end_at_once(),
     }
+    stops.next().await;
+    end_at_once()
+}
+
+fn end_at_once() -> ! {
+    std::process::exit(i32::from(Exit::Cancelled.number()))
 }
 
 async fn last_event(engine: &Engine, plan: PlanId) -> u64 {

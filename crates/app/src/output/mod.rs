@@ -20,7 +20,7 @@ mod terminal;
 pub use envelope::{Envelope, Timing};
 pub use prompt::confirm;
 pub use table::Table;
-pub use terminal::{ColorWhen, Look, Paint, calm, calm_bytes};
+pub use terminal::{ColorWhen, Look, Paint, calm, calm_bytes, one_line, one_line_of};
 
 use std::io::{self, Write};
 
@@ -139,6 +139,8 @@ pub fn write(report: &Report, command: &str, timing: Timing, look: &Look) -> Exi
     match written {
         Ok(()) => report.exit,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => report.exit,
+        // Worse news than an unread answer stays: a closed terminal does not make a cancel a failure.
+        Err(_) if report.exit != Exit::Done => report.exit,
         Err(_) => Exit::Failed,
     }
 }

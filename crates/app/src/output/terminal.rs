@@ -68,6 +68,20 @@ impl Look {
     }
 }
 
+/// How much of a command or a check is shown where it is only named.
+const NAMED_CHARS_MAX: usize = 80;
+
+/// A command, a check or a title on one line of bounded length.
+pub fn one_line(text: &str) -> String {
+    one_line_of(text, NAMED_CHARS_MAX)
+}
+
+/// The same, of at most so many characters.
+pub fn one_line_of(text: &str, chars_max: usize) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    cut(&lines.join(" "), chars_max)
+}
+
 /// At most `columns` characters, the last of which says that some are missing.
 pub(super) fn cut(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
@@ -198,6 +212,14 @@ mod tests {
         assert_eq!(calm("a\tb\nc é"), "a\tb\nc é");
         assert_eq!(calm("\x1b]0;t\x07\r\u{9b}\u{202e}"), r"\x1B]0;t\x07\x0D\xC2\x9B\xE2\x80\xAE");
         assert_eq!(calm_bytes(b"ok\xff\x1b"), r"ok\xFF\x1B");
+    }
+
+    #[test]
+    fn a_script_is_named_on_one_line() {
+        assert_eq!(one_line("sh -c '\n  set -e\n\n  make\n'"), "sh -c ' set -e make '");
+        assert_eq!(one_line(&"é".repeat(80)), "é".repeat(80));
+        assert_eq!(one_line(&"é".repeat(81)), format!("{}…", "é".repeat(79)));
+        assert_eq!(one_line_of("abcdef", 3), "ab…");
     }
 
     #[test]

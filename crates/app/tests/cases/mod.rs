@@ -7,4 +7,5 @@ mod plans;
 mod refusals;
 mod settings;
 mod support;
+mod survive;
 mod using_with;

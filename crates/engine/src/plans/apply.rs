@@ -310,6 +310,9 @@ impl Engine {
                 Ok(ApplySummary { already: false, ..summary })
             }
             PlanState::Apply(ApplyState::Constrained) => {
+                if let Some(branch) = plan.constrained_by.iter().find(|reason| reason.kind == carry::BRANCH) {
+                    return Err(ApplyError::BranchExists { name: branch.subject.clone() });
+                }
                 let request: ApplyRequest = serde_json::from_value(plan.request.clone()).unwrap_or_default();
                 let conflicts = self.preview(id, &request).await.map(|preview| preview.conflicts);
                 Err(ApplyError::Conflicts {

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use domain::{Job, JobState, Plan, PlanEvent, PlanId, PlanState};
+use domain::{Job, Plan, PlanEvent, PlanId, PlanState};
 use serde_json::Value;
 use store::{JobStoreError, PlanMove, PlanStoreError, StoreError};
 use sync::primitives::lock;
@@ -140,11 +140,12 @@ impl Engine {
             Err(other) => return Err(store_error(other).into()),
         }
         self.hint();
+        let job_now = self.house.store.job(job.id).await.map_err(store_error)?;
         if bury_the_dead(&self.house.options.data_dir, self.house.store.as_ref())
             .await
             .map_err(store_error)?
             > 0
-            || self.owner_is_gone(job).await?
+            || self.house.owner_is_gone(&job_now)
         {
             // The canceller takes the job over; the run that it begins finds the cancel and finishes it.
             let outcome = self.run_live_job(plan.id).await;
@@ -157,13 +158,6 @@ impl Engine {
             state if state.is_final() => Err(CancelError::Final { plan: plan.id, state }),
             _ => Err(moved()),
         }
-    }
-
-    async fn owner_is_gone(&self, job: &Job) -> Result<bool, CancelError> {
-        let now = domain::Ms::from(self.house.clock.now());
-        let job = self.house.store.job(job.id).await.map_err(store_error)?;
-        let dead = job.boot != Some(self.house.boot) || job.lease_until <= now;
-        Ok(job.state == JobState::Running && dead)
     }
 
     async fn await_end(&self, job: &Job, wait: Duration) -> Result<(), CancelError> {

@@ -112,6 +112,15 @@ pub(super) fn reason(conflict: &Conflict) -> Reason {
     }
 }
 
+/// The kind of the reason that a branch of the wanted name is there already.
+pub(super) const BRANCH: &str = "branch";
+
+/// Why a plan is constrained that was to go on a new branch.
+pub(super) fn branch_reason(name: String) -> Reason {
+    let message = format!("branch {name} exists");
+    Reason { kind: BRANCH.to_owned(), subject: name, message }
+}
+
 /// Applies what was chosen.
 pub(super) async fn apply(
     house: &Arc<House>,

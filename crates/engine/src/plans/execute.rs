@@ -206,10 +206,9 @@ impl Engine {
     /// Another process that lives and works on the plan is not waited for.
     async fn refuse_live_owner(&self, plan: &Plan, working: &Working) -> Result<(), ExecuteError> {
         let Some(job) = self.live_job(plan.id).await? else { return Ok(()) };
-        let now = domain::Ms::from(self.house.clock.now());
-        let lives = job.boot == Some(self.house.boot) && job.lease_until > now;
+        let lives = job.state == JobState::Running && !self.house.owner_is_gone(&job);
         match job.worker {
-            Some(worker) if job.state == JobState::Running && lives && !working.is(worker) => {
+            Some(worker) if lives && !working.is(worker) => {
                 Err(ExecuteError::Busy { plan: plan.id, worker: format!("worker {worker}") })
             }
             Some(_) | None => Ok(()),

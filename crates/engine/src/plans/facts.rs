@@ -1,6 +1,6 @@
 //! All that is known of a plan, gathered for whoever shows it.
 
-use domain::{ApplyRecord, ChangeEntry, Phase};
+use domain::{ApplyRecord, ChangeEntry, JobState, Ms, Phase};
 use domain::{
     CallState, ErrorHistory, Job, NetChange, NotCaptured, Plan, PlanId, SandboxRecord, ToolCall,
     ValidationResult, ValidationSummary, fold, net_hash, sum_up,
@@ -8,6 +8,7 @@ use domain::{
 use store::{JobStoreError, PlanFilter, PlanStoreError, StoreError};
 
 use super::Engine;
+use super::presence::is_present;
 
 /// The tool by which validations are recorded.
 pub(super) const VALIDATE: &str = "validate";
@@ -38,6 +39,8 @@ pub struct PlanFacts {
     pub plan: Plan,
     /// The job that waits or runs.
     pub live_job: Option<Job>,
+    /// Whether that job runs under a worker that is no more: it can be resumed or cancelled.
+    pub owner_is_gone: bool,
     /// The sandbox of the present attempt.
     pub sandbox: Option<SandboxRecord>,
     /// What capture left out of the present attempt.
@@ -87,8 +90,11 @@ impl Engine {
         let net = fold(&entries);
         let results = results_of(&calls);
         let (insertions, deletions) = self.count_lines(&net);
+        let live_job = self.live_job(id).await?;
+        let owner_is_gone = live_job.as_ref().is_some_and(|job| self.house.owner_is_gone(job));
         Ok(PlanFacts {
-            live_job: self.live_job(id).await?,
+            live_job,
+            owner_is_gone,
             not_captured: sandbox.as_ref().map(|sandbox| sandbox.not_captured).unwrap_or_default(),
             sandbox,
             steps: steps_of(&calls, &entries),
@@ -130,6 +136,13 @@ impl Engine {
 }
 
 impl super::House {
+    /// Whether the job runs under a worker that is no more.
+    pub(crate) fn owner_is_gone(&self, job: &Job) -> bool {
+        let Some(worker) = job.worker.filter(|_| job.state == JobState::Running) else { return false };
+        let now = Ms::from(self.clock.now());
+        job.boot != Some(self.boot) || job.lease_until <= now || !is_present(&self.options.data_dir, worker)
+    }
+
     /// The entries of the plan's present attempt, in order. A changeset belongs to the attempt of its calls.
     pub(crate) async fn entries(&self, plan: &Plan) -> Result<Vec<ChangeEntry>, StoreError> {
         self.store.entries(plan.id, plan.attempt).await

@@ -41,6 +41,14 @@ impl Drop for Presence {
     }
 }
 
+/// Whether this worker lives, as far as its life sign tells.
+pub(super) fn is_present(data_dir: &Path, worker: WorkerId) -> bool {
+    match File::open(workers_dir(data_dir).join(format!("{worker}.lock"))) {
+        Ok(sign) => flock(&sign, FlockOperation::NonBlockingLockExclusive).is_err(),
+        Err(_) => false,
+    }
+}
+
 /// Ends the leases of workers that are gone; says how many leases.
 ///
 /// # Errors

@@ -4,8 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use domain::{JobState, PlanId};
+use domain::{
+    ApplyState, DecisionKind, JobId, JobState, Ms, NewDecision, NewJob, NewPlan, Phase, PlanEvent, PlanId,
+    PlanState, Reason,
+};
 use engine::{AsyncWorker, Ports, RunFailure, Stop, TokioRuntime, WorkerConfig, WorkerConfigError};
+use serde_json::{Value, json};
+use store::{PlanMove, PlanStore};
 use tokio::sync::Notify;
 
 use crate::support::{BOOT, Machine, Note, gated, run_ready_tasks, script, succeed, until};
@@ -57,6 +62,63 @@ async fn a_failing_runner_fails_the_job_with_its_words_and_a_panicking_one_with_
     let job = machine.wait_for(second, JobState::Failed).await;
     assert_eq!(job.why.as_deref(), Some("the runner panicked: no idea what to do"));
     assert_eq!(worker.report().failed, 2);
+}
+
+/// What plan 1 is asked to do, and the first decision of it.
+fn asked() -> (NewPlan, NewDecision) {
+    let spec = json!({
+        "task": {"run": "make"}, "max_file_bytes": 10, "sandbox": "auto", "isolation_required": false,
+        "time_limit_s": 60,
+    });
+    let plan = NewPlan {
+        id: PlanId::from_u128(1),
+        title: "make".to_owned(),
+        spec: serde_json::from_value(spec).unwrap(),
+        projects: Vec::new(),
+    };
+    let prompt = NewDecision {
+        parent: None,
+        attempt: 1,
+        phase: Phase::Strategize,
+        kind: DecisionKind::Prompt,
+        question: "what?".to_owned(),
+        chosen: "make".to_owned(),
+        rationale: String::new(),
+        confidence: None,
+    };
+    (plan, prompt)
+}
+
+#[tokio::test]
+async fn a_runner_that_is_constrained_fails_its_job_and_constrains_its_plan() {
+    let machine = Machine::new();
+    let reasons = || {
+        let (kind, subject) = ("conflict".to_owned(), "src/lib.rs".to_owned());
+        vec![Reason { kind, subject, message: "both sides changed it".to_owned() }]
+    };
+    let (worker, _runner) = machine.worker(script(move |run| {
+        let is_apply = run.job().phase == Phase::Apply;
+        Box::pin(async move { if is_apply { Err(RunFailure::constrained(reasons())) } else { Ok(()) } })
+    }));
+    let (new, prompt) = asked();
+    let job =
+        |n, phase| NewJob { id: JobId::from_u128(n), plan: PlanId::from_u128(1), phase, not_before: Ms(0) };
+    let mut plan = machine.store.create(new, prompt, job(1, Phase::Strategize)).await.unwrap();
+    for (n, next) in [(1, Phase::Execute), (2, Phase::Apply)] {
+        worker.hint();
+        machine.wait_for(JobId::from_u128(n), JobState::Succeeded).await;
+        let version = machine.store.plan(plan.id).await.unwrap().version;
+        let (event, by, request) = (PlanEvent::Advance, "gate".to_owned(), Value::Null);
+        let advance = PlanMove { plan: plan.id, version, event, by, job: Some(job(n + 1, next)), request };
+        plan = machine.store.move_plan(advance).await.unwrap();
+    }
+    worker.hint();
+    let failed = machine.wait_for(JobId::from_u128(3), JobState::Failed).await;
+    let why = "constrained: conflict src/lib.rs: both sides changed it";
+    assert_eq!(failed.why.as_deref(), Some(why));
+    let plan = machine.store.plan(plan.id).await.unwrap();
+    assert_eq!(plan.state, PlanState::Apply(ApplyState::Constrained));
+    assert_eq!(plan.constrained_by, reasons());
 }
 
 #[tokio::test]

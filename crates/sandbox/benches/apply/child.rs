@@ -50,7 +50,13 @@ pub(crate) fn acted() -> bool {
         }
         [CHILD, stage, files, kind, id, applied] => {
             let kind = Kind::ALL.into_iter().find(|known| known.word() == kind).unwrap();
-            carry(Path::new(stage), files.parse().unwrap(), kind, id.parse().unwrap(), applied.parse().unwrap());
+            carry(
+                Path::new(stage),
+                files.parse().unwrap(),
+                kind,
+                id.parse().unwrap(),
+                applied.parse().unwrap(),
+            );
         }
         _ => return false,
     }

@@ -109,7 +109,12 @@ impl Kills {
         for (kind, mut times) in times {
             times.sort();
             let (whole, from_commit) = times[LEARNED / 2];
-            println!("a whole {}: {:.1} ms, {:.1} ms from its commit", kind.word(), ms(whole), ms(from_commit));
+            println!(
+                "a whole {}: {:.1} ms, {:.1} ms from its commit",
+                kind.word(),
+                ms(whole),
+                ms(from_commit)
+            );
             // From the commit to the done mark, and a recovery, it is at most so long: the kills find out.
             let [whole, to_done, recovery] = [whole, from_commit, from_commit].map(Span::new);
             self.spans.insert(kind, Spans { whole, to_done, recovery });
@@ -206,7 +211,8 @@ impl Kills {
         if kind == Kind::Apply && self.side == Side::After {
             self.applied = id;
         }
-        let old: Vec<_> = self.journals.undo_ids().unwrap().into_iter().filter(|old| old.id != self.applied).collect();
+        let old: Vec<_> =
+            self.journals.undo_ids().unwrap().into_iter().filter(|old| old.id != self.applied).collect();
         old.into_iter().for_each(|old| self.journals.forget_undo(old.id).unwrap());
     }
 

@@ -25,7 +25,8 @@ pub(crate) fn measure(projects: &Projects, rounds: usize) -> Vec<String> {
             peer[at].push(shadow.snapshot(round));
         }
     }
-    let ([small, large], [shadow_small, shadow_large]) = (ours.map(|of| median(&of)), peer.map(|of| median(&of)));
+    let ([small, large], [shadow_small, shadow_large]) =
+        (ours.map(|of| median(&of)), peer.map(|of| median(&of)));
     let (files, more) = (projects.small.files, projects.large.files);
     let name = |files| format!("capture_{files}");
     vec![
@@ -72,7 +73,11 @@ impl<'a> Shadow<'a> {
     fn write_tree(&self) {
         for verb in [&["add", "-A"][..], &["write-tree"]] {
             let mut command = git();
-            command.arg("-c").arg("core.bare=false").env("GIT_DIR", &self.git_dir).env("GIT_WORK_TREE", &self.project.path);
+            command
+                .arg("-c")
+                .arg("core.bare=false")
+                .env("GIT_DIR", &self.git_dir)
+                .env("GIT_WORK_TREE", &self.project.path);
             run(command.current_dir(&self.project.path).args(verb));
         }
     }

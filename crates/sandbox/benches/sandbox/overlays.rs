@@ -32,7 +32,14 @@ pub(crate) fn measure(projects: &Projects, who: &str, rounds: usize) -> Vec<Stri
     let usables = |of: &[Opening]| median(&of.iter().map(|one| one.usable).collect::<Vec<_>>());
     let (files, more) = (projects.small.files, projects.large.files);
     let rows = vec![
-        row(&format!("overlay_{who}_{files}"), "git-worktree-add", opens(&small), median(&worktrees), Better::Less, "ms"),
+        row(
+            &format!("overlay_{who}_{files}"),
+            "git-worktree-add",
+            opens(&small),
+            median(&worktrees),
+            Better::Less,
+            "ms",
+        ),
         row(
             &format!("overlay_{who}_usable_{files}"),
             "git-worktree-add",

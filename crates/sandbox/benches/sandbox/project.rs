@@ -70,7 +70,14 @@ impl Project {
     /// Runs git in the project, untouched by the settings of whoever runs this.
     pub(crate) fn git(&self, arguments: &[&str]) {
         let mut command = git();
-        command.arg("-C").arg(&self.path).args(["-c", "gc.auto=0", "-c", "user.name=b", "-c", "user.email=b@example.org"]);
+        command.arg("-C").arg(&self.path).args([
+            "-c",
+            "gc.auto=0",
+            "-c",
+            "user.name=b",
+            "-c",
+            "user.email=b@example.org",
+        ]);
         run(command.args(arguments));
     }
 
@@ -100,7 +107,9 @@ pub(crate) fn run(command: &mut Command) {
 
 /// About 2.5 KB that no other file has.
 fn content(file: usize) -> String {
-    (0..40).map(|line| format!("fn f{file}_{line}() -> u64 {{ {} }} // what it is for\n", file * 31 + line)).collect()
+    (0..40)
+        .map(|line| format!("fn f{file}_{line}() -> u64 {{ {} }} // what it is for\n", file * 31 + line))
+        .collect()
 }
 
 /// Hashes as a store would, and keeps nothing.

@@ -9,9 +9,9 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 use crate::judge::{Judge, Kind, Side};
+use crate::mixed;
 use crate::moments::{Dice, Span, wait};
 use crate::trees::{self, Tree};
-use crate::mixed;
 
 /// How the peer of a kind is called.
 pub(crate) fn name(kind: Kind) -> &'static str {
@@ -123,7 +123,10 @@ impl GitPeer {
     pub(crate) fn print(&self) {
         for (kind, tally) in &self.tallies {
             let Tally { runs, untouched, finished, torn } = tally;
-            println!("\n{runs} × {}, killed: {untouched} untouched, {finished} finished, {torn} torn", name(*kind));
+            println!(
+                "\n{runs} × {}, killed: {untouched} untouched, {finished} finished, {torn} torn",
+                name(*kind)
+            );
         }
     }
 }

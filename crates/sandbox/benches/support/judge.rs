@@ -112,7 +112,12 @@ impl Judge {
             return Ok(Side::After);
         }
         let nearer = if as_before.len() < as_after.len() { &as_before } else { &as_after };
-        Err(format!("{} / {} differ: {}", as_before.len(), as_after.len(), nearer[..nearer.len().min(5)].join(", ")))
+        Err(format!(
+            "{} / {} differ: {}",
+            as_before.len(),
+            as_after.len(),
+            nearer[..nearer.len().min(5)].join(", ")
+        ))
     }
 
     /// The share of changed files that are as in the tree after, in percent.

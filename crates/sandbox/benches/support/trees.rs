@@ -21,7 +21,10 @@ pub(crate) type Tree = BTreeMap<String, Planted>;
 
 /// About 60 bytes that occur nowhere else.
 pub(crate) fn line(file: usize, number: usize, word: &str) -> String {
-    format!("{word} {file:06} {number:04} {:016x} and some more words here\n", (file * 7919 + number) as u64 * 0x9e37_79b9)
+    format!(
+        "{word} {file:06} {number:04} {:016x} and some more words here\n",
+        (file * 7919 + number) as u64 * 0x9e37_79b9
+    )
 }
 
 pub(crate) fn text(file: usize, lines: usize) -> String {

@@ -3,7 +3,7 @@
 //! It is a guess, for a hint: nothing depends on it.
 
 /// What common programs print, in lower case, when a name is not resolved or a connection not made.
-const SIGNS: [&[u8]; 16] = [
+const SIGNS: [&[u8]; 18] = [
     b"could not resolve host",
     b"couldn't resolve host",
     b"temporary failure in name resolution",
@@ -17,6 +17,8 @@ const SIGNS: [&[u8]; 16] = [
     b"enotfound",
     b"network is unreachable",
     b"connection refused",
+    b"connection error",
+    b"waiting for network",
     b"dial tcp",
     b"dns error",
     b"address family not supported",
@@ -31,6 +33,14 @@ pub(super) fn is_shown_in(output: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_waits_for_a_network_is_recognized_however_it_is_written() {
+        assert!(is_shown_in(b"Waiting for network...\n"));
+        assert!(is_shown_in(b"API Error: Connection error."));
+        assert!(is_shown_in(b"connection error: desc = \"transport\""));
+        assert!(!is_shown_in(b"waiting for a lock"));
+    }
 
     #[test]
     fn a_failed_lookup_is_told_from_an_ordinary_failure() {

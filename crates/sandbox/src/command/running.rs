@@ -57,7 +57,7 @@ pub struct Ended {
     pub duration: Duration,
     /// How many processes had to be killed, as far as they could be counted.
     pub processes_killed: u32,
-    /// Whether it failed as commands do that want a network and have none. A guess.
+    /// Whether it failed, or was ended while it waited, as commands do that want a network and have none. A guess.
     pub network_suspected: bool,
 }
 
@@ -132,8 +132,7 @@ impl Running {
             Some(drains) => drains.finish(),
             None => Default::default(),
         };
-        let failed = matches!(how, HowEnded::Exited(status) if status != 0);
-        let network_suspected = failed
+        let network_suspected = may_lack_a_network(how)
             && !self.isolation.network
             && (network_failure::is_shown_in(&stderr.bytes())
                 || network_failure::is_shown_in(&stdout.bytes()));
@@ -162,6 +161,15 @@ impl Drop for Running {
             self.wait_for_death();
             drains.finish();
         }
+    }
+}
+
+/// Programs wait for a network as often as they give up on it.
+fn may_lack_a_network(how: HowEnded) -> bool {
+    match how {
+        HowEnded::Exited(status) => status != 0,
+        HowEnded::TimedOut | HowEnded::Killed => true,
+        HowEnded::Signalled(_) => false,
     }
 }
 

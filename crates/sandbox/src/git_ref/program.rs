@@ -1,7 +1,8 @@
 //! The git program, called so that only its arguments decide what it does.
 //!
 //! # Invariants
-//! 1. Nothing of `GIT_*` in our environment reaches it: it works on the directory that it is started in.
+//! 1. Of `GIT_*` in our environment only who commits, and when, reaches it: it works on the directory that it is
+//!    started in.
 //! 2. Lists are separated by NUL, so that no file name is mistaken for two.
 //! 3. No locks are taken for mere looking, no hook and no file system monitor is run, nobody is asked for a password.
 
@@ -85,6 +86,16 @@ impl GitError {
     }
 }
 
+/// Who makes a commit and when: the user may say so for one call, as for a git of their own.
+const IDENTITY: [&str; 6] = [
+    "GIT_AUTHOR_NAME",
+    "GIT_AUTHOR_EMAIL",
+    "GIT_AUTHOR_DATE",
+    "GIT_COMMITTER_NAME",
+    "GIT_COMMITTER_EMAIL",
+    "GIT_COMMITTER_DATE",
+];
+
 /// How much of what git prints is kept of a failure.
 const MESSAGE_CHARS_MAX: usize = 500;
 
@@ -114,7 +125,7 @@ impl Program {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("git");
         for (name, _) in std::env::vars_os() {
-            if name.as_encoded_bytes().starts_with(b"GIT_") {
+            if name.as_encoded_bytes().starts_with(b"GIT_") && !IDENTITY.iter().any(|kept| name == *kept) {
                 command.env_remove(name);
             }
         }

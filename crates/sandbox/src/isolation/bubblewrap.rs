@@ -74,7 +74,7 @@ fn told(layout: &Layout) -> Told {
         layout.steps.iter().filter(move |step| step.what == wanted).map(|step| step.at.display().to_string())
     };
     let notes = at(What::Scratch).map(|path| format!("{path} stays read-only: bubblewrap"));
-    Told { hidden: at(What::Hidden).collect(), notes: notes.collect() }
+    Told { hidden: at(What::Hidden).collect(), notes: notes.chain(layout.notes.iter().cloned()).collect() }
 }
 
 fn read(printed: OwnedFd) -> String {

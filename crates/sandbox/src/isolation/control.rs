@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::IsolationRung;
 use crate::command::HowEnded;
 use crate::fds;
+use crate::view::Borrowed;
 
 /// The message that asks for the tree to be killed.
 const KILL: &[u8] = b"kill";
@@ -51,6 +52,8 @@ pub(super) struct Order {
 pub(super) struct OrderRoot {
     pub(super) path: PathBuf,
     pub(super) copy: Option<PathBuf>,
+    /// What the copy reads from that it hides once it is mounted at `path`.
+    pub(super) borrowed: Vec<Borrowed>,
     pub(super) writable: bool,
 }
 

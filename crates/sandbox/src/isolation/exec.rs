@@ -5,7 +5,7 @@
 //! 2. Whatever fails is told over the pipe that `exec` closes; nothing told means that the program runs.
 //! 3. It is in a session of its own: no terminal reaches it, and signals to our group do not either.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -130,8 +130,7 @@ fn execute(order: &Order, layout: &Layout) -> Failure {
     else {
         return Failure::NotExecutable(libc::EINVAL);
     };
-    let path = order.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
-    try_candidates(&candidates(&order.argv[0], path), &argv, &env)
+    try_candidates(&candidates(order), &argv, &env)
 }
 
 fn c_strings(parts: impl Iterator<Item = Vec<u8>>) -> Result<Vec<CString>, std::ffi::NulError> {
@@ -139,11 +138,13 @@ fn c_strings(parts: impl Iterator<Item = Vec<u8>>) -> Result<Vec<CString>, std::
 }
 
 /// Where a program is looked for: at its path when it has one, else in the directories of `PATH`.
-fn candidates(program: &OsStr, path: Option<OsString>) -> Vec<CString> {
+pub(super) fn candidates(order: &Order) -> Vec<CString> {
+    let Some(program) = order.argv.first() else { return Vec::new() };
     let bytes = program.as_bytes();
     if bytes.contains(&b'/') {
         return CString::new(bytes).into_iter().collect();
     }
+    let path = order.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
     let path = path.unwrap_or_default();
     let directories = std::env::split_paths(&path).filter(|directory| !directory.as_os_str().is_empty());
     directories

@@ -10,9 +10,10 @@
 //! Doing it: the siblings `mounts` and `bubblewrap`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::control::Order;
+use crate::view::Borrowed;
 
 /// Where the private directory for temporary files is, unless a project is there.
 const TMP: &str = "/tmp";
@@ -26,6 +27,12 @@ const RUN_KEPT: [&str; 2] = ["/run/current-system", "/run/booted-system"];
 pub(super) struct Step {
     pub(super) at: PathBuf,
     pub(super) what: What,
+}
+
+impl Step {
+    fn depth(&self) -> usize {
+        self.at.components().count()
+    }
 }
 
 /// What is put at a path.
@@ -59,6 +66,20 @@ pub(super) struct Layout {
     pub(super) tmp: PathBuf,
     /// Where each project is.
     pub(super) roots: Vec<PathBuf>,
+    /// What cannot be had as asked, in words.
+    pub(super) notes: Vec<String>,
+}
+
+impl Layout {
+    /// The step that decides what is at a path: the deepest at it or above it.
+    pub(super) fn above(&self, path: &Path) -> Option<&Step> {
+        above(&self.steps, path)
+    }
+}
+
+fn above<'a>(steps: &'a [Step], path: &Path) -> Option<&'a Step> {
+    // Of equals the last one is taken, which is the one that is put there last.
+    steps.iter().filter(|step| path.starts_with(&step.at)).max_by_key(|step| step.depth())
 }
 
 /// The layout for a command with a mount namespace of its own.
@@ -70,6 +91,9 @@ pub(super) fn of(order: &Order) -> Result<Layout, String> {
     let mut steps = fixed_steps(order.network);
     steps.retain(|step| !is_root(&step.at));
     let outside = |path: &PathBuf| !below_a_root(order, path);
+    steps.extend(
+        order.roots.iter().flat_map(|root| &root.borrowed).filter_map(lent).filter(|step| outside(&step.at)),
+    );
     steps.extend(existing(&order.scratch).filter(outside).map(|at| Step { at, what: What::Scratch }));
     steps.extend(existing(&order.writable).filter(outside).map(|at| {
         let source = at.clone();
@@ -79,12 +103,13 @@ pub(super) fn of(order: &Order) -> Result<Layout, String> {
     steps.extend(roots.map(|(index, root)| Step { at: root.path.clone(), what: What::Root { index } }));
     let hidden = existing(&order.hide).filter(|path| !is_root(path));
     steps.extend(hidden.map(|at| Step { at, what: What::Hidden }));
+    let notes = add_missing_scratch(order, &mut steps);
     // Stable: at the same depth, and so at the same path, the order of above.
-    steps.sort_by_key(|step| step.at.components().count());
+    steps.sort_by_key(Step::depth);
     let tmp = PathBuf::from(if is_root(Path::new(TMP)) { TMP_ELSEWHERE } else { TMP });
     let writable = steps.iter().filter(|step| is_writable(order, step)).map(|step| step.at.clone()).collect();
     let roots = order.roots.iter().map(|root| root.path.clone()).collect();
-    Ok(Layout { steps, writable, tmp, roots })
+    Ok(Layout { steps, writable, tmp, roots, notes })
 }
 
 fn fixed_steps(network: bool) -> Vec<Step> {
@@ -108,6 +133,41 @@ fn fixed_steps(network: bool) -> Vec<Step> {
         steps.push(Step { at: resolver.clone(), what: What::Tree { source: resolver, writable: false } });
     }
     steps
+}
+
+/// What a copy borrows, at its second place. What is not there any more is missing outside as well.
+fn lent(borrowed: &Borrowed) -> Option<Step> {
+    let (source, at) = (fs::canonicalize(&borrowed.from).ok()?, fs::canonicalize(&borrowed.at).ok()?);
+    Some(Step { at, what: What::Tree { source, writable: false } })
+}
+
+/// Adds the scratch directories that are not there, and tells which cannot be made: a mount needs a place, and places are
+/// made in directories of the command's own only. The rest of the machine is the user's.
+fn add_missing_scratch(order: &Order, steps: &mut Vec<Step>) -> Vec<String> {
+    let mut notes = Vec::new();
+    for at in order.scratch.iter().filter_map(|path| real_but_missing(path)) {
+        match above(steps, &at).map(|step| &step.what) {
+            Some(What::Private | What::Hidden) => steps.push(Step { at, what: What::Private }),
+            // The command can make it itself.
+            Some(What::Scratch | What::Root { .. } | What::Tree { writable: true, .. }) => {}
+            Some(
+                What::Tree { writable: false, .. } | What::Processes | What::Devices | What::Link { .. },
+            )
+            | None => notes.push(format!("{} is not there, and cannot be made", at.display())),
+        }
+    }
+    notes
+}
+
+/// Where a path that is not there would be, without links.
+fn real_but_missing(path: &Path) -> Option<PathBuf> {
+    if !path.is_absolute() || fs::symlink_metadata(path).is_ok() {
+        return None;
+    }
+    let (above, real) = path.ancestors().find_map(|above| Some((above, fs::canonicalize(above).ok()?)))?;
+    let rest = path.strip_prefix(above).ok()?;
+    let plain = rest.components().all(|component| matches!(component, Component::Normal(_)));
+    plain.then(|| real.join(rest))
 }
 
 /// The paths that are there, without links. What cannot be reached, the command cannot reach either.
@@ -142,7 +202,7 @@ pub(super) fn without_mounts(order: &Order) -> Layout {
     writable.push(tmp.clone());
     writable.extend(DEVICES.map(PathBuf::from));
     let roots = order.roots.iter().map(|root| root.source().clone()).collect();
-    Layout { steps: Vec::new(), writable, tmp, roots }
+    Layout { steps: Vec::new(), writable, tmp, roots, notes: Vec::new() }
 }
 
 #[cfg(test)]
@@ -152,7 +212,12 @@ mod tests {
     use super::*;
 
     fn order(roots: &[&Path], writable: &[PathBuf], hide: &[PathBuf], scratch: &[PathBuf]) -> Order {
-        let roots = roots.iter().map(|path| OrderRoot { path: path.into(), copy: None, writable: true });
+        let roots = roots.iter().map(|path| OrderRoot {
+            path: path.into(),
+            copy: None,
+            borrowed: Vec::new(),
+            writable: true,
+        });
         Order {
             rung: IsolationRung::Namespaces,
             argv: Vec::new(),

@@ -38,6 +38,7 @@ pub(crate) mod process_tree;
 mod reaper;
 mod seccomp;
 mod start;
+mod unseen;
 
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,7 @@ use crate::child::ChildProgram;
 pub use child::child_run;
 pub use process_tree::kill_marked;
 pub use start::StartError;
+pub use unseen::Unseen;
 
 /// The verb of the child that runs a command.
 pub const RUN_VERB: &str = "__run";

@@ -55,7 +55,7 @@ pub(super) fn build(order: &Order, layout: &Layout, trees: &[OwnedFd]) -> Result
     }
     let all = MountAttrFlags::MOUNT_ATTR_RDONLY | HARMLESS;
     set_attributes(CWD, "/", Reach::AllBelow, all).map_err(|error| format!("read-only: {error}"))?;
-    let mut told = Told::default();
+    let mut told = Told { notes: layout.notes.clone(), ..Told::default() };
     make_scratch(&mut ready, &mut told);
     let mut read_only_later = Vec::new();
     for (step, opened) in ready {

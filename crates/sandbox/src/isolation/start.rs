@@ -15,6 +15,7 @@ use domain::RootNo;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::control::{self, Failure, Order, OrderRoot, Report};
+use super::unseen::{self, Unseen};
 use super::{Isolation, IsolationRung, IsolationUsed, RUN_VERB, RungPassedOver};
 use crate::child::ChildProgram;
 use crate::command::{CommandSpec, Drains, Launched, Running, Stdin};
@@ -24,10 +25,12 @@ use crate::view::View;
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// There is no such program.
-    #[error("{program} is not there to be run")]
+    #[error("{}", not_found(program, unseen.as_ref()))]
     NotFound {
         /// As it was asked for.
         program: String,
+        /// Where it lies though, out of sight of commands.
+        unseen: Option<Unseen>,
     },
     /// The program cannot be run.
     #[error("{program} cannot be run")]
@@ -89,6 +92,15 @@ impl From<io::Error> for StartError {
     }
 }
 
+fn not_found(program: &str, unseen: Option<&Unseen>) -> String {
+    match unseen {
+        Some(Unseen { path, below }) => {
+            format!("{} lies below {}, which commands do not see", path.display(), below.display())
+        }
+        None => format!("{program} is not there to be run"),
+    }
+}
+
 fn shown(reasons: &[RungPassedOver]) -> String {
     reasons.iter().map(|passed| format!("{}: {}", passed.rung, passed.why)).collect::<Vec<_>>().join("; ")
 }
@@ -128,7 +140,10 @@ impl Isolation {
                     }));
                 }
                 Err(Failure::Rung(why)) => passed_over.push(RungPassedOver { rung: *rung, why }),
-                Err(Failure::NotFound) => return Err(StartError::NotFound { program }),
+                Err(Failure::NotFound) => {
+                    let unseen = unseen::program(&Order { rung: *rung, ..order });
+                    return Err(StartError::NotFound { program, unseen });
+                }
                 Err(Failure::NotExecutable(errno)) => {
                     return Err(StartError::NotExecutable {
                         program,
@@ -176,10 +191,13 @@ pub(super) fn probe(child: &ChildProgram, rung: IsolationRung) -> Result<(), Str
 fn order(view: &View, spec: &CommandSpec) -> Result<Order, StartError> {
     let no = spec.cwd.root;
     let index = view.roots.iter().position(|root| root.no == no).ok_or(StartError::NoSuchRoot { no })?;
-    let roots = view.roots.iter().map(|root| OrderRoot {
-        path: root.path.clone(),
-        copy: root.copy.clone(),
-        writable: spec.writes && !root.read_only,
+    let roots = view.roots.iter().map(|root| -> io::Result<OrderRoot> {
+        Ok(OrderRoot {
+            path: root.path.clone(),
+            copy: root.copy.clone(),
+            borrowed: root.borrowed()?,
+            writable: spec.writes && !root.read_only,
+        })
     });
     let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     Ok(Order {
@@ -187,7 +205,7 @@ fn order(view: &View, spec: &CommandSpec) -> Result<Order, StartError> {
         argv: spec.argv.clone(),
         env: spec.env.clone(),
         cwd: Some((index, spec.cwd.below.as_ref().map(|below| below.as_bytes().to_vec()))),
-        roots: roots.collect(),
+        roots: roots.collect::<io::Result<_>>()?,
         timeout_ms: spec.timeout.map(ms),
         grace_ms: ms(spec.kill_grace),
         network: spec.network,

@@ -1,9 +1,10 @@
 //! What the errors of a store say, and how they are to be taken.
 
 use domain::{
-    ChangesetError, ErrorClass, Fence, JobId, JobRefused, JobState, LeaseLost, PlanId, RecordError,
+    BadTransition, ChangesetError, ErrorClass, Fence, JobId, JobRefused, JobState, LeaseLost, LockHeld,
+    LockResource, PlanEvent, PlanId, PlanRefused, PlanState, RecordError,
 };
-use store::{ChangesetStoreError, JobStoreError, StoreError};
+use store::{ChangesetStoreError, JobStoreError, LockStoreError, PlanStoreError, StoreError};
 
 const LOST: LeaseLost = LeaseLost { job: JobId::from_u128(33), fence: Fence(7) };
 const LOST_SAYS: &str =
@@ -101,6 +102,58 @@ fn a_full_queue_says_how_many_wait() {
         (full.class(), full.to_string().as_str()),
         (ErrorClass::Permanent, "the queue is full: 10000 jobs wait")
     );
+}
+
+#[test]
+fn what_stands_in_the_way_of_a_plan_is_said_and_says_how_to_take_it() {
+    let (plan, job) = (PlanId::from_u128(34), JobId::from_u128(33));
+    let state = PlanState::FIRST;
+    let event = PlanEvent::Advance;
+    let spent = PlanRefused::ReversionsSpent;
+    let heard = [
+        (
+            PlanStoreError::NotFound { plan },
+            ErrorClass::Permanent,
+            "there is no plan 00000000000000000000000012",
+        ),
+        (
+            PlanStoreError::Refused(PlanRefused::BadTransition(BadTransition { state, event })),
+            ErrorClass::Bug,
+            "a plan that is strategize/queued does not advance",
+        ),
+        (PlanStoreError::Refused(spent), ErrorClass::Bug, "the plan was reverted 3 times already"),
+        (
+            PlanStoreError::from(JobStoreError::Refused(JobRefused::PlanBusy { job })),
+            ErrorClass::Transient,
+            "the plan is busy with job 00000000000000000000000011",
+        ),
+        (
+            PlanStoreError::from(JobStoreError::QueueFull { queued: 10_000 }),
+            ErrorClass::Permanent,
+            "the queue is full: 10000 jobs wait",
+        ),
+        (
+            PlanStoreError::IdTaken { plan },
+            ErrorClass::Bug,
+            "plan 00000000000000000000000012 exists already and was asked to do something else",
+        ),
+        (
+            PlanStoreError::from(JobStoreError::Store(StoreError::Busy)),
+            ErrorClass::Transient,
+            "the store is busy",
+        ),
+    ];
+    for (error, class, says) in heard {
+        assert_eq!((error.class(), error.to_string().as_str()), (class, says));
+    }
+}
+
+#[test]
+fn a_lock_that_is_held_names_its_holder() {
+    let resource = LockResource::Plan(PlanId::from_u128(34));
+    let held = LockStoreError::from(LockHeld { resource, owner: "ann".to_owned() });
+    assert_eq!(held.to_string(), "plan:00000000000000000000000012 is locked by ann");
+    assert_eq!(LockStoreError::from(StoreError::Full).to_string(), "the store has no space left");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use engine::plans::ExecuteOptions;
 
-use crate::cli::{Invocation, run, work};
+use crate::cli::{Invocation, run, task, work};
 use crate::failure::{Failure, from_engine};
 use crate::output::Report;
 
@@ -18,6 +18,7 @@ pub(in crate::cli) struct ExecuteArgs {
 pub(super) async fn run(args: ExecuteArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
+    task::tell_unset(&super::facts(&engine, &plan).await?.plan.spec.task.pass_env, invocation);
     let options = ExecuteOptions { again: args.again, stop_before_apply: false };
     let facts = work::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
     let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;

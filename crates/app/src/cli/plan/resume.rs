@@ -1,6 +1,6 @@
 //! `agents plan resume`: goes on with a plan that failed or was broken off.
 
-use crate::cli::{Invocation, run, work};
+use crate::cli::{Invocation, run, task, work};
 use crate::failure::{Failure, from_engine};
 use crate::output::Report;
 
@@ -13,6 +13,7 @@ pub(in crate::cli) struct ResumeArgs {
 pub(super) async fn run(args: ResumeArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
+    task::tell_unset(&super::facts(&engine, &plan).await?.plan.spec.task.pass_env, invocation);
     let facts = work::follow(invocation, &engine, &plan, engine.resume(plan.id)).await?;
     let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
     Ok(run::shown(&facts, &plan, invocation))

@@ -39,6 +39,7 @@ pub(super) async fn apply(house: &Arc<House>, run: &JobRun, plan: &Plan) -> Resu
         Err(CarryError::Conflicts { conflicts, plan: _ }) => {
             Err(Stopped::Constrained(conflicts.iter().map(carry::reason).collect()))
         }
+        Err(CarryError::BranchExists { name }) => Err(Stopped::Constrained(vec![carry::branch_reason(name)])),
         Err(error) => Err(Stopped::failed(error.category(), error)),
     }
 }

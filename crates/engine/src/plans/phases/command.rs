@@ -38,6 +38,8 @@ use crate::worker::JobRun;
 
 /// How often the bases of a running command's changes are saved.
 const SAVE_BASES_EVERY: Duration = Duration::from_secs(2);
+/// How much of a command a message repeats.
+const SHOWN_CHARS_MAX: usize = 80;
 /// How much of a command's output its result repeats.
 const LAST_WORDS_BYTES: usize = 2 * 1024;
 
@@ -171,7 +173,7 @@ pub(super) async fn run(
     run.scope().check()?;
     let ended = ended.map_err(|error| Stopped::failed(ErrorCategory::Internal, error))?;
     let wrote_to_sandbox = !is_check || layer.is_none();
-    Ok(Finished { call, shown: task.run.shown(), ended, effect, _layer: layer, wrote_to_sandbox })
+    Ok(Finished { call, shown: one_line(&task.run.shown()), ended, effect, _layer: layer, wrote_to_sandbox })
 }
 
 /// The trees that the command sees: those of the sandbox, or, for a check, of a layer above them.
@@ -388,6 +390,13 @@ pub(super) fn kept_log(staging: &Staging, log: &Path) -> Option<KeptOutput> {
     let bytes = std::fs::read(log).ok().filter(|bytes| !bytes.is_empty())?;
     let kept = staging.keep_bytes(&bytes).ok()?;
     Some(KeptOutput { hash: kept.hash, total: kept.size, left_out: 0 })
+}
+
+/// The command on one line that a message can hold.
+fn one_line(shown: &str) -> String {
+    let line = shown.lines().next().unwrap_or_default();
+    let cut: String = line.chars().take(SHOWN_CHARS_MAX).collect();
+    if cut == shown { cut } else { format!("{cut}…") }
 }
 
 /// A path as bytes.
