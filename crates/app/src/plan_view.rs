@@ -4,14 +4,17 @@
 //! 1. What is shown is computed from the plan's facts alone: two commands never tell two stories of one plan.
 //! 2. There is always a way on: what can be typed next is part of the answer.
 
-use domain::{ApplyState, CallState, ErrorCategory, Gate, PlanState, Reason, Work};
+use domain::{ApplyState, CallState, ErrorCategory, ErrorRecord, Gate, PlanState, Reason, Work};
 use engine::plans::PlanFacts;
 use serde_json::{Value, json};
 
 use crate::diff_view::{counted, left_out_line};
 use crate::failure::{Failure, codes, from_engine};
-use crate::output::{Look, Paint, calm};
+use crate::output::{Look, Paint, calm, one_line};
 use crate::time::{stamp, took};
+
+/// What the engine says of a command that failed without the network and printed that it wants it.
+const NETWORK_WORDS: &str = "it probably wanted the network";
 
 /// A command that leads on, and why one would type it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +32,9 @@ pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
         why: "do it anew, keeping this try",
         command: format!("agents plan execute {id} --again"),
     };
+    if facts.owner_is_gone {
+        return vec![step("go on with it", "resume"), step("stop it for good", "cancel")];
+    }
     match facts.plan.state {
         PlanState::Strategize(Work::Queued | Work::Complete) | PlanState::Execute(Work::Queued) => {
             vec![step("start it", "execute"), step("drop it", "cancel")]
@@ -39,7 +45,11 @@ pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
             vec![step("follow it", "watch"), step("stop it", "cancel")]
         }
         PlanState::Strategize(Work::Errored) | PlanState::Execute(Work::Errored) => {
-            vec![step("see why", "errors"), step("see what was printed", "logs"), step("try again", "resume")]
+            let try_again = match wants_network(facts) {
+                true => NextStep { why: "do it anew with the network", command: with_network(facts) },
+                false => step("try again", "resume"),
+            };
+            vec![step("see why", "errors"), step("see what was printed", "logs"), try_again]
         }
         PlanState::Execute(Work::Complete) if !facts.validations.lets_through() => {
             vec![step("see what was printed", "logs"), step("see what changed", "diff"), again]
@@ -65,6 +75,42 @@ pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
         PlanState::Strategize(Work::Cancelled)
         | PlanState::Execute(Work::Cancelled)
         | PlanState::Apply(ApplyState::Cancelled) => vec![step("see what it had changed", "diff")],
+    }
+}
+
+/// Whether the plan failed for want of the network, as far as what its command printed tells.
+fn wants_network(facts: &PlanFacts) -> bool {
+    let last = facts.errors.records().next_back();
+    !facts.plan.spec.task.network && last.is_some_and(|record| record.error.message().contains(NETWORK_WORDS))
+}
+
+/// The network is frozen in the plan, so only a new plan can have it.
+fn with_network(facts: &PlanFacts) -> String {
+    let command = facts.plan.spec.task.run.shown();
+    // What was cut cannot be typed.
+    let command = if one_line(&command) == command { command } else { "…".to_owned() };
+    format!("agents run --network -- {command}")
+}
+
+/// What to type about an error of the plan.
+pub fn command_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String {
+    let is_of_apply = matches!(facts.plan.state, PlanState::Apply(_));
+    match record.error.category() {
+        ErrorCategory::Sandbox | ErrorCategory::Auth => "agents doctor".to_owned(),
+        ErrorCategory::MergeConflict => format!("agents plan diff {id} --conflicts"),
+        _ if is_of_apply => format!("agents plan apply {id}"),
+        ErrorCategory::Tool if wants_network(facts) => with_network(facts),
+        ErrorCategory::Tool
+        | ErrorCategory::Timeout
+        | ErrorCategory::Connection
+        | ErrorCategory::Overloaded
+        | ErrorCategory::RateLimit
+        | ErrorCategory::Resource
+        | ErrorCategory::ModelOutput
+        | ErrorCategory::Validation
+        | ErrorCategory::InvalidInput
+        | ErrorCategory::Budget
+        | ErrorCategory::Internal => format!("agents plan resume {id}"),
     }
 }
 
@@ -98,7 +144,7 @@ pub fn to_json(facts: &PlanFacts, id: &str) -> Value {
     json!({
         "plan_id": plan.id, "short_id": id, "title": plan.title, "action": null, "command": plan.spec.task.run.shown(),
         "projects": projects, "phase": plan.state.phase(), "state": plan.state.word(), "attempt": plan.attempt,
-        "reversions": plan.reversions, "undone": plan.undone_at.is_some(),
+        "reversions": plan.reversions, "undone": plan.undone_at.is_some(), "broken_off": facts.owner_is_gone,
         "automation": match plan.spec.apply { Gate::Ask => "review", Gate::Auto => "auto" },
         "waiting": waiting(facts, id),
         "steps": steps,
@@ -108,7 +154,7 @@ pub fn to_json(facts: &PlanFacts, id: &str) -> Value {
         },
         "validations": facts.validations,
         "usage": { "tokens": 0, "cost": 0 },
-        "error": error_json(facts),
+        "error": error_json(facts, id),
         "constrained_by": plan.constrained_by,
         "sandbox": sandbox_json(facts),
         "times": { "created": stamp(plan.created), "updated": stamp(plan.updated) },
@@ -124,6 +170,10 @@ fn sandbox_json(facts: &PlanFacts) -> Value {
 }
 
 fn waiting(facts: &PlanFacts, id: &str) -> Value {
+    if facts.owner_is_gone {
+        let command = next_steps(facts, id).into_iter().next().map(|step| step.command);
+        return json!({ "reason": "somebody goes on with it", "command": command });
+    }
     let reason = match facts.plan.state {
         PlanState::Execute(Work::Complete) if facts.validations.lets_through() && !facts.net.is_empty() => {
             "a person says yes to apply"
@@ -138,16 +188,22 @@ fn waiting(facts: &PlanFacts, id: &str) -> Value {
     json!({ "reason": reason, "command": command })
 }
 
-fn error_json(facts: &PlanFacts) -> Value {
+/// The error that the plan stands at.
+fn last_error(facts: &PlanFacts) -> Option<&ErrorRecord> {
     let is_errored = matches!(
         facts.plan.state,
         PlanState::Strategize(Work::Errored)
             | PlanState::Execute(Work::Errored)
             | PlanState::Apply(ApplyState::Errored)
     );
-    match facts.errors.records().next_back().filter(|_| is_errored) {
+    facts.errors.records().next_back().filter(|_| is_errored)
+}
+
+fn error_json(facts: &PlanFacts, id: &str) -> Value {
+    match last_error(facts) {
         Some(record) => json!({
             "category": record.error.category(), "message": record.error.message(), "hint": record.recovery.hint,
+            "command": command_for(record, facts, id),
         }),
         None => Value::Null,
     }
@@ -158,7 +214,7 @@ pub fn to_text(facts: &PlanFacts, id: &str, look: &Look) -> String {
     let paint = look.paint;
     let plan = &facts.plan;
     let aliases: Vec<&str> = plan.projects.iter().map(|project| project.alias.as_str()).collect();
-    let mut head = format!("plan {}  {} on {}", paint.bold(id), calm(&plan.title), aliases.join(", "));
+    let mut head = format!("plan {}  {} on {}", paint.bold(id), calm(&one_line(&plan.title)), aliases.join(", "));
     if let Some(sandbox) = &facts.sandbox {
         head.push_str(&format!("   sandbox {}", sandbox.rung));
     }
@@ -169,12 +225,28 @@ pub fn to_text(facts: &PlanFacts, id: &str, look: &Look) -> String {
     for line in phase_lines(facts, look) {
         text.push_str(&line);
     }
+    text.push_str(&broken_line(facts));
+    text.push_str(&error_lines(facts, id));
     for reason in &plan.constrained_by {
         text.push_str(&reason_line(reason));
     }
     text.push_str(&left_out_line(&facts.not_captured));
     text.push_str(&next_line(facts, id, paint));
     text
+}
+
+fn broken_line(facts: &PlanFacts) -> String {
+    match facts.owner_is_gone {
+        true => "  broken off: the process that worked on it is gone, what it did so far is kept\n".to_owned(),
+        false => String::new(),
+    }
+}
+
+/// What went wrong, and what to type.
+fn error_lines(facts: &PlanFacts, id: &str) -> String {
+    let Some(record) = last_error(facts) else { return String::new() };
+    let command = command_for(record, facts, id);
+    format!("  {}: {}\n  fix with `{}`\n", record.error.category(), calm(record.error.message()), calm(&command))
 }
 
 fn reason_line(reason: &Reason) -> String {
@@ -190,19 +262,19 @@ fn phase_lines(facts: &PlanFacts, look: &Look) -> Vec<String> {
     let mut lines = Vec::new();
     let line = |phase: &str, state: String, time: String, rest: String| {
         let text =
-            format!("  {phase:<10}  {}  {time:>9}  {rest}", coloured(&format!("{state:<9}"), look.paint));
+            format!("  {phase:<10}  {}  {time:>9}  {rest}", coloured(&format!("{state:<10}"), look.paint));
         format!("{}\n", text.trim_end())
     };
     let state = facts.plan.state;
     let strategize = match state {
-        PlanState::Strategize(work) => work_word(work).to_owned(),
+        PlanState::Strategize(work) => work_word(work, facts).to_owned(),
         PlanState::Execute(_) | PlanState::Apply(_) => "done".to_owned(),
     };
     lines.push(line("strategize", strategize, String::new(), "one step".to_owned()));
-    let command = look.cut(&calm(&facts.plan.spec.task.run.shown()), 50);
+    let command = look.cut(&calm(&one_line(&facts.plan.spec.task.run.shown())), 50);
     let execute = match state {
         PlanState::Strategize(_) => None,
-        PlanState::Execute(work) => Some(work_word(work).to_owned()),
+        PlanState::Execute(work) => Some(work_word(work, facts).to_owned()),
         PlanState::Apply(_) => Some("done".to_owned()),
     };
     if let Some(word) = execute {
@@ -217,6 +289,7 @@ fn phase_lines(facts: &PlanFacts, look: &Look) -> Vec<String> {
     if let PlanState::Apply(apply) = state {
         let word = match apply {
             ApplyState::Queued => "queued",
+            ApplyState::Processing if facts.owner_is_gone => "broken off",
             ApplyState::Processing => "running",
             ApplyState::Applied if facts.plan.undone_at.is_some() => "undone",
             ApplyState::Applied => "applied",
@@ -225,9 +298,6 @@ fn phase_lines(facts: &PlanFacts, look: &Look) -> Vec<String> {
             ApplyState::Cancelled => "cancelled",
         };
         lines.push(line("apply", word.to_owned(), String::new(), String::new()));
-    }
-    if let Some(record) = facts.errors.records().next_back().filter(|_| !error_json(facts).is_null()) {
-        lines.push(format!("  {}: {}\n", record.error.category(), calm(record.error.message())));
     }
     lines
 }
@@ -244,13 +314,17 @@ fn validate_line(facts: &PlanFacts, line: impl Fn(&str, String, String, String) 
     }
     let mut rest = format!("{} of {} required", summary.passed, summary.required);
     if !summary.failed.is_empty() {
-        rest.push_str(&format!("; failed: {}", calm(&summary.failed.join(", "))));
+        rest.push_str(&format!("; failed: {}", names(&summary.failed)));
     }
     if !summary.warned.is_empty() {
-        rest.push_str(&format!("; warned: {}", calm(&summary.warned.join(", "))));
+        rest.push_str(&format!("; warned: {}", names(&summary.warned)));
     }
     let verdict = summary.verdict.replace('_', " ");
     Some(line("validate", verdict, step_time(facts, |node| node.starts_with("validate/")), rest))
+}
+
+fn names(checks: &[String]) -> String {
+    calm(&checks.iter().map(|name| one_line(name)).collect::<Vec<_>>().join(", "))
 }
 
 fn step_time(facts: &PlanFacts, is_of: impl Fn(&str) -> bool) -> String {
@@ -259,8 +333,9 @@ fn step_time(facts: &PlanFacts, is_of: impl Fn(&str) -> bool) -> String {
     if times.is_empty() { String::new() } else { took(times.iter().sum()) }
 }
 
-fn work_word(work: Work) -> &'static str {
+fn work_word(work: Work, facts: &PlanFacts) -> &'static str {
     match work {
+        Work::Processing if facts.owner_is_gone => "broken off",
         Work::Queued => "queued",
         Work::Processing => "running",
         Work::Complete => "done",
@@ -272,7 +347,7 @@ fn work_word(work: Work) -> &'static str {
 fn coloured(word: &str, paint: Paint) -> String {
     match word.trim_end() {
         "done" | "passed" | "applied" => paint.green(word),
-        "failed" | "refused" | "cancelled" => paint.red(word),
+        "failed" | "refused" | "cancelled" | "broken off" => paint.red(word),
         "running" | "queued" | "not run" | "undone" => paint.yellow(word),
         _ => word.to_owned(),
     }
@@ -280,6 +355,9 @@ fn coloured(word: &str, paint: Paint) -> String {
 
 /// Why the plan did not come where it was sent: none when it did.
 pub fn failure_of(facts: &PlanFacts, id: &str) -> Option<Failure> {
+    if facts.owner_is_gone {
+        return Some(broken_off(facts, id));
+    }
     match facts.plan.state {
         PlanState::Strategize(Work::Errored)
         | PlanState::Execute(Work::Errored)
@@ -308,6 +386,15 @@ pub fn failure_of(facts: &PlanFacts, id: &str) -> Option<Failure> {
     }
 }
 
+/// Nobody works on the plan, and it is not done.
+pub fn broken_off(facts: &PlanFacts, id: &str) -> Failure {
+    let phase = facts.plan.state.phase();
+    let message = format!("plan {id} was broken off in {phase}: the process that worked on it is gone");
+    Failure::new(&codes::PLAN_NOT_READY, message).hint(format!(
+        "go on with `agents plan resume {id}`, or stop it for good with `agents plan cancel {id}`"
+    ))
+}
+
 fn errored(facts: &PlanFacts, id: &str) -> Failure {
     let phase = facts.plan.state.phase();
     let Some(record) = facts.errors.records().next_back() else {
@@ -324,7 +411,10 @@ fn errored(facts: &PlanFacts, id: &str) -> Failure {
             "see what this machine offers with `agents doctor`; try again with `agents plan resume {id}`"
         ));
     }
-    failure.hint(format!(
-        "see `agents plan logs {id}` and `agents plan errors {id}`; try again with `agents plan resume {id}`"
-    ))
+    let failure = failure.hint(format!("see `agents plan logs {id}` and `agents plan errors {id}`"));
+    let command = command_for(record, facts, id);
+    failure.hint(match wants_network(facts) {
+        true => format!("let it use the network: `{command}`"),
+        false => format!("try again with `{command}`"),
+    })
 }

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use domain::{EventKind, EventRecord};
 
-use crate::output::{CLEAR_LINE, Format, Look, calm};
+use crate::output::{CLEAR_LINE, Format, Look, calm, one_line};
 use crate::time::took;
 
 /// The width of a live line on a screen whose width is not known.
@@ -119,7 +119,7 @@ fn told(event: &EventRecord) -> Option<String> {
             let node = word("node");
             Some(
                 node.strip_prefix("validate/")
-                    .map_or_else(|| node.clone(), |name| format!("validate: {name}")),
+                    .map_or_else(|| node.clone(), |name| format!("validate: {}", one_line(name))),
             )
         }
         EventKind::CancelRequested => Some("cancelling".to_owned()),

@@ -67,8 +67,10 @@ impl Stops {
     /// The next request.
     pub(super) async fn next(&mut self) -> Stop {
         poll_fn(|context| {
-            let arrived = self.heard.iter_mut().find(|(_, signal)| signal.poll_recv(context).is_ready());
-            arrived.map_or(Poll::Pending, |(stop, _)| Poll::Ready(*stop))
+            let mut heard = self.heard.iter_mut();
+            let arrived =
+                heard.find_map(|(stop, signal)| signal.poll_recv(context).is_ready().then_some(*stop));
+            arrived.map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }

@@ -12,6 +12,7 @@ use serde_json::json;
 use store::{PlanStoreError, StoreError};
 
 use super::{Code, Failure, codes};
+use crate::output::one_line;
 
 /// The store failed.
 pub fn store(error: &StoreError) -> Failure {
@@ -197,7 +198,7 @@ pub fn apply(error: &ApplyError, id: &str) -> Failure {
         .hint("use your version control to take the changes back"),
         ApplyError::BranchExists { name } => {
             Failure::new(&codes::BRANCH_EXISTS, format!("there is a branch `{name}` already"))
-                .hint("choose another name for `--branch`")
+                .hint("choose another name: `--branch NAME`")
         }
         ApplyError::Cancelled { .. } => Failure::new(
             &codes::CANCELLED,
@@ -250,7 +251,7 @@ pub fn validation(failed: &[String], not_run: &[String], id: &str) -> Failure {
     let failure = Failure::new(code, format!("plan {id} is not applied: {count} {what}"));
     names
         .iter()
-        .fold(failure, |failure, name| failure.line(name.clone()))
+        .fold(failure, |failure, name| failure.line(one_line(name)))
         .detail(json!({ "failed": failed, "not_run": not_run }))
         .hint(format!(
             "see their output with `agents plan logs {id}`; try anew with `agents plan execute {id} --again`"
@@ -276,7 +277,7 @@ fn conflict_failure(told: &[(String, String)], conflicts: &[Conflict], id: &str)
         None => ("FILE", "FILE"),
     };
     failure.detail(json!({ "conflicts": detail })).hint(format!(
-        "see `agents plan diff {id} --conflicts`; leave out with `--reject {reject}`, accept the plan's with `--take {take}`"
+        "see `agents plan diff {id} --conflicts`; leave out with `agents plan apply {id} --reject {reject}`, accept the plan's with `agents plan apply {id} --take {take}`"
     ))
 }
 

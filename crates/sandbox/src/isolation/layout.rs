@@ -166,7 +166,7 @@ fn real_but_missing(path: &Path) -> Option<PathBuf> {
     }
     let (above, real) = path.ancestors().find_map(|above| Some((above, fs::canonicalize(above).ok()?)))?;
     let rest = path.strip_prefix(above).ok()?;
-    let plain = rest.components().all(|component| matches!(component, Component::Normal(_)));
+    let plain = real.is_dir() && rest.components().all(|component| matches!(component, Component::Normal(_)));
     plain.then(|| real.join(rest))
 }
 

@@ -68,10 +68,48 @@ fn a_program_that_is_not_there_is_an_error_that_names_it() {
         let stage = Stage::new();
         for program in ["no-such-program", "./no-such-program", "/no/such/program"] {
             match stage.start(rung, stage.command([program, "--help"])) {
-                Err(StartError::NotFound { program: named }) => assert_eq!(named, program, "{rung}"),
+                Err(error @ StartError::NotFound { .. }) => {
+                    assert_eq!(error.to_string(), format!("{program} is not there to be run"), "{rung}");
+                }
                 other => panic!("{rung}: {other:?}"),
             }
         }
+    }
+}
+
+#[test]
+fn a_program_that_lies_where_commands_do_not_see_is_told_with_the_reason() {
+    let stage = Stage::new();
+    let hidden = tempfile::tempdir_in("/var/tmp").unwrap();
+    std::os::unix::fs::symlink(stage.path("outside"), hidden.path().join("link")).unwrap();
+    for dir in [stage.path("outside"), hidden.path().to_owned()] {
+        std::fs::copy("/bin/true", dir.join("tool")).unwrap();
+    }
+    let (at_tmp, at_hidden) = (shown(&stage.path("outside/tool")), shown(&hidden.path().join("tool")));
+    let below = shown(hidden.path());
+    let through_link = shown(&hidden.path().join("link/tool"));
+    for rung in rungs().into_iter().filter(|rung| {
+        matches!(rung, IsolationRung::Namespaces | IsolationRung::Bubblewrap)
+    }) {
+        let cases = [
+            (at_tmp.as_str(), format!("{at_tmp} lies below /tmp, which commands do not see")),
+            (&at_hidden, format!("{at_hidden} lies below {below}, which commands do not see")),
+            (&through_link, format!("{through_link} lies below {below}, which commands do not see")),
+            ("tool", format!("{at_tmp} lies below /tmp, which commands do not see")),
+        ];
+        for (program, said) in cases {
+            let mut spec = CommandSpec { hide: vec![hidden.path().to_owned()], ..stage.command([program]) };
+            spec.env.retain(|(name, _)| name != "PATH");
+            spec.env.push(pair("PATH", format!("/usr/bin:/bin:{}", shown(&stage.path("outside")))));
+            let error = stage.start(rung, spec).unwrap_err();
+            assert_eq!(error.to_string(), said, "{rung}");
+        }
+        // What is missing in the project is missing there, though the project lies below /tmp.
+        let missing = shown(&stage.path("project/file"));
+        std::fs::remove_file(stage.path("copy/file")).unwrap();
+        let error = stage.start(rung, stage.command([&missing])).unwrap_err();
+        assert_eq!(error.to_string(), format!("{missing} is not there to be run"), "{rung}");
+        std::fs::write(stage.path("copy/file"), "").unwrap();
     }
 }
 

@@ -105,6 +105,41 @@ fn a_commit_holds_the_plans_changes_and_nothing_else() {
 }
 
 #[test]
+fn who_commits_and_when_can_be_said_in_the_environment_and_nothing_else() {
+    const NAME: &str = "cases::commit::who_commits_and_when_can_be_said_in_the_environment_and_nothing_else";
+    if std::env::var_os("COMMIT_IDENTITY").is_none() {
+        let variables = [
+            ("COMMIT_IDENTITY", "1"),
+            ("GIT_AUTHOR_NAME", "Author"),
+            ("GIT_AUTHOR_EMAIL", "author@example.org"),
+            ("GIT_AUTHOR_DATE", "1000000000 +0100"),
+            ("GIT_COMMITTER_NAME", "Committer"),
+            ("GIT_COMMITTER_EMAIL", "committer@example.org"),
+            ("GIT_COMMITTER_DATE", "1100000000 +0000"),
+            ("GIT_DIR", "/nowhere"),
+            ("GIT_INDEX_FILE", "/nowhere"),
+            ("GIT_OBJECT_DIRECTORY", "/nowhere"),
+        ];
+        let output = child(NAME, &variables).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let (before, after) = (tree([("a", file("a\n"))]), tree([("a", file("a\nplan\n"))]));
+    let stage = repository(&before);
+    let moved = make_commit(&stage.root, &scratch(&stage), Onto::Head, &commit_files(&before, &after)).unwrap();
+    let written = git(&stage.root, &["cat-file", "commit", moved.new.as_deref().unwrap()]);
+    let who: Vec<&str> = written.lines().filter(|line| line.starts_with(['a', 'c'])).collect();
+    assert_eq!(
+        who,
+        [
+            "author Author <author@example.org> 1000000000 +0100",
+            "committer Committer <committer@example.org> 1100000000 +0000"
+        ]
+    );
+}
+
+#[test]
 fn a_change_that_cannot_be_told_apart_is_a_conflict() {
     let before = tree([("a", file("a\n")), ("bin", Node::File(b"\0one".to_vec(), 0o644))]);
     let stage = repository(&before);

@@ -50,6 +50,31 @@ fn a_command_without_network_can_still_reach_itself() {
 }
 
 #[test]
+fn a_command_that_was_ended_while_it_waited_for_a_network_is_suspected_too() {
+    let stage = Stage::new();
+    let timeout = Some(std::time::Duration::from_millis(1));
+    let wait = |script: &str, network| {
+        let spec = CommandSpec { timeout, network, ..stage.shell(script) };
+        let ended = stage.run(IsolationRung::Namespaces, spec);
+        assert_eq!(ended.how, HowEnded::TimedOut);
+        ended.network_suspected
+    };
+    // It is asked to end at once, and speaks then: so it has always spoken when it ends.
+    let waiting = "trap 'echo Waiting for network; exit 1' TERM; while :; do sleep 1000 & wait; done";
+    let _ = waiting;
+    assert!(wait("trap '' TERM; echo 'Waiting for network'; exec sleep 1000", false));
+    assert!(!wait("trap '' TERM; echo 'Waiting for network'; exec sleep 1000", true));
+    assert!(!wait("trap '' TERM; echo 'Waiting for a lock'; exec sleep 1000", false));
+    let mut alive = stage.alive();
+    let script = "echo 'Connection error' >&2; exec 3> alive; echo x >&3; exec sleep 1000";
+    let running = stage.start(IsolationRung::Namespaces, stage.shell(script)).unwrap();
+    let killer = running.killer();
+    alive.wait_for_a_writer_and_its_death(None, || killer.kill());
+    let ended = running.wait();
+    assert_eq!((ended.how, ended.network_suspected), (HowEnded::Killed, true));
+}
+
+#[test]
 fn an_ordinary_failure_does_not_blame_the_network() {
     let stage = Stage::new();
     let ended = stage.run(IsolationRung::Namespaces, stage.shell("echo 'mismatched types' >&2; exit 1"));
@@ -233,6 +258,46 @@ fn what_is_written_to_scratch_is_thrown_away() {
         assert_eq!(std::fs::read_to_string(cache.path().join("old")).unwrap(), "kept");
         assert!(!cache.path().join("dir/new").exists());
     });
+}
+
+#[test]
+fn scratch_that_is_not_there_is_an_empty_directory_or_noted() {
+    as_root_and_ordinary(
+        "cases::isolation_walls::scratch_that_is_not_there_is_an_empty_directory_or_noted",
+        || {
+            let home = elsewhere();
+            let hidden = home.path().join("hidden");
+            std::fs::create_dir(&hidden).unwrap();
+            std::fs::write(home.path().join("file"), "").unwrap();
+            let stage = Stage::new();
+            let private = stage.path("home/.cache");
+            let missing = home.path().join(".cache");
+            for rung in [IsolationRung::Namespaces, IsolationRung::Bubblewrap] {
+                if !walls().contains(&rung) {
+                    continue;
+                }
+                let made = [private.clone(), hidden.join("deep/cache")];
+                let script = made.clone().map(|dir| format!("ls -A {0}; echo x > {0}/x; cat {0}/x", shown(&dir)));
+                let spec = CommandSpec {
+                    scratch: vec![
+                        made[0].clone(),
+                        made[1].clone(),
+                        missing.clone(),
+                        home.path().join("file/below"),
+                        stage.path("project/target"),
+                    ],
+                    hide: vec![hidden.clone()],
+                    ..stage.shell(&script.join("; "))
+                };
+                let running = stage.start(rung, spec).unwrap();
+                let said = format!("{} is not there, and cannot be made", missing.display());
+                assert_eq!(running.isolation().notes, [said], "{rung}");
+                let ended = running.wait();
+                assert_eq!(text(&ended.stdout), "x\nx\n", "{rung}: {}", text(&ended.stderr));
+                assert!(!made[0].exists() && !made[1].exists() && !missing.exists(), "{rung}");
+            }
+        },
+    );
 }
 
 #[test]

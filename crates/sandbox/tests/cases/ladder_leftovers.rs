@@ -119,13 +119,44 @@ fn a_sweep_removes_what_was_left_in_the_making_or_the_removing_and_nothing_else(
     }
     fs::write(stage.sandboxes.join("a file"), "not ours").unwrap();
     std::os::unix::fs::symlink(&stage.project, stage.sandboxes.join("link")).unwrap();
+    let left = [".gone-plan-3-1-0", "plan-2"].map(|name| stage.sandboxes.join(name));
     let report = sandbox::sweep(&stage.sandboxes);
-    assert_eq!(report.removed, [".gone-plan-3-1-0", "plan-2"].map(|name| stage.sandboxes.join(name)));
+    assert_eq!(report.removed, left);
     assert_eq!((report.in_use, report.left.len()), (1, 0));
     assert!(stage.sandboxes.join("a file").exists() && stage.sandboxes.join("link").is_symlink());
     assert!(stage.project.join("a").exists());
     run(&alive, "echo alive > b");
     assert!(sandbox::sweep(&stage.sandboxes.join("none")).removed.is_empty());
+}
+
+#[test]
+fn a_survey_tells_what_a_sweep_would_remove_and_removes_nothing() {
+    let stage = Stage::new();
+    stage.write("a", "one\n");
+    let alive = stage.open(Rung::Overlay);
+    for left in ["plan-2/0", "plan-3", ".gone-plan-4-1-0/0"] {
+        fs::create_dir_all(stage.sandboxes.join(left)).unwrap();
+    }
+    fs::write(stage.sandboxes.join("plan-3/lock"), "").unwrap();
+    fs::write(stage.sandboxes.join("a file"), "not ours").unwrap();
+    let listed = || {
+        let mut names: Vec<_> = fs::read_dir(&stage.sandboxes).unwrap().map(|e| e.unwrap().path()).collect();
+        names.sort();
+        names
+    };
+    let before = listed();
+    let told = sandbox::survey(&stage.sandboxes);
+    assert_eq!(listed(), before);
+    // Nothing stays claimed: a second look finds the same, and so does the sweep.
+    let again = sandbox::survey(&stage.sandboxes);
+    let swept = sandbox::sweep(&stage.sandboxes);
+    for report in [&told, &again, &swept] {
+        assert_eq!((report.in_use, report.left.len()), (1, 0), "{report:?}");
+        assert_eq!(report.removed, [".gone-plan-4-1-0", "plan-2", "plan-3"].map(|name| stage.sandboxes.join(name)));
+    }
+    assert_eq!(listed(), ["a file", "plan-1"].map(|name| stage.sandboxes.join(name)));
+    run(&alive, "echo alive > b");
+    assert!(sandbox::survey(&stage.sandboxes.join("none")).removed.is_empty());
 }
 
 #[test]

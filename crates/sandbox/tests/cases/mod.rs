@@ -4,6 +4,7 @@ mod command_ends;
 mod command_kill;
 mod command_stage;
 mod commit;
+mod isolation_git;
 mod isolation_overlay;
 mod isolation_walls;
 mod journal_apply;

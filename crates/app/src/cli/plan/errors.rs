@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::cli::Invocation;
 use crate::failure::Failure;
 use crate::output::{Report, calm};
+use crate::plan_view;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ErrorsArgs {
@@ -17,10 +18,11 @@ pub(in crate::cli) struct ErrorsArgs {
 pub(super) async fn run(args: ErrorsArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
-    let errors = super::facts(&engine, &plan).await?.errors;
+    let facts = super::facts(&engine, &plan).await?;
+    let errors = &facts.errors;
     let mut text = String::new();
     for record in errors.records() {
-        text.push_str(&shown(record));
+        text.push_str(&shown(record, &plan_view::command_for(record, &facts, &plan.short)));
     }
     let folded: u64 = errors.folded().values().map(|folded| folded.count).sum();
     if folded > 0 {
@@ -29,15 +31,19 @@ pub(super) async fn run(args: ErrorsArgs, invocation: &Invocation) -> Result<Rep
     if errors.recorded() == 0 {
         text = format!("nothing went wrong in plan {}\n", plan.short);
     }
+    let records: Vec<Value> = errors
+        .records()
+        .map(|record| to_json(record, &plan_view::command_for(record, &facts, &plan.short)))
+        .collect();
     let data = json!({
         "plan": plan.id, "recorded": errors.recorded(), "retries": errors.retries_total(),
-        "records": errors.records().map(to_json).collect::<Vec<_>>(), "folded": folded,
+        "records": records, "folded": folded,
         "details": errors.details(),
     });
     Ok(Report::new(data, text))
 }
 
-fn shown(record: &ErrorRecord) -> String {
+fn shown(record: &ErrorRecord, command: &str) -> String {
     let error = &record.error;
     let step = error.step();
     let head = format!(
@@ -52,7 +58,7 @@ fn shown(record: &ErrorRecord) -> String {
         "{head}   {}: {}\n   {}\n",
         action_word(record),
         calm(&record.recovery.hint),
-        record.recovery.command
+        calm(command)
     )
 }
 
@@ -65,11 +71,11 @@ fn action_word(record: &ErrorRecord) -> &'static str {
     }
 }
 
-fn to_json(record: &ErrorRecord) -> Value {
+fn to_json(record: &ErrorRecord, command: &str) -> Value {
     let error = &record.error;
     json!({
         "seq": record.recovery.seq, "category": error.category(), "phase": error.phase(), "node": error.step().node,
         "attempt": error.step().attempt, "message": error.message(), "call": error.tool_call(),
-        "action": action_word(record), "hint": record.recovery.hint, "command": record.recovery.command,
+        "action": action_word(record), "hint": record.recovery.hint, "command": command,
     })
 }

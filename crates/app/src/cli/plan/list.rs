@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use store::PlanFilter;
 
 use crate::cli::Invocation;
-use crate::cli::invocation::short_id;
+use crate::cli::invocation::{Named, short_id};
 use crate::failure::{Failure, from_engine};
-use crate::output::{Report, Table};
+use crate::output::{Report, Table, one_line};
 use crate::project;
 use crate::time::{age, now};
 
@@ -54,11 +54,20 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
     let now = now();
     let mut table = Table::new(&["plan", "phase", "state", "files", "age", "project", "title"]);
     let mut plans: Vec<Value> = Vec::new();
+    let mut broken_off: Vec<String> = Vec::new();
     for row in &rows {
         let plan = &row.plan;
         let short = short_id(&engine, plan.id).await?;
         let projects: Vec<&str> = plan.projects.iter().map(|project| project.alias.as_str()).collect();
-        let state = if plan.undone_at.is_some() { "undone" } else { plan.state.word() };
+        // Only what runs can be broken off, so the facts of all others need not be gathered.
+        let is_running = plan.state.word() == "processing";
+        let is_broken_off = is_running && super::facts(&engine, &Named { id: plan.id, short: short.clone() }).await?.owner_is_gone;
+        let state = match plan.state.word() {
+            _ if plan.undone_at.is_some() => "undone",
+            _ if is_broken_off => "broken off",
+            word => word,
+        };
+        broken_off.extend(is_broken_off.then(|| short.clone()));
         table.row(vec![
             short.clone(),
             plan.state.phase().to_string(),
@@ -66,11 +75,11 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
             row.files.to_string(),
             age(plan.created, now),
             projects.join(","),
-            plan.title.clone(),
+            one_line(&plan.title),
         ]);
         plans.push(json!({
             "plan_id": plan.id, "short_id": short, "title": plan.title, "phase": plan.state.phase(),
-            "state": plan.state.word(), "undone": plan.undone_at.is_some(), "project": projects.first(),
+            "state": plan.state.word(), "undone": plan.undone_at.is_some(), "broken_off": is_broken_off, "project": projects.first(),
             "projects": projects, "age_ms": now.0.saturating_sub(plan.created.0), "files": row.files,
         }));
     }
@@ -81,6 +90,11 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
     };
     if total > rows.len() && !rows.is_empty() {
         text.push_str(&format!("{} of {total} plans; see more with `--limit {total}`\n", rows.len()));
+    }
+    for id in &broken_off {
+        text.push_str(&format!(
+            "{id} was broken off; go on with `agents plan resume {id}`, or stop it with `agents plan cancel {id}`\n"
+        ));
     }
     Ok(Report::new(json!({ "plans": plans, "total": total }), text))
 }

@@ -1,7 +1,7 @@
 //! `agents plan watch`: a line for each thing that happens to a plan, until it waits for somebody or has ended.
 //!
 //! # Invariants
-//! Every event is shown once, in order, also those that happened before.
+//! Every event is shown once, in order, also those that happened before. A plan whose process is gone waits for somebody.
 
 use std::io::Write;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(super) async fn run(args: WatchArgs, invocation: &Invocation) -> Result<Repo
                 told.push(to_json(event));
             }
         }
-        if facts.live_job.is_none() {
+        if facts.live_job.is_none() || facts.owner_is_gone {
             let report = run::shown(&facts, &plan, invocation);
             let data = json!({ "events": told, "plan": report.data });
             return Ok(Report { data, failure: None, exit: crate::failure::Exit::Done, ..report });
