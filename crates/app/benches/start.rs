@@ -65,8 +65,10 @@ fn main() {
     };
     let data = dir.path().join("data");
     let list = ["--data-dir", data.to_str().unwrap(), "plan", "list"];
-    let mut ours = [started("start_version", &agents, &["--version"]), started("start_plan_list", &agents, &list)];
-    let mut peers: Vec<Started> = codex.iter().map(|program| started("codex", program, &["--version"])).collect();
+    let mut ours =
+        [started("start_version", &agents, &["--version"]), started("start_plan_list", &agents, &list)];
+    let mut peers: Vec<Started> =
+        codex.iter().map(|program| started("codex", program, &["--version"])).collect();
     peers.extend(ripgrep.iter().map(|program| started("rg", program, &["--version"])));
     // The first start reads the file from the disk, and is not counted.
     for run in 0..=runs {
@@ -81,7 +83,14 @@ fn main() {
     for ours in &ours {
         println!("{}: {:.2} ms", ours.name, median(&ours.times));
         for peer in &peers {
-            rows.push(row(ours.name, peer.name, median(&ours.times), median(&peer.times), Better::Less, "ms"));
+            rows.push(row(
+                ours.name,
+                peer.name,
+                median(&ours.times),
+                median(&peer.times),
+                Better::Less,
+                "ms",
+            ));
         }
     }
     let size = |path: &Path| fs::metadata(path).unwrap().len() as f64 / MB;
@@ -136,7 +145,12 @@ fn codex() -> Result<PathBuf, String> {
         return Ok(found);
     }
     fs::create_dir_all(&dir).map_err(|error| error.to_string())?;
-    client(Command::new("npm").args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(&dir).arg("@openai/codex"))?;
+    client(
+        Command::new("npm")
+            .args(["install", "--no-audit", "--no-fund", "--prefix"])
+            .arg(&dir)
+            .arg("@openai/codex"),
+    )?;
     find(&dir, "codex", 1 << 20).ok_or_else(|| "its package has no program for this machine".to_owned())
 }
 
@@ -148,11 +162,12 @@ fn ripgrep() -> Result<PathBuf, String> {
         return Ok(found);
     }
     fs::create_dir_all(&dir).map_err(|error| error.to_string())?;
-    let unpacked = client(Command::new("apt-get").args(["download", "ripgrep"]).current_dir(&dir)).and_then(|()| {
-        let package = find_with(&dir, &|path| path.extension() == Some(OsStr::new("deb")));
-        let package = package.ok_or_else(|| "apt-get left no package".to_owned())?;
-        client(Command::new("dpkg").arg("-x").arg(package).arg(&dir))
-    });
+    let unpacked =
+        client(Command::new("apt-get").args(["download", "ripgrep"]).current_dir(&dir)).and_then(|()| {
+            let package = find_with(&dir, &|path| path.extension() == Some(OsStr::new("deb")));
+            let package = package.ok_or_else(|| "apt-get left no package".to_owned())?;
+            client(Command::new("dpkg").arg("-x").arg(package).arg(&dir))
+        });
     if let Err(why) = unpacked {
         println!("ripgrep is built, since there is no package of it: {why}");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -180,7 +195,8 @@ fn find(dir: &Path, name: &str, bytes_min: u64) -> Option<PathBuf> {
 }
 
 fn find_with(dir: &Path, is_it: &dyn Fn(&Path) -> bool) -> Option<PathBuf> {
-    let mut paths: Vec<PathBuf> = fs::read_dir(dir).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(dir).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.sort();
     paths.iter().find(|path| is_it(path)).cloned().or_else(|| {
         let is_dir = |path: &&PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());

@@ -4,7 +4,7 @@
 //! 1. What is shown is computed from the plan's facts alone: two commands never tell two stories of one plan.
 //! 2. There is always a way on: what can be typed next is part of the answer.
 
-use domain::{ApplyState, CallState, ErrorCategory, ErrorRecord, Gate, PlanState, Reason, Work};
+use domain::{ApplyState, CallState, ErrorCategory, ErrorRecord, Gate, Phase, PlanState, Reason, Work};
 use engine::plans::PlanFacts;
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
             vec![step("follow it", "watch"), step("stop it", "cancel")]
         }
         PlanState::Strategize(Work::Errored) | PlanState::Execute(Work::Errored) => {
-            let try_again = match wants_network(facts) {
+            let try_again = match last_error(facts).is_some_and(|record| wants_network(record, facts)) {
                 true => NextStep { why: "do it anew with the network", command: with_network(facts) },
                 false => step("try again", "resume"),
             };
@@ -78,10 +78,9 @@ pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
     }
 }
 
-/// Whether the plan failed for want of the network, as far as what its command printed tells.
-fn wants_network(facts: &PlanFacts) -> bool {
-    let last = facts.errors.records().next_back();
-    !facts.plan.spec.task.network && last.is_some_and(|record| record.error.message().contains(NETWORK_WORDS))
+/// Whether this went wrong for want of the network, as far as what the command printed tells.
+fn wants_network(record: &ErrorRecord, facts: &PlanFacts) -> bool {
+    !facts.plan.spec.task.network && record.error.message().contains(NETWORK_WORDS)
 }
 
 /// The network is frozen in the plan, so only a new plan can have it.
@@ -94,12 +93,14 @@ fn with_network(facts: &PlanFacts) -> String {
 
 /// What to type about an error of the plan.
 pub fn command_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String {
-    let is_of_apply = matches!(facts.plan.state, PlanState::Apply(_));
+    let once_more = match record.error.phase() {
+        Phase::Apply => format!("agents plan apply {id}"),
+        Phase::Strategize | Phase::Execute => format!("agents plan resume {id}"),
+    };
     match record.error.category() {
         ErrorCategory::Sandbox | ErrorCategory::Auth => "agents doctor".to_owned(),
         ErrorCategory::MergeConflict => format!("agents plan diff {id} --conflicts"),
-        _ if is_of_apply => format!("agents plan apply {id}"),
-        ErrorCategory::Tool if wants_network(facts) => with_network(facts),
+        ErrorCategory::Tool if wants_network(record, facts) => with_network(facts),
         ErrorCategory::Tool
         | ErrorCategory::Timeout
         | ErrorCategory::Connection
@@ -110,7 +111,7 @@ pub fn command_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String 
         | ErrorCategory::Validation
         | ErrorCategory::InvalidInput
         | ErrorCategory::Budget
-        | ErrorCategory::Internal => format!("agents plan resume {id}"),
+        | ErrorCategory::Internal => once_more,
     }
 }
 
@@ -214,7 +215,8 @@ pub fn to_text(facts: &PlanFacts, id: &str, look: &Look) -> String {
     let paint = look.paint;
     let plan = &facts.plan;
     let aliases: Vec<&str> = plan.projects.iter().map(|project| project.alias.as_str()).collect();
-    let mut head = format!("plan {}  {} on {}", paint.bold(id), calm(&one_line(&plan.title)), aliases.join(", "));
+    let mut head =
+        format!("plan {}  {} on {}", paint.bold(id), calm(&one_line(&plan.title)), aliases.join(", "));
     if let Some(sandbox) = &facts.sandbox {
         head.push_str(&format!("   sandbox {}", sandbox.rung));
     }
@@ -237,7 +239,9 @@ pub fn to_text(facts: &PlanFacts, id: &str, look: &Look) -> String {
 
 fn broken_line(facts: &PlanFacts) -> String {
     match facts.owner_is_gone {
-        true => "  broken off: the process that worked on it is gone, what it did so far is kept\n".to_owned(),
+        true => {
+            "  broken off: the process that worked on it is gone, what it did so far is kept\n".to_owned()
+        }
         false => String::new(),
     }
 }
@@ -246,7 +250,12 @@ fn broken_line(facts: &PlanFacts) -> String {
 fn error_lines(facts: &PlanFacts, id: &str) -> String {
     let Some(record) = last_error(facts) else { return String::new() };
     let command = command_for(record, facts, id);
-    format!("  {}: {}\n  fix with `{}`\n", record.error.category(), calm(record.error.message()), calm(&command))
+    format!(
+        "  {}: {}\n  go on with `{}`\n",
+        record.error.category(),
+        calm(record.error.message()),
+        calm(&command)
+    )
 }
 
 fn reason_line(reason: &Reason) -> String {
@@ -413,7 +422,7 @@ fn errored(facts: &PlanFacts, id: &str) -> Failure {
     }
     let failure = failure.hint(format!("see `agents plan logs {id}` and `agents plan errors {id}`"));
     let command = command_for(record, facts, id);
-    failure.hint(match wants_network(facts) {
+    failure.hint(match wants_network(record, facts) {
         true => format!("let it use the network: `{command}`"),
         false => format!("try again with `{command}`"),
     })

@@ -6,6 +6,8 @@
 //! - `pages`: completions and the manual
 //! - `plans`: run, diff, apply, undo, cancel and the rest, from the first command to the last
 //! - `refusals`: what is said when something stands in the way
+//! - `stopping`: signals at a program that works, and plans whose program is gone
+//! - `told`: what summaries, hints and answers say
 //! - `hostile`: projects that try to loosen what guards the user
 
 #![allow(

@@ -3,7 +3,7 @@
 //! A plan that changes 1000 files is applied with `agents plan apply --yes` and taken back with `agents plan undo --yes`,
 //! and each of them is killed with `kill -9`: a third at a moment drawn over its whole life, the others after its journal
 //! was begun. So are some of the commands after it, which recover first of all. Then the files are read and the plan is asked for: both are wholly applied or wholly not,
-//! and they agree. Every twentieth of `--runs` is done here; the many are done by the sandbox's part of this benchmark,
+//! and they agree. Every fortieth of `--runs` is done here; the many are done by the sandbox's part of this benchmark,
 //! without the program around the journal.
 
 #![allow(
@@ -37,7 +37,7 @@ mod program;
 
 use std::collections::BTreeMap;
 use std::process::{Child, ExitCode};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use git_peer::GitPeer;
 use journal_marks::Reached;
@@ -47,11 +47,13 @@ use program::Program;
 use row::{Better, option, row};
 
 /// One in so many of all runs is one of the whole program.
-const SHARE: usize = 20;
+const SHARE: usize = 40;
 /// One in so many kills is drawn over the whole life of the process.
 const WHOLE_LIFE_EVERY: u64 = 3;
 /// One in so many recoveries is killed.
 const RECOVERY_EVERY: u64 = 2;
+/// How often it is looked whether a journal was begun.
+const LOOK_EVERY: Duration = Duration::from_micros(100);
 
 fn main() -> ExitCode {
     let (runs, files) = (option("--runs", 1000).div_ceil(SHARE), option("--files", 1000));
@@ -110,7 +112,7 @@ fn kill_over_its_life(program: &Program, kind: Kind, whole: &mut Span, dice: &mu
 fn kill_after_its_journal(program: &Program, kind: Kind, to_done: &mut Span, dice: &mut Dice) -> Reached {
     let mut process = program.start(kind);
     while !program.has_open_journal() && process.try_wait().unwrap().is_none() {
-        std::thread::yield_now();
+        std::thread::sleep(LOOK_EVERY);
     }
     wait(&mut process, Instant::now(), to_done.draw(dice));
     kill(&mut process);
@@ -169,7 +171,17 @@ impl Tally {
         self.wrong.iter().for_each(|what| println!("wrong: {what}"));
         println!();
         let ours = self.wrong.len() as f64 / self.runs().max(1) as f64;
-        println!("{}", row("agents_killed", git_peer::name(Kind::Apply), ours, git.torn_share(Kind::Apply), Better::Less, "torn_share"));
+        println!(
+            "{}",
+            row(
+                "agents_killed",
+                git_peer::name(Kind::Apply),
+                ours,
+                git.torn_share(Kind::Apply),
+                Better::Less,
+                "torn_share"
+            )
+        );
         if self.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }

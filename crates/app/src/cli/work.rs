@@ -55,9 +55,18 @@ pub(super) async fn follow<T>(
 }
 
 /// Cancels at the first request to stop and ends the program at the second; answers only when the cancel failed.
-async fn stop_when_asked(invocation: &Invocation, engine: &Engine, plan: &Named, mut stops: Stops) -> Failure {
+async fn stop_when_asked(
+    invocation: &Invocation,
+    engine: &Engine,
+    plan: &Named,
+    mut stops: Stops,
+) -> Failure {
     let stop = stops.next().await;
-    invocation.tell(&Note::info(format!("cancelling plan {}; {} ends at once", plan.short, stop.once_more())));
+    invocation.tell(&Note::info(format!(
+        "cancelling plan {}; {} ends at once",
+        plan.short,
+        stop.once_more()
+    )));
     tokio::select! {
         report = engine.cancel(plan.id, stop.reason(), CANCEL_WAIT) => match report {
             Ok(_) => {}

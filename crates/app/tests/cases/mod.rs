@@ -6,6 +6,8 @@ mod pages;
 mod plans;
 mod refusals;
 mod settings;
+mod stopping;
 mod support;
 mod survive;
+mod told;
 mod using_with;

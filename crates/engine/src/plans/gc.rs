@@ -62,7 +62,7 @@ impl Engine {
         let house = &self.house;
         let mut report = GcReport::default();
         let swept = if request.dry_run {
-            sandbox::SweepReport::default()
+            sandbox::survey(&house.options.sandbox_dir)
         } else {
             sandbox::sweep(&house.options.sandbox_dir)
         };

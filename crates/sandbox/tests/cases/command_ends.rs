@@ -6,7 +6,7 @@ use domain::{RelPath, RootNo};
 use sandbox::command::{CommandSpec, Given, HowEnded, Stdin, environment};
 use sandbox::isolation::{Isolation, IsolationPolicy, IsolationRung, StartError};
 
-use super::command_stage::{Stage, as_root_and_ordinary, child, pair, rungs, text};
+use super::command_stage::{Stage, as_root_and_ordinary, child, pair, rungs, shown, text};
 
 #[test]
 fn exit_statuses_and_signals_are_told_apart() {
@@ -88,9 +88,10 @@ fn a_program_that_lies_where_commands_do_not_see_is_told_with_the_reason() {
     let (at_tmp, at_hidden) = (shown(&stage.path("outside/tool")), shown(&hidden.path().join("tool")));
     let below = shown(hidden.path());
     let through_link = shown(&hidden.path().join("link/tool"));
-    for rung in rungs().into_iter().filter(|rung| {
-        matches!(rung, IsolationRung::Namespaces | IsolationRung::Bubblewrap)
-    }) {
+    for rung in rungs()
+        .into_iter()
+        .filter(|rung| matches!(rung, IsolationRung::Namespaces | IsolationRung::Bubblewrap))
+    {
         let cases = [
             (at_tmp.as_str(), format!("{at_tmp} lies below /tmp, which commands do not see")),
             (&at_hidden, format!("{at_hidden} lies below {below}, which commands do not see")),

@@ -127,7 +127,8 @@ fn who_commits_and_when_can_be_said_in_the_environment_and_nothing_else() {
     }
     let (before, after) = (tree([("a", file("a\n"))]), tree([("a", file("a\nplan\n"))]));
     let stage = repository(&before);
-    let moved = make_commit(&stage.root, &scratch(&stage), Onto::Head, &commit_files(&before, &after)).unwrap();
+    let moved =
+        make_commit(&stage.root, &scratch(&stage), Onto::Head, &commit_files(&before, &after)).unwrap();
     let written = git(&stage.root, &["cat-file", "commit", moved.new.as_deref().unwrap()]);
     let who: Vec<&str> = written.lines().filter(|line| line.starts_with(['a', 'c'])).collect();
     assert_eq!(

@@ -15,19 +15,17 @@ fn repository(dir: &Path) -> Stage {
     let stage = Stage::at(dir);
     let project = stage.path("project");
     std::fs::create_dir(&project).unwrap();
-    for (file, arguments) in [
-        ("a", &["commit", "-q", "-m", "packed"][..]),
-        ("b", &["commit", "-q", "-m", "loose"]),
-        ("c", &["status"]),
-    ] {
-        git(&project, &["init", "-q", "-b", "main"]);
+    git(&project, &["init", "-q", "-b", "main"]);
+    let add = |file: &str| {
         std::fs::write(project.join(file), format!("{file}\n")).unwrap();
-        git(&project, &["add", "-A"]);
-        git(&project, arguments);
-        if file == "a" {
-            git(&project, &["gc", "-q"]);
-        }
-    }
+        git(&project, &["add", file]);
+    };
+    add("a");
+    git(&project, &["commit", "-q", "-m", "packed"]);
+    git(&project, &["repack", "-a", "-d", "-q"]);
+    add("b");
+    git(&project, &["commit", "-q", "-m", "loose"]);
+    add("c");
     stage
 }
 
@@ -59,26 +57,28 @@ fn git_works_in_a_copy_that_hides_the_repository_it_borrows_from() {
     as_root_and_ordinary(
         "cases::isolation_git::git_works_in_a_copy_that_hides_the_repository_it_borrows_from",
         || {
-            for rung in rungs() {
-                // Below a private directory, and in a place that commands see.
-                for (parent, hide) in [("/tmp", false), ("/var/tmp", false), ("/var/tmp", true)] {
-                    for opened in [Rung::Worktree, Rung::Copy] {
-                        let dir = tempfile::tempdir_in(parent).unwrap();
-                        let stage = repository(dir.path());
-                        let users = stage.path("project/.git");
-                        let before = tree(&users);
-                        let sandbox = open(&stage, opened);
-                        let script = "git log --format=%s; git status --porcelain; git commit -qm mine; \
-                            git fsck; git log --format=%s -1; git show HEAD~2:a";
-                        let printed = run(&stage, rung, &sandbox, hide, script);
-                        let case = format!("{rung} {opened} {parent} {hide}");
-                        assert_eq!(printed, "loose\npacked\nA  c\nmine\na\n", "{case}");
-                        // A later command sees the commit of an earlier one.
-                        let printed = run(&stage, rung, &sandbox, hide, "git log --format=%s");
-                        assert_eq!(printed, "mine\nloose\npacked\n", "{case}");
-                        sandbox.close().unwrap();
-                        assert!(tree(&users) == before, "{case}: the user's repository has changed");
-                    }
+            for rung in rungs().into_iter().filter(|rung| *rung != IsolationRung::None) {
+                // Below a private directory, in a place that commands see, and below a hidden one.
+                for (opened, parent, hide) in [
+                    (Rung::Worktree, "/tmp", false),
+                    (Rung::Copy, "/var/tmp", false),
+                    (Rung::Worktree, "/var/tmp", true),
+                ] {
+                    let dir = tempfile::tempdir_in(parent).unwrap();
+                    let stage = repository(dir.path());
+                    let users = stage.path("project/.git");
+                    let before = tree(&users);
+                    let sandbox = open(&stage, opened);
+                    let script = "git log --format=%s; git status --porcelain; git commit -qm mine; \
+                        git fsck; git log --format=%s -1; git show HEAD~2:a";
+                    let printed = run(&stage, rung, &sandbox, hide, script);
+                    let case = format!("{rung} {opened} {parent} {hide}");
+                    assert_eq!(printed, "loose\npacked\nA  c\nmine\na\n", "{case}");
+                    // A later command sees the commit of an earlier one.
+                    let printed = run(&stage, rung, &sandbox, hide, "git log --format=%s");
+                    assert_eq!(printed, "mine\nloose\npacked\n", "{case}");
+                    sandbox.close().unwrap();
+                    assert!(tree(&users) == before, "{case}: the user's repository has changed");
                 }
             }
         },

@@ -152,7 +152,10 @@ fn a_survey_tells_what_a_sweep_would_remove_and_removes_nothing() {
     let swept = sandbox::sweep(&stage.sandboxes);
     for report in [&told, &again, &swept] {
         assert_eq!((report.in_use, report.left.len()), (1, 0), "{report:?}");
-        assert_eq!(report.removed, [".gone-plan-4-1-0", "plan-2", "plan-3"].map(|name| stage.sandboxes.join(name)));
+        assert_eq!(
+            report.removed,
+            [".gone-plan-4-1-0", "plan-2", "plan-3"].map(|name| stage.sandboxes.join(name))
+        );
     }
     assert_eq!(listed(), ["a file", "plan-1"].map(|name| stage.sandboxes.join(name)));
     run(&alive, "echo alive > b");

@@ -3,8 +3,10 @@
 //! # Invariants
 //! 1. Nobody's files change without a yes: asked for at a terminal, given by `--yes`, or by enter in a review.
 //! 2. What stands in the way is told before anybody is asked.
+//! 3. What is advised to type again has all that was typed, so that a commit does not get lost on the way.
 
-use engine::plans::{ApplyRequest, ApplySummary, DiffRequest, Engine, Preview};
+use domain::{ByteText, Run};
+use engine::plans::{ApplyError, ApplyRequest, ApplySummary, DiffRequest, Engine, Preview};
 use serde_json::{Value, json};
 
 use super::{agreed, diff};
@@ -50,10 +52,40 @@ pub(in crate::cli) struct ApplyArgs {
     yes: bool,
 }
 
+impl ApplyArgs {
+    /// The same command, as it is typed again; the yes is given anew.
+    fn typed(&self, id: &str) -> String {
+        let mut words = vec!["agents", "plan", "apply", id];
+        for (flag, values) in [("--only", &self.only), ("--reject", &self.reject), ("--take", &self.take)] {
+            values.iter().for_each(|value| words.extend([flag, value]));
+        }
+        words.extend(self.allow_empty.then_some("--allow-empty"));
+        words.extend(self.commit.then_some("--commit"));
+        words.extend(self.branch.iter().flat_map(|name| ["--branch", name]));
+        words.extend(self.message.iter().flat_map(|text| ["--message", text]));
+        words.extend(self.interactive.then_some("--interactive"));
+        Run::Argv(words.into_iter().map(ByteText::from).collect()).shown()
+    }
+}
+
+/// The failure, with advice that repeats what was typed.
+fn repeating(mut failure: Failure, id: &str, typed: &str) -> Failure {
+    for hint in &mut failure.hints {
+        *hint = hint.replace(&format!("agents plan apply {id}"), typed);
+    }
+    failure
+}
+
 pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let facts = super::facts(&engine, &plan).await?;
+    let typed = args.typed(&plan.short);
+    let broken_off = facts.owner_is_gone.then(|| plan_view::broken_off(&facts, &plan.short));
+    let refused = |error: &ApplyError| match (error, &broken_off) {
+        (ApplyError::NotReady { .. } | ApplyError::Busy { .. }, Some(failure)) => failure.clone(),
+        (other, _) => repeating(from_engine::apply(other, &plan.short), &plan.short, &typed),
+    };
     let mut request = ApplyRequest {
         only: args.only,
         reject: args.reject,
@@ -75,17 +107,16 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
             }
         }
         let preview = engine.preview(plan.id, &request).await;
-        let preview = preview.map_err(|error| from_engine::apply(&error, &plan.short))?;
+        let preview = preview.map_err(|error| refused(&error))?;
         let may = may_ask(&preview, &facts);
         if may && !agreed(&question(&preview, &plan, invocation), args.yes || args.interactive, invocation)? {
             return Ok(not_applied(&plan));
         }
     }
     let applied = work::follow(invocation, &engine, &plan, engine.apply(plan.id, &request)).await?;
-    let summary = applied.map_err(|error| from_engine::apply(&error, &plan.short))?;
+    let summary = applied.map_err(|error| refused(&error))?;
     let facts = super::facts(&engine, &plan).await?;
-    let mut data = summary_json(&summary, &plan);
-    data["state"] = plan_view::to_json(&facts, &plan.short);
+    let data = with_plan(summary_json(&summary, &plan), plan_view::to_json(&facts, &plan.short));
     let word = if summary.already { "already applied" } else { "applied" };
     let report = Report::new(data, summary_line(&summary, &plan, word));
     Ok(if request.is_partial() && !facts.plan.spec.validations.is_empty() {
@@ -165,6 +196,16 @@ pub(in crate::cli) fn summary_json(summary: &ApplySummary, plan: &Named) -> Valu
         "validations": { "passed": summary.validations.0, "required": summary.validations.1 },
         "commit": summary.commit, "undo_until": stamp(summary.undo_until),
     })
+}
+
+/// The plan as every command answers with it, and beside it what was done to the files.
+pub(super) fn with_plan(summary: Value, mut plan: Value) -> Value {
+    let (Some(all), Value::Object(summary)) = (plan.as_object_mut(), summary) else { return plan };
+    for (key, value) in summary {
+        // What both tell is told by the plan, in more words.
+        all.entry(key).or_insert(value);
+    }
+    plan
 }
 
 /// The apply in one line.

@@ -54,12 +54,7 @@ fn shown(record: &ErrorRecord, command: &str) -> String {
         step.attempt,
         calm(error.message())
     );
-    format!(
-        "{head}   {}: {}\n   {}\n",
-        action_word(record),
-        calm(&record.recovery.hint),
-        calm(command)
-    )
+    format!("{head}   {}: {}\n   {}\n", action_word(record), calm(&record.recovery.hint), calm(command))
 }
 
 fn action_word(record: &ErrorRecord) -> &'static str {

@@ -61,7 +61,8 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
         let projects: Vec<&str> = plan.projects.iter().map(|project| project.alias.as_str()).collect();
         // Only what runs can be broken off, so the facts of all others need not be gathered.
         let is_running = plan.state.word() == "processing";
-        let is_broken_off = is_running && super::facts(&engine, &Named { id: plan.id, short: short.clone() }).await?.owner_is_gone;
+        let is_broken_off = is_running
+            && super::facts(&engine, &Named { id: plan.id, short: short.clone() }).await?.owner_is_gone;
         let state = match plan.state.word() {
             _ if plan.undone_at.is_some() => "undone",
             _ if is_broken_off => "broken off",

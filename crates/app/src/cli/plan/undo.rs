@@ -36,7 +36,7 @@ pub(super) async fn run(args: UndoArgs, invocation: &Invocation) -> Result<Repor
     let mut data = super::apply::summary_json(&summary, &plan);
     data["applied"] = false.into();
     data["undone"] = true.into();
-    data["state"] = plan_view::to_json(&facts, &plan.short);
+    let data = super::apply::with_plan(data, plan_view::to_json(&facts, &plan.short));
     let merged = match summary.merged.len() {
         0 => String::new(),
         count => format!(", {count} merged with your edits"),
