@@ -71,7 +71,8 @@ mod tests {
         let found = parts(&benches, "apply").map(|parts| parts.iter().map(|part| part.package).collect());
         assert_eq!(found, Ok(vec!["app", "sandbox"]));
         let none = parts(&benches, "speed").map(|parts| parts.len());
-        let expected = Failure::new("there is no benchmark `speed`").hint("benchmarks there are: apply, start");
+        let expected =
+            Failure::new("there is no benchmark `speed`").hint("benchmarks there are: apply, start");
         assert_eq!(none, Err(expected));
     }
 

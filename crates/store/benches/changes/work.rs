@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use domain::{
-    Base, BootId, CallEnd, CallNo, CallState, ChangeId, ChangesetId, Claim, ClaimRequest, DecisionKind, Draft,
-    FileState, JobId, Ms, NewCall, NewChange, NewDecision, NewJob, NewPlan, Phase, PlanId, ProjectLink, RelPath, RootNo,
-    WallMs, WorkerId,
+    Base, BootId, CallEnd, CallNo, CallState, ChangeId, ChangesetId, Claim, ClaimRequest, DecisionKind,
+    Draft, FileState, JobId, Ms, NewCall, NewChange, NewDecision, NewJob, NewPlan, Phase, PlanId,
+    ProjectLink, RelPath, RootNo, WallMs, WorkerId,
 };
 use serde_json::json;
 use store::{
-    By, CallOutcome, CallStore, ChangesetStore, ContentStore, JobStore, PlanStore, SqliteOptions, SqliteStore, Staged,
+    By, CallOutcome, CallStore, ChangesetStore, ContentStore, JobStore, PlanStore, SqliteOptions,
+    SqliteStore, Staged,
 };
 use sync::{Effect, EffectGate, SystemClock};
 
@@ -57,8 +58,7 @@ pub(crate) struct Owned {
 
 impl Owned {
     pub(crate) async fn new(dir: &Path) -> Owned {
-        let options =
-            SqliteOptions { dir: dir.to_owned(), clock: Arc::new(SystemClock::new()), wall: wall };
+        let options = SqliteOptions { dir: dir.to_owned(), clock: Arc::new(SystemClock::new()), wall: wall };
         let store = Arc::new(SqliteStore::open(options).unwrap());
         Owned { store, gate: EffectGate::new(), claim: std::sync::OnceLock::new() }
     }
@@ -102,8 +102,14 @@ impl Owned {
             let contents: Vec<Staged> =
                 numbers.clone().map(|n| self.store.stage(&mut content(n).as_bytes()).unwrap()).collect();
             let changes: Vec<NewChange> = numbers.map(|n| change(n, begun.no)).collect();
-            let outcome =
-                CallOutcome { attempt: 1, no: begun.no, end: call_end(), changeset: Some(SET), changes, contents };
+            let outcome = CallOutcome {
+                attempt: 1,
+                no: begun.no,
+                end: call_end(),
+                changeset: Some(SET),
+                changes,
+                contents,
+            };
             self.store.end_call(By::Effect(&effect), &self.claim(), outcome).await.unwrap();
         }
     }
@@ -149,7 +155,8 @@ fn new_plan() -> NewPlan {
         "validations": [], "ignore": ["@gitignored"], "max_file_bytes": 1_u64 << 30, "sandbox": "auto",
         "isolation_required": true, "time_limit_s": 7_200,
     });
-    let project = ProjectLink { alias: "web".to_owned(), root: b"/srv/web".to_vec().into(), read_only: false };
+    let project =
+        ProjectLink { alias: "web".to_owned(), root: b"/srv/web".to_vec().into(), read_only: false };
     let spec = serde_json::from_value(spec).unwrap();
     NewPlan { id: PLAN, title: "make".to_owned(), spec, projects: vec![project] }
 }

@@ -31,7 +31,7 @@ const AHEAD_MAX: std::time::Duration = std::time::Duration::from_secs(60);
 pub(super) fn keep(tx: &Tx<'_>, staged: &Staged) -> Result<(), StoreError> {
     tx.run(
         "INSERT INTO contents (hash, size, bytes) VALUES (?1, ?2, ?3)
-         ON CONFLICT (hash) DO UPDATE SET staged_at = NULL",
+         ON CONFLICT (hash) DO NOTHING",
         (staged.hash.as_bytes(), signed(staged.size), &staged.bytes),
     )?;
     Ok(())

@@ -122,7 +122,9 @@ impl Files {
             if !entry.file_name().as_encoded_bytes().starts_with(BESIDE.as_bytes()) {
                 continue;
             }
-            let modified = entry.metadata()?.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+            // One that took its place, or went, since it was listed.
+            let Ok(metadata) = entry.metadata() else { continue };
+            let modified = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
             if modified.saturating_add(STAGED_KEPT).as_millis() < u128::from(now_ms) {
                 absent_is_fine(fs::remove_file(entry.path()))?;
             }
