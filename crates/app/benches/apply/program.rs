@@ -113,7 +113,7 @@ impl Program {
         if self.has_open_journal() {
             return Err("a journal is open after its recovery".to_owned());
         }
-        if came_to >= Reached::Commit && found == kind.from_side() {
+        if came_to >= Reached::Commit && found == kind.source() {
             return Err("it was committed, and is gone".to_owned());
         }
         Ok(found)

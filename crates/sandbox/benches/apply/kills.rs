@@ -192,7 +192,7 @@ impl Kills {
             self.kill_recoveries(kind, id, dice);
         }
         child::recover(&self.journals);
-        let expected = if came_to < Reached::Commit { kind.from_side() } else { kind.to_side() };
+        let expected = if came_to < Reached::Commit { kind.source() } else { kind.goal() };
         let found = self.judge.side(&self.root());
         let tally = self.tallies.get_mut(&kind).unwrap();
         match &found {

@@ -58,7 +58,7 @@ impl GitPeer {
             let start = Instant::now();
             assert!(peer.start(kind).wait().unwrap().success());
             peer.spans.insert(kind, Span::new(start.elapsed()));
-            assert_eq!(peer.judge.side(&peer.root()), Ok(kind.to_side()));
+            assert_eq!(peer.judge.side(&peer.root()), Ok(kind.goal()));
         }
         peer
     }
@@ -110,7 +110,7 @@ impl GitPeer {
             }
             Err(_) => {
                 tally.torn += 1;
-                self.plant(kind.to_side());
+                self.plant(kind.goal());
             }
         }
     }

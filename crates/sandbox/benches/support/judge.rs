@@ -42,14 +42,14 @@ impl Kind {
         }
     }
 
-    pub(crate) fn from_side(self) -> Side {
+    pub(crate) fn source(self) -> Side {
         match self {
             Kind::Apply => Side::Before,
             Kind::Undo => Side::After,
         }
     }
 
-    pub(crate) fn to_side(self) -> Side {
+    pub(crate) fn goal(self) -> Side {
         match self {
             Kind::Apply => Side::After,
             Kind::Undo => Side::Before,

@@ -183,7 +183,7 @@ fn what_is_given_to_read_is_read_to_its_end() {
 fn commands_see_the_environment_they_were_given_and_no_other() {
     let ours = [
         pair("PATH", "/usr/bin:/bin"),
-        pair("HOME", "/home/somebody"),
+        pair("HOME", "/somebody"),
         pair("LANG", "C.UTF-8"),
         pair("LC_TIME", "C"),
         pair("TERM", "xterm"),
@@ -210,7 +210,7 @@ fn commands_see_the_environment_they_were_given_and_no_other() {
         "AGENTS_PLAN=01JB",
         "ARG_TARGET=all of it",
         "CARGO_HOME=/opt/cargo",
-        "HOME=/home/somebody",
+        "HOME=/somebody",
         "LANG=C",
         "LC_TIME=C",
         "PATH=/usr/bin:/bin",
