@@ -85,7 +85,7 @@ fn wants_network(record: &ErrorRecord, facts: &PlanFacts) -> bool {
 
 /// The network is frozen in the plan, so only a new plan can have it.
 fn with_network(facts: &PlanFacts) -> String {
-    let command = facts.plan.spec.task.run.shown();
+    let command = facts.shown.clone();
     // What was cut cannot be typed.
     let command = if one_line(&command) == command { command } else { "…".to_owned() };
     format!("agents run --network -- {command}")
@@ -143,7 +143,7 @@ pub fn to_json(facts: &PlanFacts, id: &str) -> Value {
         .map(|step| json!({ "why": step.why, "command": step.command }))
         .collect();
     json!({
-        "plan_id": plan.id, "short_id": id, "title": plan.title, "action": null, "command": plan.spec.task.run.shown(),
+        "plan_id": plan.id, "short_id": id, "title": plan.title, "action": null, "command": facts.shown,
         "projects": projects, "phase": plan.state.phase(), "state": plan.state.word(), "attempt": plan.attempt,
         "reversions": plan.reversions, "undone": plan.undone_at.is_some(), "broken_off": facts.owner_is_gone,
         "automation": match plan.spec.apply { Gate::Ask => "review", Gate::Auto => "auto" },
@@ -280,7 +280,7 @@ fn phase_lines(facts: &PlanFacts, look: &Look) -> Vec<String> {
         PlanState::Execute(_) | PlanState::Apply(_) => "done".to_owned(),
     };
     lines.push(line("strategize", strategize, String::new(), "one step".to_owned()));
-    let command = look.cut(&calm(&one_line(&facts.plan.spec.task.run.shown())), 50);
+    let command = look.cut(&calm(&one_line(&facts.shown)), 50);
     let execute = match state {
         PlanState::Strategize(_) => None,
         PlanState::Execute(work) => Some(work_word(work, facts).to_owned()),

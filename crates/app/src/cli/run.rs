@@ -22,6 +22,9 @@ pub(super) struct RunArgs {
     /// Apply the result at once, if its checks pass
     #[arg(long)]
     apply: bool,
+    /// Show what changed, before the summary
+    #[arg(long)]
+    diff: bool,
 }
 
 /// Who has said yes to applying.
@@ -46,7 +49,13 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report
     let options = ExecuteOptions { again: false, stop_before_apply: true };
     let facts = work::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
     let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
-    finish(invocation, &engine, &plan, facts, yes).await
+    let mut report = finish(invocation, &engine, &plan, facts, yes).await?;
+    if args.diff {
+        let mut text = plan::diff::whole(&engine, &plan, invocation).await?;
+        text.append(&mut report.text);
+        report.text = text;
+    }
+    Ok(report)
 }
 
 async fn finish(

@@ -167,6 +167,7 @@ pub fn apply(error: &ApplyError, id: &str) -> Failure {
     match error {
         ApplyError::NotReady { state, .. } => not_ready(*state, id),
         ApplyError::Busy { worker, .. } => busy(id, &format!("{worker} works on it")),
+        ApplyError::Settled { .. } => busy(id, "another process has just brought it to this end"),
         ApplyError::Selection(error) => selection(error, id),
         ApplyError::NothingToApply { .. } => {
             Failure::new(&codes::NOTHING_TO_APPLY, format!("plan {id} has nothing to apply"))

@@ -1,7 +1,7 @@
 //! Signals at a program that works, and plans whose program is gone.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -72,6 +72,7 @@ fn a_polite_kill_cancels_what_execute_and_resume_work_on() {
     send(&child, Signal::TERM);
     assert_eq!(ended(child).0, Some(5));
 
+    let person = Person::new();
     let mut child = run(&person, HALF);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -91,17 +92,22 @@ fn a_polite_kill_cancels_what_execute_and_resume_work_on() {
 #[test]
 fn a_run_that_is_to_outlive_its_terminal_does() {
     let person = Person::new();
-    let mut nohup = Command::new("nohup");
-    let agents = person.command(&person.project(), &["run", "--format", "json", "--", "sh", "-c"]);
-    let pipe = person.home().join("pipe");
+    let gate = person.home().join("gate");
+    fs::create_dir(&gate).unwrap();
+    let (gate, pipe) = (gate.display().to_string(), gate.join("pipe"));
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let script = format!("echo ready; read line < {}", pipe.display());
+    let words = ["run", "--format", "json", "--writable", &gate, "--", "sh", "-c", &script];
+    let agents = person.command(&person.project(), &words);
+    let mut nohup = Command::new("nohup");
     nohup.arg(agents.get_program()).args(agents.get_args());
-    nohup.arg(format!("echo half > f; echo ready; cat {}", pipe.display()));
     nohup.current_dir(person.project()).env_clear().stdin(Stdio::null());
     nohup.envs(agents.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let child = working(&person, nohup);
     send(&child, Signal::HUP);
-    fs::write(&pipe, "go on\n").unwrap();
+    // Open both ways, so that nobody waits for a reader that was ended.
+    let mut open = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+    open.write_all(b"go on\n").unwrap();
     let (exit, envelope) = ended(child);
     assert_eq!((exit, &envelope["data"]["state"]), (Some(0), &json!("complete")), "{envelope}");
 }

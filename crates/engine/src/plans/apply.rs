@@ -162,6 +162,12 @@ pub enum ApplyError {
         /// The name.
         name: String,
     },
+    /// Somebody else has just brought the plan to this end.
+    #[error("plan {plan} was brought to this end by another process just now")]
+    Settled {
+        /// The plan.
+        plan: PlanId,
+    },
     /// The apply was cancelled before it wrote anything.
     #[error("the apply of plan {plan} was cancelled")]
     Cancelled {
@@ -261,8 +267,10 @@ impl Engine {
         }
         self.may_apply(&plan, request).await?;
         if state == PlanState::Apply(ApplyState::Applied) {
-            let authority = Authority::LockHolder;
-            return Ok(carry::apply(&self.house, &plan, request, &authority).await?);
+            return match carry::apply(&self.house, &plan, request, &Authority::LockHolder).await {
+                Err(CarryError::Settled { .. }) => self.earlier(&plan).await,
+                carried => Ok(carried?),
+            };
         }
         self.queue_apply(&plan, request).await?;
         self.run_live_job(id).await?;
@@ -279,12 +287,7 @@ impl Engine {
         if !summary.lets_through() {
             return Err(ApplyError::Validation { plan: plan.id, summary });
         }
-        let too_large = |wanted: &&Wanted| {
-            let after = wanted.change.after;
-            after.is_some_and(|after| after.size > plan.spec.max_file_bytes)
-        };
-        let files: Vec<String> =
-            chosen.wanted.iter().filter(too_large).map(|wanted| wanted.address.clone()).collect();
+        let files = carry::too_large(plan, &chosen.wanted);
         if files.is_empty() { Ok(()) } else { Err(ApplyError::TooLarge { plan: plan.id, files }) }
     }
 
@@ -293,8 +296,15 @@ impl Engine {
             PlanState::Execute(Work::Complete) => PlanEvent::Advance,
             PlanState::Apply(ApplyState::Constrained) => PlanEvent::Reapply,
             PlanState::Apply(ApplyState::Errored) => PlanEvent::Retry,
-            // It waits already, or somebody works on it: whoever is first.
-            PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => return Ok(()),
+            // It waits already, or somebody works on it; what was asked for then is what is done.
+            PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {
+                let asked: Option<ApplyRequest> = serde_json::from_value(plan.request.clone()).ok().flatten();
+                if asked.unwrap_or_default() == *request {
+                    return Ok(());
+                }
+                let worker = "an apply that was asked for with another choice".to_owned();
+                return Err(ApplyError::Busy { plan: plan.id, worker });
+            }
         };
         let request = serde_json::to_value(request).unwrap_or_default();
         self.move_with(plan, event, Phase::Apply, "person", request).await?;

@@ -140,16 +140,13 @@ impl Engine {
             Err(other) => return Err(store_error(other).into()),
         }
         self.hint();
+        bury_the_dead(&self.house.options.data_dir, self.house.store.as_ref()).await.map_err(store_error)?;
         let job_now = self.house.store.job(job.id).await.map_err(store_error)?;
-        if bury_the_dead(&self.house.options.data_dir, self.house.store.as_ref())
-            .await
-            .map_err(store_error)?
-            > 0
-            || self.house.owner_is_gone(&job_now)
-        {
+        if self.house.owner_is_gone(&job_now) {
             // The canceller takes the job over; the run that it begins finds the cancel and finishes it.
-            let outcome = self.run_live_job(plan.id).await;
-            outcome.map_err(Box::new)?;
+            if let Ok(outcome) = tokio::time::timeout(wait, self.run_live_job(plan.id)).await {
+                outcome.map_err(Box::new)?;
+            }
         }
         self.await_end(job, wait).await?;
         let plan = self.house.store.plan(plan.id).await?;

@@ -14,8 +14,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use domain::{
-    ApplyEnd, ApplyId, ApplyKind, ConflictKind, ErrorCategory, Fence, Hash, LinesChanged, NewApply, Plan,
-    PlanId, Reason, RelPath, RootNo, WallMs, hunks, lines_changed, net_hash,
+    ApplyEnd, ApplyId, ApplyKind, ApplyState, ConflictKind, ErrorCategory, Fence, Hash, LinesChanged,
+    NewApply, Plan, PlanId, PlanState, Reason, RelPath, RootNo, WallMs, hunks, lines_changed, net_hash,
 };
 use sandbox::content::ContentSource;
 use sandbox::journal::{Change, Ending, JournalRoot, PrepareError, Request, Why};
@@ -27,7 +27,7 @@ use super::contents::Stored;
 use super::locks::{Locks, LocksError};
 use super::merging::{Conflict, Merged, MergingError, Roots, Wanted, merge_all};
 use super::use_plan::path_of;
-use super::{House, commit};
+use super::{House, commit, recover};
 use crate::worker::JobRun;
 
 /// How often a file that changes under us is merged anew.
@@ -48,6 +48,9 @@ pub(super) enum CarryError {
     Conflicts { plan: PlanId, conflicts: Vec<Conflict> },
     #[error("plan {plan} has nothing to apply")]
     Nothing { plan: PlanId },
+    /// Somebody else brought the plan to this end.
+    #[error("plan {plan} was brought to this end by somebody else")]
+    Settled { plan: PlanId },
     #[error("the apply was cancelled")]
     Cancelled { plan: PlanId },
     #[error("branch {name} exists")]
@@ -69,7 +72,7 @@ pub(super) enum CarryError {
 impl CarryError {
     pub(super) fn category(&self) -> ErrorCategory {
         match self {
-            Self::Conflicts { .. } => ErrorCategory::MergeConflict,
+            Self::Conflicts { .. } | Self::Settled { .. } => ErrorCategory::MergeConflict,
             Self::Stuck { .. } => ErrorCategory::Resource,
             Self::Nothing { .. }
             | Self::BranchExists { .. }
@@ -99,6 +102,7 @@ impl CarryError {
             Self::Chosen(error) => *error,
             Self::Store(error) => error.into(),
             Self::Cancelled { plan } => ApplyError::Cancelled { plan },
+            Self::Settled { plan } => ApplyError::Settled { plan },
         }
     }
 }
@@ -133,6 +137,10 @@ pub(super) async fn apply(
         return Err(CarryError::Nothing { plan: plan.id });
     }
     let checks = house.checks(plan, &chosen.net).await?;
+    let files = too_large(plan, &chosen.wanted);
+    if !files.is_empty() {
+        return Err(CarryError::Chosen(Box::new(ApplyError::TooLarge { plan: plan.id, files })));
+    }
     let lines = chosen.wanted.iter().map(|wanted| lines_of(house, wanted));
     let (insertions, deletions) =
         lines.fold((0, 0), |(added, removed), lines| (added + lines.insertions, removed + lines.deletions));
@@ -162,6 +170,13 @@ pub(super) async fn apply(
     };
     let stored = Stored(house.store.as_ref());
     carry(house, errand, authority, &stored).await
+}
+
+/// Files whose content was too large to be kept.
+pub(super) fn too_large(plan: &Plan, wanted: &[Wanted]) -> Vec<String> {
+    let is_too_large =
+        |wanted: &&Wanted| wanted.change.after.is_some_and(|after| after.size > plan.spec.max_file_bytes);
+    wanted.iter().filter(is_too_large).map(|wanted| wanted.address.clone()).collect()
 }
 
 /// The lines of what is wanted, which may be a part of what was recorded.
@@ -203,9 +218,33 @@ pub(super) async fn carry(
         ApplyKind::Undo => "undo",
     };
     let locks = Locks::take(house, errand.plan, what).await?;
-    let carried = carry_locked(house, &errand, authority, contents).await;
+    let carried = match settled_meanwhile(house, &errand, authority).await {
+        Ok(()) => carry_locked(house, &errand, authority, contents).await,
+        Err(error) => Err(error),
+    };
     locks.release().await;
     carried
+}
+
+/// Under the locks the world is looked at anew: an apply that was broken off is brought to its end first, and the plan
+/// may by now be where it was to be brought.
+async fn settled_meanwhile(
+    house: &House,
+    errand: &Errand<'_>,
+    authority: &Authority<'_>,
+) -> Result<(), CarryError> {
+    let plan = errand.plan.id;
+    recover::recover(&house.journals, house.store.as_ref())
+        .await
+        .map_err(|error| CarryError::Stuck { plan, why: error.to_string() })?;
+    let now =
+        house.store.plan(plan).await.map_err(|error| CarryError::Failed { plan, why: error.to_string() })?;
+    let stands = now.state == PlanState::Apply(ApplyState::Applied) && now.undone_at.is_none();
+    let is_due = match (errand.kind, authority) {
+        (ApplyKind::Apply, _) => !stands,
+        (ApplyKind::Undo, Authority::Owner(_) | Authority::LockHolder) => stands,
+    };
+    if is_due { Ok(()) } else { Err(CarryError::Settled { plan }) }
 }
 
 async fn carry_locked(

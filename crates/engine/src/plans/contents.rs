@@ -25,8 +25,13 @@ impl Staging {
     }
 
     /// What is to be stored with the call.
-    pub(super) fn take_contents(&self) -> Vec<Staged> {
-        std::mem::take(&mut *lock(&self.staged)).into_values().collect()
+    pub(super) fn contents(&self) -> Vec<Staged> {
+        lock(&self.staged).values().cloned().collect()
+    }
+
+    /// The call is stored: nothing waits any more.
+    pub(super) fn clear(&self) {
+        lock(&self.staged).clear();
     }
 
     /// Keeps bytes that are in memory already.

@@ -7,6 +7,7 @@
 //! 2. Finished work is never thrown away: executing again makes a new attempt and keeps the old one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::{ApplyState, Gate, JobRefused, JobState, Phase, Plan, PlanEvent, PlanId, PlanState, Work, fold};
 use serde_json::Value;
@@ -20,6 +21,11 @@ use super::presence::{Presence, bury_the_dead};
 use super::{Engine, House};
 use crate::runtime::TokioRuntime;
 use crate::worker::{AsyncWorker, Ports, StartError, Stop, WorkerConfig, WorkerConfigError};
+
+/// How often a plan is looked at that another process may have moved.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// After so many failures the store is not asked for work any more.
+const STORE_ERRORS_MAX: u64 = 25;
 
 /// How to execute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,7 +132,8 @@ impl Engine {
                 self.move_on(&plan, PlanEvent::Retry, Phase::Execute, "person").await?;
             }
             PlanState::Apply(ApplyState::Errored) => {
-                self.move_on(&plan, PlanEvent::Retry, Phase::Apply, "person").await?;
+                let request = plan.request.clone();
+                self.move_with(&plan, PlanEvent::Retry, Phase::Apply, "person", request).await?;
             }
             PlanState::Apply(ApplyState::Constrained) | PlanState::Execute(Work::Complete) => {
                 return Err(ExecuteError::NotReady { plan: id, state: plan.state });
@@ -162,8 +169,10 @@ impl Engine {
                     if let Err(error) = self.refuse_live_owner(&plan, &working).await {
                         break Err(error);
                     }
-                    working.worker.hint();
-                    settled = working.worker.settled(settled).await;
+                    match working.look_again(settled).await {
+                        Ok(now) => settled = now,
+                        Err(error) => break Err(error),
+                    }
                 }
             }
         };
@@ -185,13 +194,29 @@ impl Engine {
     /// Runs the job of the plan that waits or lost its owner, to its end, and no further.
     pub(super) async fn run_live_job(&self, id: PlanId) -> Result<(), ExecuteError> {
         self.clear_leftovers().await?;
+        let Some(job) = self.live_job(id).await? else { return Ok(()) };
         let working = Working::begin(&self.house, id)?;
-        if self.live_job(id).await?.is_some() {
-            working.worker.hint();
-            working.worker.settled(0).await;
-        }
+        let mut settled = 0;
+        let outcome = loop {
+            match self.house.store.job(job.id).await {
+                Err(error) => break Err(store_error(error).into()),
+                Ok(now) if now.state.is_final() => break Ok(()),
+                Ok(_) => {}
+            }
+            let plan = match self.house.store.plan(id).await {
+                Ok(plan) => plan,
+                Err(error) => break Err(error.into()),
+            };
+            if let Err(error) = self.refuse_live_owner(&plan, &working).await {
+                break Err(error);
+            }
+            match working.look_again(settled).await {
+                Ok(now) => settled = now,
+                Err(error) => break Err(error),
+            }
+        };
         working.end().await;
-        Ok(())
+        outcome
     }
 
     /// Ends the leases of dead workers and removes their sandboxes, so that nobody waits for them.
@@ -313,6 +338,20 @@ impl Working {
         worker.start()?;
         lock(&house.workers).push(worker.clone());
         Ok(Self { worker, house: Arc::clone(house), _presence: presence })
+    }
+
+    /// Completes when a run of this worker was settled, or when it is time to look at the store again: somebody else may
+    /// have ended the job.
+    async fn look_again(&self, settled: u64) -> Result<u64, ExecuteError> {
+        self.worker.hint();
+        let now = tokio::select! {
+            now = self.worker.settled(settled) => now,
+            () = tokio::time::sleep(LOOK_EVERY) => settled,
+        };
+        match self.worker.report().store_errors {
+            0..STORE_ERRORS_MAX => Ok(now),
+            errors => Err(ExecuteError::NoWorker(format!("the store failed {errors} times to give it work"))),
+        }
     }
 
     fn is(&self, worker: domain::WorkerId) -> bool {

@@ -37,6 +37,8 @@ pub struct StepFacts {
 pub struct PlanFacts {
     /// The plan itself.
     pub plan: Plan,
+    /// Its command as a person would type it, without secrets.
+    pub shown: String,
     /// The job that waits or runs.
     pub live_job: Option<Job>,
     /// Whether that job runs under a worker that is no more: it can be resumed or cancelled.
@@ -93,6 +95,7 @@ impl Engine {
         let live_job = self.live_job(id).await?;
         let owner_is_gone = live_job.as_ref().is_some_and(|job| self.house.owner_is_gone(job));
         Ok(PlanFacts {
+            shown: self.house.redactor.redact_text(&plan.spec.task.run.shown()),
             live_job,
             owner_is_gone,
             not_captured: sandbox.as_ref().map(|sandbox| sandbox.not_captured).unwrap_or_default(),
@@ -145,7 +148,16 @@ impl super::House {
 
     /// The entries of the plan's present attempt, in order. A changeset belongs to the attempt of its calls.
     pub(crate) async fn entries(&self, plan: &Plan) -> Result<Vec<ChangeEntry>, StoreError> {
-        self.store.entries(plan.id, plan.attempt).await
+        let mut entries = self.store.entries(plan.id, plan.attempt).await?;
+        let calls = self.store.calls(plan.id).await?;
+        let of_attempt = |call: &&ToolCall| call.new.attempt == plan.attempt && call.new.tool == TAKE_BACK;
+        let taken_back =
+            calls.iter().filter(of_attempt).filter(|call| call.end.is_some()).map(|call| call.no).max();
+        // What came before was taken back whole: the tree that the next try found is another.
+        if let Some(taken_back) = taken_back {
+            entries.retain(|entry| entry.call > taken_back);
+        }
+        Ok(entries)
     }
 }
 

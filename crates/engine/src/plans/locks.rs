@@ -92,6 +92,12 @@ impl Locks {
     }
 }
 
+impl Drop for Locks {
+    fn drop(&mut self) {
+        self.renewing.abort();
+    }
+}
+
 async fn take_row(
     house: &House,
     resource: LockResource,

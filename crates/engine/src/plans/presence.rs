@@ -28,8 +28,11 @@ impl Presence {
         let dir = workers_dir(data_dir);
         fs::create_dir_all(&dir)?;
         let path = dir.join(format!("{worker}.lock"));
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+        // It gets its name when it is locked: whoever looks for the dead never meets it before.
+        let beside = dir.join(format!("{worker}.new"));
+        let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        fs::rename(&beside, &path)?;
         Ok(Self { path, _lock: lock })
     }
 }
@@ -44,7 +47,7 @@ impl Drop for Presence {
 /// Whether this worker lives, as far as its life sign tells.
 pub(super) fn is_present(data_dir: &Path, worker: WorkerId) -> bool {
     match File::open(workers_dir(data_dir).join(format!("{worker}.lock"))) {
-        Ok(sign) => flock(&sign, FlockOperation::NonBlockingLockExclusive).is_err(),
+        Ok(sign) => flock(&sign, FlockOperation::NonBlockingLockShared).is_err(),
         Err(_) => false,
     }
 }

@@ -78,32 +78,18 @@ pub(super) async fn recover(
         settled.retire()?;
     }
     for stuck in recovery.stuck {
-        match project_that_is_gone(store, &stuck).await? {
-            None => return Err(stuck.into()),
-            Some(gone) => {
-                let left = vec![gone];
-                store.end_apply(stuck.id, ApplyEnd::RolledBack(reasons(&left))).await?;
-                journals.set_aside(stuck.id)?;
-                told.push(RecoveredApply {
-                    apply: stuck.id,
-                    plan: stuck.plan,
-                    kind: ApplyKind::Apply,
-                    finished: false,
-                    left,
-                });
-            }
+        // A project that is not there, perhaps on a disk that is not mounted, waits until it is; others go on.
+        if !is_project_absent(store, &stuck).await {
+            return Err(stuck.into());
         }
     }
     Ok(told)
 }
 
-/// A project of the plan that was removed as a whole: there is nothing left to be finished or taken back in it.
-async fn project_that_is_gone(store: &dyn Store, stuck: &Stuck) -> Result<Option<String>, RecoveryError> {
-    let Some(plan) = stuck.plan else { return Ok(None) };
-    let Ok(plan) = store.plan(plan).await else { return Ok(None) };
-    let mut roots = plan.projects.iter().map(|project| path_of(&project.root));
-    let gone = roots.find(|root| matches!(root.try_exists(), Ok(false)));
-    Ok(gone.map(|root| root.display().to_string()))
+async fn is_project_absent(store: &dyn Store, stuck: &Stuck) -> bool {
+    let Some(plan) = stuck.plan else { return false };
+    let Ok(plan) = store.plan(plan).await else { return false };
+    plan.projects.iter().any(|project| matches!(path_of(&project.root).try_exists(), Ok(false)))
 }
 
 fn reasons(left: &[String]) -> Vec<Reason> {

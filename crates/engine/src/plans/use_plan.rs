@@ -48,6 +48,8 @@ impl Engine {
             return Err(UseError::Preflight { findings });
         }
         let NewPlanRequest { title, spec, projects } = request;
+        let title = house.redactor.redact_text(&title);
+        let shown = house.redactor.redact_text(&spec.task.run.shown());
         let id = PlanId::from_u128(house.ids.ulid());
         let prompt = NewDecision {
             parent: None,
@@ -55,7 +57,7 @@ impl Engine {
             phase: Phase::Strategize,
             kind: DecisionKind::Prompt,
             question: "What is to be done?".to_owned(),
-            chosen: spec.task.run.shown().chars().take(4000).collect(),
+            chosen: shown.chars().take(4000).collect(),
             rationale: "asked for by the user".to_owned(),
             confidence: None,
         };

@@ -58,7 +58,7 @@ pub(crate) struct Owned {
 
 impl Owned {
     pub(crate) async fn new(dir: &Path) -> Owned {
-        let options = SqliteOptions { dir: dir.to_owned(), clock: Arc::new(SystemClock::new()), wall: wall };
+        let options = SqliteOptions { dir: dir.to_owned(), clock: Arc::new(SystemClock::new()), wall };
         let store = Arc::new(SqliteStore::open(options).unwrap());
         Owned { store, gate: EffectGate::new(), claim: std::sync::OnceLock::new() }
     }

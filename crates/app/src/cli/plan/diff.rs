@@ -78,6 +78,23 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Repor
     })
 }
 
+/// All that a plan changed, as a person reads it after a run.
+pub(in crate::cli) async fn whole(
+    engine: &Engine,
+    plan: &Named,
+    invocation: &Invocation,
+) -> Result<Vec<u8>, Failure> {
+    let found = engine.diff(plan.id, &DiffRequest::default()).await;
+    let found = found.map_err(|error| from_engine::plan(&error, &plan.short))?;
+    let files: Vec<&FileDiff> = found.files.iter().collect();
+    let files = shown_diffs(&files, false, engine)?;
+    let look = &invocation.look;
+    Ok(match look.format {
+        Format::Rich => diff_view::page(&files, &found.not_captured, look).into_bytes(),
+        Format::Plain | Format::Json | Format::Yaml => diff_view::patch(&files),
+    })
+}
+
 /// The file itself, or a directory that it lies in.
 fn is_below(address: &str, path: &str) -> bool {
     let path = path.trim_end_matches('/');

@@ -3,7 +3,7 @@
 pub(super) mod apply;
 mod artifacts;
 mod cancel;
-mod diff;
+pub(super) mod diff;
 mod errors;
 mod execute;
 mod gc;

@@ -34,7 +34,8 @@ pub(super) async fn apply(house: &Arc<House>, run: &JobRun, plan: &Plan) -> Resu
         return Err(Stopped::Constrained(reasons.collect()));
     }
     match carry::apply(house, plan, &request, &Authority::Owner(run)).await {
-        Ok(_) => Ok(()),
+        // The journal of an owner that died was finished: the job has ended as it should.
+        Ok(_) | Err(CarryError::Settled { .. }) => Ok(()),
         Err(CarryError::Cancelled { .. }) => Err(Stopped::Cancelled),
         Err(CarryError::Conflicts { conflicts, plan: _ }) => {
             Err(Stopped::Constrained(conflicts.iter().map(carry::reason).collect()))

@@ -215,30 +215,29 @@ pub(super) async fn record(
     result: Option<Value>,
 ) -> Result<(), Stopped> {
     let is_check = finished.call.new.tool != RUN_COMMAND;
-    let found = match (finished.wrote_to_sandbox, is_check) {
-        (false, _) => Vec::new(),
-        (true, false) => scanned(live).await?,
-        (true, true) => {
-            let found = scanned(live).await?;
-            put_back(live, found).await?;
-            Vec::new()
-        }
-    };
+    if finished.wrote_to_sandbox {
+        scanned(live).await?;
+    }
+    if finished.wrote_to_sandbox && is_check {
+        put_back(live).await?;
+    }
     let mut place = live.open.lock().await;
     let open = place.as_mut().ok_or(Stopped::Cancelled)?;
     let changes: Vec<NewChange> =
-        found.into_iter().map(|found| new_change(house, finished.call.no, found)).collect();
+        open.found.iter().cloned().map(|found| new_change(house, finished.call.no, found)).collect();
     let end = call_end(house, finished, &open.staging, result, changes.len())?;
     let changeset = open.changeset.filter(|_| !changes.is_empty());
-    let contents = open.staging.take_contents();
+    let contents = open.staging.contents();
     let outcome =
         CallOutcome { attempt: plan.attempt, no: finished.call.no, end, changeset, changes, contents };
     house.store.end_call(By::Effect(&finished.effect), &run.claim(), outcome).await?;
     open.call = None;
+    open.found.clear();
+    open.staging.clear();
     Ok(())
 }
 
-async fn scanned(live: &LiveRun) -> Result<Vec<CapturedChange>, Stopped> {
+async fn scanned(live: &LiveRun) -> Result<(), Stopped> {
     let mut place = Arc::clone(&live.open).lock_owned().await;
     blocking(move || match place.as_mut() {
         None => Err(Stopped::Cancelled),
@@ -247,22 +246,24 @@ async fn scanned(live: &LiveRun) -> Result<Vec<CapturedChange>, Stopped> {
     .await?
 }
 
-/// What changed in the sandbox since the last look.
-pub(super) fn scan(open: &mut Open) -> Result<Vec<CapturedChange>, Stopped> {
+/// Keeps what changed in the sandbox since the last look.
+pub(super) fn scan(open: &mut Open) -> Result<(), Stopped> {
     let captured = open
         .sandbox
         .scan(open.staging.as_ref(), &rules(&open.plan))
         .map_err(|error| Stopped::failed(sandbox_category(&error), error))?;
     let sandbox::NotCaptured { scratch, protected, special } = captured.not_captured;
     open.record.not_captured = NotCaptured { scratch, protected, special };
-    Ok(captured.drafts)
+    open.found.extend(captured.drafts);
+    Ok(())
 }
 
-/// The files as they were before these changes.
-async fn put_back(live: &LiveRun, found: Vec<CapturedChange>) -> Result<(), Stopped> {
+/// The files as they were before what was found.
+async fn put_back(live: &LiveRun) -> Result<(), Stopped> {
     let mut place = Arc::clone(&live.open).lock_owned().await;
     blocking(move || {
         let open = place.as_mut().ok_or(Stopped::Cancelled)?;
+        let found = std::mem::take(&mut open.found);
         let back: Vec<_> = found.iter().map(|found| domain::undoing(found.root, &found.draft)).collect();
         let restored = open.sandbox.restore(&back, open.staging.as_ref());
         restored.map_err(|error| Stopped::failed(ErrorCategory::Sandbox, error))

@@ -90,7 +90,15 @@ async fn open_sandbox(
     };
     let kept = record.clone();
     let staging = Arc::new(Staging::new(Arc::clone(&house.store)));
-    *place = Some(Open { plan: plan.clone(), sandbox, record, changeset: None, call: None, staging });
+    *place = Some(Open {
+        plan: plan.clone(),
+        sandbox,
+        record,
+        changeset: None,
+        call: None,
+        staging,
+        found: Vec::new(),
+    });
     drop(place);
     house.store.sandbox_opened(&effect, &run.claim(), kept).await?;
     Ok(())

@@ -143,6 +143,7 @@ impl PhaseRunner {
     async fn tell(&self, run: &JobRun, plan: &Plan, category: ErrorCategory, message: String) -> RunFailure {
         let step = StepId { attempt: plan.attempt, node: run.job().phase.to_string(), visit: 1 };
         let id = ErrorId::from_u128(self.house.ids.ulid());
+        let message = self.house.redactor.redact_text(&message);
         let error = NewError::new(id, run.job().phase, step, category, message.clone());
         let _ = self.house.recovery.record_error(&run.claim(), error).await;
         RunFailure::failed(message)
@@ -157,12 +158,15 @@ impl JobRunner for PhaseRunner {
             Err(error) => return Err(RunFailure::failed(error.to_string())),
         };
         let limit = Duration::from_secs(plan.spec.time_limit_s);
+        let mut phase = std::pin::pin!(self.phase(run, &plan));
         let phase = tokio::select! {
-            phase = self.phase(run, &plan) => phase,
+            phase = &mut phase => phase,
             () = tokio::time::sleep(limit) => {
                 let message = format!("the {} phase took longer than limits.time ({limit:?})", run.job().phase);
                 let failure = self.tell(run, &plan, ErrorCategory::Budget, message).await;
                 run.token().cancel(CancelReason::Timeout);
+                // Its processes are killed by now; what it had in hand comes to an end, or is dropped by the worker.
+                let _ = phase.await;
                 return Err(failure);
             }
         };

@@ -35,6 +35,8 @@ pub(super) struct Open {
     pub(super) call: Option<ToolCall>,
     /// What that call made, until it is stored.
     pub(super) staging: Arc<Staging>,
+    /// What that call changed, as far as it was found and not stored yet: a look tells only what is new.
+    pub(super) found: Vec<CapturedChange>,
 }
 
 #[derive(Default)]
@@ -103,7 +105,7 @@ pub(super) async fn wind_down(
             end,
             changeset: open.changeset,
             changes,
-            contents: open.staging.take_contents(),
+            contents: open.staging.contents(),
         };
         // What the store does not take any more is lost with the sandbox; the run ends all the same.
         let _ = house.store.end_call(By::Finisher(finisher), &run.claim(), outcome).await;
@@ -120,7 +122,11 @@ type LastCapture = (Open, Vec<CapturedChange>, [Option<KeptOutput>; 2]);
 async fn captured_last(mut open: Open, call: &ToolCall, logs: PathBuf) -> Option<LastCapture> {
     let is_writer = call.new.tool == RUN_COMMAND && open.changeset.is_some();
     let captured = tokio::task::spawn_blocking(move || {
-        let changes = if is_writer { command::scan(&mut open).unwrap_or_default() } else { Vec::new() };
+        if is_writer {
+            // What was found before a look that failed is kept all the same.
+            let _ = command::scan(&mut open);
+        }
+        let changes = std::mem::take(&mut open.found);
         let kept = |name| command::kept_log(&open.staging, &logs.join(name));
         let outputs = [kept("stdout"), kept("stderr")];
         (open, changes, outputs)
