@@ -85,7 +85,9 @@ impl Person {
 
     /// The program, called in `dir` with nothing of the tester's own environment.
     pub fn command<S: AsRef<OsStr>>(&self, dir: &Path, args: &[S]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agents"));
+        // Whoever runs the tests in the background may have switched signals off, and that is inherited.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT,TERM,HUP").arg(env!("CARGO_BIN_EXE_agents"));
         command.args(args).current_dir(dir).env_clear().stdin(Stdio::null());
         command.env("HOME", self.home()).env("PATH", std::env::var_os("PATH").unwrap());
         // Tests on one machine must not wait for each other's data.

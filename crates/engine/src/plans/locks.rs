@@ -17,8 +17,8 @@ use tokio::task::JoinHandle;
 use super::House;
 use super::use_plan::path_of;
 
-const LEASE: Duration = Duration::from_secs(5);
-const RENEW_EVERY: Duration = Duration::from_millis(1500);
+const LEASE: Duration = Duration::from_secs(2);
+const RENEW_EVERY: Duration = Duration::from_millis(500);
 /// How long another apply is waited for.
 const WAIT: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);

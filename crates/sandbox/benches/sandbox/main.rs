@@ -5,7 +5,8 @@
 //! overlays is measured as root and once more as an ordinary user, who needs a user namespace for it.
 //!
 //! # Fairness
-//! Everything is warm. The repository is packed, so that `cp -a` does not copy thousands of loose objects. The shadow
+//! Everything is warm. Nothing that was made is removed before the end, and what others have removed is waited for: ext4
+//! is slow at making files after many were removed, for half a minute. The repository is packed, so that `cp -a` does not copy thousands of loose objects. The shadow
 //! repository of the peer has seen the whole tree before, so that it finds one changed file by its index.
 
 #![allow(
@@ -24,6 +25,7 @@ mod copies;
 mod cpu;
 mod overlays;
 mod project;
+mod quiet;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, lchown};
@@ -46,31 +48,35 @@ fn main() -> ExitCode {
     if let [_, word, dir, ..] = &words[..]
         && word == AS_USER
     {
-        let projects = Projects::at(Path::new(dir), files);
-        overlays::measure(&projects, "user", rounds).iter().for_each(|row| println!("{row}"));
+        let projects = Projects::at(Path::new(dir), "user", files);
+        overlays::measure(&projects, rounds).iter().for_each(|row| println!("{row}"));
         return ExitCode::SUCCESS;
     }
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let projects = Projects::make(dir.path(), files);
     let is_root = rustix::process::geteuid().is_root();
-    let who = if is_root { "root" } else { "user" };
-    let mut rows = overlays::measure(&projects, who, rounds);
-    rows.extend(copies::measure(&projects, rounds));
+    let projects = Projects::make(dir.path(), if is_root { "root" } else { "user" }, files);
+    quiet::wait(&projects.dir);
+    let mut rows = overlays::measure(&projects, rounds);
+    let (of_copies, copies) = copies::measure(&projects, rounds);
+    rows.extend(of_copies);
     rows.extend(capture::measure(&projects, rounds));
     if is_root {
-        rows.extend(as_user(dir.path(), files, rounds));
+        rows.extend(as_user(&projects, rounds));
     } else {
         println!("not root: only what an ordinary user sees was measured");
     }
+    drop(copies);
     println!();
     rows.iter().for_each(|row| println!("{row}"));
     ExitCode::SUCCESS
 }
 
 /// Gives the projects to an ordinary user, and lets that user measure.
-fn as_user(dir: &Path, files: usize, rounds: usize) -> Vec<String> {
-    give(dir);
+fn as_user(projects: &Projects, rounds: usize) -> Vec<String> {
+    let (dir, files) = (&projects.dir, projects.small.files);
+    lchown(dir, Some(USER), Some(USER)).unwrap();
+    [&projects.small, &projects.large].iter().for_each(|project| give(&project.path));
     // The directory that this program was built in need not be that user's to read.
     let program = dir.join("program");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use domain::{Hash, RootNo, is_text};
 use sandbox::content::{ContentSink, Kept};
@@ -12,32 +13,34 @@ use sandbox::{ChildProgram, Choice, OpenRequest, RootSpec, Rung, Sandbox};
 /// How many times as large the large one is.
 const LARGER: usize = 10;
 
-/// A repository with so many files.
+/// A repository with so many files, and whose sandboxes are opened over it.
 pub(crate) struct Project {
     pub(crate) path: PathBuf,
     pub(crate) files: usize,
     sandboxes: PathBuf,
+    next: AtomicUsize,
 }
 
 /// A small one and a large one.
 pub(crate) struct Projects {
+    pub(crate) who: &'static str,
     pub(crate) dir: PathBuf,
     pub(crate) small: Project,
     pub(crate) large: Project,
 }
 
 impl Projects {
-    pub(crate) fn at(dir: &Path, files: usize) -> Projects {
+    pub(crate) fn at(dir: &Path, who: &'static str, files: usize) -> Projects {
         let dir = dir.canonicalize().unwrap();
         let project = |name: &str, files| {
-            let (path, sandboxes) = (dir.join(name), dir.join(format!("{name}-sandboxes")));
-            Project { path, files, sandboxes }
+            let (path, sandboxes) = (dir.join(name), dir.join(format!("{name}-sandboxes-of-{who}")));
+            Project { path, files, sandboxes, next: AtomicUsize::new(0) }
         };
-        Projects { small: project("small", files), large: project("large", files * LARGER), dir }
+        Projects { small: project("small", files), large: project("large", files * LARGER), who, dir }
     }
 
-    pub(crate) fn make(dir: &Path, files: usize) -> Projects {
-        let projects = Projects::at(dir, files);
+    pub(crate) fn make(dir: &Path, who: &'static str, files: usize) -> Projects {
+        let projects = Projects::at(dir, who, files);
         projects.small.make();
         projects.small.git(&["gc", "-q"]);
         projects.large.make();
@@ -84,7 +87,7 @@ impl Project {
     /// Opens a sandbox over it, on this rung or not at all.
     pub(crate) fn open(&self, rung: Rung) -> Sandbox {
         let request = OpenRequest {
-            dir: self.sandboxes.join("plan-1"),
+            dir: self.sandboxes.join(format!("plan-{}", self.next.fetch_add(1, Ordering::Relaxed))),
             roots: vec![RootSpec { no: RootNo(0), path: self.path.clone(), read_only: false }],
             choice: Choice::Only(rung),
             include: vec![".env*".into()],

@@ -49,6 +49,12 @@ impl Work {
     }
 }
 
+/// What is recorded.
+pub(crate) enum Prepared {
+    Calls(Vec<CallOutcome>),
+    OneByOne(Vec<Vec<NewChange>>),
+}
+
 /// A fresh store, and the owner of a plan in it.
 pub(crate) struct Owned {
     store: Arc<SqliteStore>,
@@ -87,44 +93,54 @@ impl Owned {
         self.store.start(&self.effect(), &claim, SET).await.unwrap();
     }
 
-    pub(crate) async fn run(&self, work: Work) {
+    /// All that is to be recorded, hashed and ready, as a capture hands it over.
+    pub(crate) fn prepare(&self, work: Work) -> Prepared {
         match work {
-            Work::Calls => self.calls().await,
-            Work::OneByOne => self.one_by_one().await,
+            Work::Calls => Prepared::Calls((0..CALLS).map(|call| self.outcome(call)).collect()),
+            Work::OneByOne => {
+                let of_task = |task| task * CHANGES_PER_TASK..(task + 1) * CHANGES_PER_TASK;
+                let changes = |task| of_task(task).map(|n| change(n, CallNo(1))).collect();
+                Prepared::OneByOne((0..TASKS).map(changes).collect())
+            }
         }
     }
 
-    async fn calls(&self) {
-        for call in 0..CALLS {
+    fn outcome(&self, call: u32) -> CallOutcome {
+        let numbers = call * CHANGES_PER_CALL..(call + 1) * CHANGES_PER_CALL;
+        let stage = |n| self.store.stage(&mut content(n).as_bytes()).unwrap();
+        let contents: Vec<Staged> = numbers.clone().map(stage).collect();
+        // Calls are numbered from 1 on.
+        let no = CallNo(call + 1);
+        let changes = numbers.map(|n| change(n, no)).collect();
+        CallOutcome { attempt: 1, no, end: call_end(), changeset: Some(SET), changes, contents }
+    }
+
+    pub(crate) async fn run(&self, prepared: Prepared) {
+        match prepared {
+            Prepared::Calls(outcomes) => self.calls(outcomes).await,
+            Prepared::OneByOne(tasks) => self.one_by_one(tasks).await,
+        }
+    }
+
+    async fn calls(&self, outcomes: Vec<CallOutcome>) {
+        for outcome in outcomes {
             let effect = self.effect();
             let begun = self.store.begin_call(&effect, &self.claim(), new_call()).await.unwrap();
-            let numbers = call * CHANGES_PER_CALL..(call + 1) * CHANGES_PER_CALL;
-            let contents: Vec<Staged> =
-                numbers.clone().map(|n| self.store.stage(&mut content(n).as_bytes()).unwrap()).collect();
-            let changes: Vec<NewChange> = numbers.map(|n| change(n, begun.no)).collect();
-            let outcome = CallOutcome {
-                attempt: 1,
-                no: begun.no,
-                end: call_end(),
-                changeset: Some(SET),
-                changes,
-                contents,
-            };
+            assert_eq!(begun.no, outcome.no);
             self.store.end_call(By::Effect(&effect), &self.claim(), outcome).await.unwrap();
         }
     }
 
-    async fn one_by_one(&self) {
-        let tasks: Vec<_> = (0..TASKS)
-            .map(|task| {
-                let (store, effect, claim) = (Arc::clone(&self.store), self.effect(), self.claim());
-                tokio::spawn(async move {
-                    for n in task * CHANGES_PER_TASK..(task + 1) * CHANGES_PER_TASK {
-                        store.record(&effect, &claim, SET, change(n, CallNo(1))).await.unwrap();
-                    }
-                })
+    async fn one_by_one(&self, tasks: Vec<Vec<NewChange>>) {
+        let record = |changes: Vec<NewChange>| {
+            let (store, effect, claim) = (Arc::clone(&self.store), self.effect(), self.claim());
+            tokio::spawn(async move {
+                for change in changes {
+                    store.record(&effect, &claim, SET, change).await.unwrap();
+                }
             })
-            .collect();
+        };
+        let tasks: Vec<_> = tasks.into_iter().map(record).collect();
         for task in tasks {
             task.await.unwrap();
         }
