@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::{Claim, ClaimRequest, ErrorClass, Job, JobId, JobRefused, NewJob, PlanId, Reason, WorkerId};
+use domain::{
+    Claim, ClaimRequest, ErrorClass, Fence, Job, JobId, JobRefused, JobState, NewJob, PlanId, Reason,
+    WorkerId, why_constrained,
+};
 use sync::{Effect, Finisher};
 
 use crate::StoreError;
@@ -68,6 +71,26 @@ pub enum JobEnd {
     },
     /// Everything of it has stopped, as was asked for. The commit of this is the acknowledgement of the cancel.
     Cancelled,
+}
+
+impl JobEnd {
+    /// Whether the owner of this claim ended the job so before: then it asks again, because the outcome was unknown.
+    pub(crate) fn was_said_before(&self, job: &Job, claim: &Claim) -> bool {
+        let (state, why) = match self {
+            JobEnd::Succeeded => (JobState::Succeeded, None),
+            JobEnd::Failed { why } => (JobState::Failed, Some(why.clone())),
+            JobEnd::Constrained { reasons } => (JobState::Failed, Some(why_constrained(reasons))),
+            JobEnd::Cancelled => (JobState::Cancelled, None),
+        };
+        let by_an_owner = job.worker.is_some();
+        job.fence == claim.fence && by_an_owner && job.state == state && job.why == why
+    }
+}
+
+/// Whether the owner of this claim released the job before. Nobody else can have: the fence of a queued job is that of
+/// its last owner, if it had one.
+pub(crate) fn was_released(job: &Job, claim: &Claim) -> bool {
+    job.state == JobState::Queued && job.fence == claim.fence && claim.fence != Fence::NONE
 }
 
 /// Keeps the jobs, and decides who runs them.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{
-    Claim, ClaimRequest, Fence, Job, JobEvent, JobId, JobRefused, JobState, Ms, NewJob, PlanId, WorkerId,
-    pick, why_constrained,
+    Claim, ClaimRequest, Job, JobEvent, JobId, JobRefused, JobState, Ms, NewJob, PlanId, WorkerId, pick,
 };
 use sync::{Effect, Finisher};
 
 use super::{MemoryStore, Plans, all_jobs, plan_of};
+use crate::job_store::was_released;
 use crate::{JobEnd, JobStore, JobStoreError, QUEUED_JOBS_MAX};
 
 impl MemoryStore {
@@ -49,22 +49,6 @@ pub(super) fn may_be_queued(plans: &mut Plans, new: &NewJob) -> Result<(), JobSt
         return Err(JobStoreError::QueueFull { queued });
     }
     Ok(())
-}
-
-/// Whether the owner of this claim ended the job so before: then it asks again, because the outcome was unknown.
-fn was_ended_so(job: &Job, claim: &Claim, end: &JobEnd) -> bool {
-    let (state, why) = match end {
-        JobEnd::Succeeded => (JobState::Succeeded, None),
-        JobEnd::Failed { why } => (JobState::Failed, Some(why.clone())),
-        JobEnd::Constrained { reasons } => (JobState::Failed, Some(why_constrained(reasons))),
-        JobEnd::Cancelled => (JobState::Cancelled, None),
-    };
-    let by_an_owner = job.worker.is_some();
-    job.fence == claim.fence && by_an_owner && job.state == state && job.why == why
-}
-
-fn was_released(job: &Job, claim: &Claim) -> bool {
-    job.state == JobState::Queued && job.fence == claim.fence && claim.fence != Fence::NONE
 }
 
 #[async_trait]
@@ -109,7 +93,7 @@ impl JobStore for MemoryStore {
     async fn end(&self, _: &Finisher, claim: &Claim, end: JobEnd) -> Result<Job, JobStoreError> {
         let now = self.now();
         Ok(self.write(claim, |plan| match plan.job(claim.job) {
-            Some(job) if was_ended_so(job, claim, &end) => Ok(job.clone()),
+            Some(job) if end.was_said_before(job, claim) => Ok(job.clone()),
             Some(_) | None => {
                 let fence = claim.fence;
                 let event = match end {
@@ -126,7 +110,6 @@ impl JobStore for MemoryStore {
     async fn release(&self, _: &Finisher, claim: &Claim) -> Result<Job, JobStoreError> {
         let now = self.now();
         Ok(self.write(claim, |plan| match plan.job(claim.job) {
-            // Nobody else can have released it: the fence of a queued job is that of its last owner, if it had one.
             Some(job) if was_released(job, claim) => Ok(job.clone()),
             Some(_) | None => {
                 let event = JobEvent::Release { fence: claim.fence };

@@ -9,14 +9,15 @@ mod port;
 mod rows;
 
 use domain::{
-    Claim, ClaimRequest, Ending, Fence, Job, JobEvent, JobId, JobRefused, JobState, LeaseLost, Ms, NewJob,
-    Reason, WallMs, WorkerId, follow, told, why_constrained,
+    Claim, ClaimRequest, Ending, Job, JobEvent, JobId, JobRefused, JobState, LeaseLost, Ms, NewJob, Reason,
+    WallMs, WorkerId, follow, told, why_constrained,
 };
 
 use super::heads::{self, Head, tell};
 use super::row::{Text, count, ms, signed};
 use super::tx::Tx;
 use super::{changesets, plans};
+use crate::job_store::was_released;
 use crate::{JobEnd, JobStoreError, QUEUED_JOBS_MAX, StoreError};
 pub(super) use rows::{Kept, find, known_of, live_of};
 use rows::{insert, save};
@@ -166,7 +167,7 @@ fn cancel(tx: &Tx<'_>, job: JobId, reason: String, at: Moment) -> Result<Job, Jo
 
 fn end(tx: &Tx<'_>, claim: &Claim, end: JobEnd, at: Moment) -> Result<Job, JobStoreError> {
     let kept = of_claim(tx, claim)?;
-    if was_ended_so(&kept.job, claim, &end) {
+    if end.was_said_before(&kept.job, claim) {
         return Ok(kept.job);
     }
     let fence = claim.fence;
@@ -181,24 +182,9 @@ fn end(tx: &Tx<'_>, claim: &Claim, end: JobEnd, at: Moment) -> Result<Job, JobSt
     move_job(tx, &kept, &event, constrained_by, at)
 }
 
-/// Whether the owner of this claim ended the job so before: then it asks again, because the outcome was unknown.
-fn was_ended_so(job: &Job, claim: &Claim, end: &JobEnd) -> bool {
-    let (state, why) = match end {
-        JobEnd::Succeeded => (JobState::Succeeded, None),
-        JobEnd::Failed { why } => (JobState::Failed, Some(why.clone())),
-        JobEnd::Constrained { reasons } => (JobState::Failed, Some(why_constrained(reasons))),
-        JobEnd::Cancelled => (JobState::Cancelled, None),
-    };
-    let by_an_owner = job.worker.is_some();
-    job.fence == claim.fence && by_an_owner && job.state == state && job.why == why
-}
-
 fn release(tx: &Tx<'_>, claim: &Claim, at: Moment) -> Result<Job, JobStoreError> {
     let kept = of_claim(tx, claim)?;
-    // Nobody else can have released it: the fence of a queued job is that of its last owner, if it had one.
-    let was_released =
-        kept.job.state == JobState::Queued && kept.job.fence == claim.fence && claim.fence != Fence::NONE;
-    if was_released {
+    if was_released(&kept.job, claim) {
         return Ok(kept.job);
     }
     move_job(tx, &kept, &JobEvent::Release { fence: claim.fence }, None, at)
