@@ -1,7 +1,10 @@
 //! The program that is run again as a child, where something must happen before any thread exists.
 //!
-//! A user namespace can only be entered by a process with a single thread, and a mount namespace of its own must not be
-//! that of the engine. So the program starts itself anew with a hidden verb as its first argument.
+//! A command is watched over by a process of its own, in which nothing else of the engine lives. So the program starts
+//! itself anew with a hidden verb as its first argument.
+//!
+//! # Not here
+//! What needs a process for a moment only: [`beside`](crate::beside).
 //!
 //! # Invariants
 //! [`dispatch`] is the first act of `main`: nothing has been started, opened or read before it.
@@ -9,9 +12,6 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
-
-/// The verb of the child that opens overlays.
-pub const OPEN_VERB: &str = "__open";
 
 /// How the program is started again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,9 +44,6 @@ impl Default for ChildProgram {
 /// Does not return when this process was started as a child of this crate; otherwise returns at once.
 pub fn dispatch() {
     let Some(verb) = std::env::args_os().nth(1) else { return };
-    if verb == OPEN_VERB {
-        crate::overlay::child_open();
-    }
     if verb == crate::isolation::RUN_VERB {
         crate::isolation::child_run();
     }

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use crate::beneath::{self, BeneathError, Links};
 use crate::git;
-use crate::listing::{Entry, list, open_dir};
+use crate::listing::{Entry, is_absent, list, open_dir};
 
 /// The directory beside a copy in which borrowed directories have their second place.
 pub(crate) const LENT: &str = "objects";
@@ -55,6 +55,14 @@ pub(crate) struct Copying<'a> {
     skipped: Skipped,
     dirs: Vec<(Option<RelPath>, Stat)>,
     made: BTreeSet<RelPath>,
+    last: Option<Pair>,
+}
+
+/// A directory of the original and its copy, both open.
+struct Pair {
+    dir: Option<RelPath>,
+    from: OwnedFd,
+    to: OwnedFd,
 }
 
 impl<'a> Copying<'a> {
@@ -67,7 +75,7 @@ impl<'a> Copying<'a> {
         let root = rustix::fs::fstat(from).map_err(|errno| crate::manifest::at(None, errno.into()))?;
         let dirs = vec![(None, root)];
         let (skipped, made) = (Skipped::default(), BTreeSet::new());
-        Ok(Copying { from, from_path, to, to_path, bytes, leave_out, skipped, dirs, made })
+        Ok(Copying { from, from_path, to, to_path, bytes, leave_out, skipped, dirs, made, last: None })
     }
 
     /// Copies the whole tree.
@@ -164,19 +172,44 @@ impl<'a> Copying<'a> {
 
     /// Copies the one file or link at `path`, and what directories it needs. A directory is made, but not gone into.
     pub(crate) fn one_path(&mut self, path: &RelPath) -> Result<Option<FileType>, BeneathError> {
-        let Some(stat) = crate::listing::stat_beneath(self.from, path)? else { return Ok(None) };
-        self.parents(path)?;
-        let from = open_original(self.from, path.parent().as_ref())?;
-        let to = open_dir(self.to, path.parent().as_ref())?;
+        let Some(pair) = self.around(path)? else { return Ok(None) };
+        let copied = self.one_of(&pair, path);
+        self.last = Some(pair);
+        copied
+    }
+
+    fn one_of(&mut self, pair: &Pair, path: &RelPath) -> Result<Option<FileType>, BeneathError> {
         let io_error = |source: io::Error| BeneathError::Io { path: path.clone(), source };
         let name = std::ffi::CString::new(path.file_name()).map_err(|nul| io_error(nul.into()))?;
+        let stat = match rustix::fs::statat(&pair.from, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(io_error(errno.into())),
+        };
         let entry = Entry { name, stat };
         if entry.kind() == FileType::Directory {
-            self.directory(to.as_fd(), &entry.name, path.clone(), entry.stat)?;
+            self.directory(pair.to.as_fd(), &entry.name, path.clone(), entry.stat)?;
         } else {
-            self.entry(from.as_fd(), to.as_fd(), &entry).map_err(io_error)?;
+            self.entry(pair.from.as_fd(), pair.to.as_fd(), &entry).map_err(io_error)?;
         }
         Ok(Some(entry.kind()))
+    }
+
+    /// The directory of `path` in the original and in the copy; none when it is gone. Paths come in order, so that it
+    /// is most often that of the path before.
+    fn around(&mut self, path: &RelPath) -> Result<Option<Pair>, BeneathError> {
+        let dir = path.parent();
+        if let Some(last) = self.last.take_if(|last| last.dir == dir) {
+            return Ok(Some(last));
+        }
+        let from = match open_original(self.from, dir.as_ref()) {
+            Ok(from) => from,
+            Err(why) if is_absent(&why) => return Ok(None),
+            Err(why) => return Err(why),
+        };
+        self.parents(path)?;
+        let to = open_dir(self.to, dir.as_ref())?;
+        Ok(Some(Pair { dir, from, to }))
     }
 
     fn parents(&mut self, path: &RelPath) -> Result<(), BeneathError> {

@@ -14,7 +14,6 @@ use domain::{ErrorClass, RootNo};
 use crate::base_known::Opened;
 use crate::beneath;
 use crate::capture::{Watched, Where};
-use crate::child::ChildProgram;
 use crate::copy::{Bytes, Copying, Skipped, try_sharing};
 use crate::leftovers::{ClaimError, Claimed};
 use crate::manifest::Manifest;
@@ -45,8 +44,6 @@ pub struct OpenRequest {
     pub choice: Choice,
     /// Patterns of ignored files that a worktree has all the same.
     pub include: Vec<String>,
-    /// How the program is started again.
-    pub child: ChildProgram,
 }
 
 /// Why no sandbox was opened.
@@ -128,7 +125,7 @@ fn in_words(reasons: &[PassedOver]) -> String {
 /// # Errors
 /// None serves, or the request makes no sense. Nothing is left on disk then.
 pub fn open(request: OpenRequest) -> Result<Sandbox, OpenError> {
-    let OpenRequest { dir, roots, choice, include, child } = request;
+    let OpenRequest { dir, roots, choice, include } = request;
     let mut projects = roots.into_iter().map(reach).collect::<Result<Vec<_>, _>>()?;
     apart(&projects)?;
     let directory = |source: io::Error| OpenError::Directory { dir: dir.clone(), source };
@@ -139,10 +136,9 @@ pub fn open(request: OpenRequest) -> Result<Sandbox, OpenError> {
     outside(&projects, &dir).and_then(|()| {
         let mut passed_over = Vec::new();
         for rung in choice.rungs() {
-            let opening =
-                Opening { projects: &mut projects, claimed: &claimed, include: &include, child: &child };
+            let opening = Opening { projects: &mut projects, claimed: &claimed, include: &include };
             match opening.on(rung) {
-                Ok(made) => return Ok(Sandbox::new(rung, passed_over, child, made, claimed)),
+                Ok(made) => return Ok(Sandbox::new(rung, passed_over, made, claimed)),
                 Err(why) => passed_over.push(PassedOver { rung, why }),
             }
             claimed.clear().map_err(directory)?;
@@ -198,7 +194,6 @@ struct Opening<'a> {
     projects: &'a mut Vec<Project>,
     claimed: &'a Claimed,
     include: &'a [String],
-    child: &'a ChildProgram,
 }
 
 impl Opening<'_> {
@@ -236,7 +231,7 @@ impl Opening<'_> {
                 read_only: project.read_only,
             })
             .collect();
-        let mounted = overlay::mount(self.child, &covers)?;
+        let mounted = overlay::mount(&covers)?;
         drop(covers);
         let trees =
             mounted.roots.into_iter().map(|(tree, upper)| (tree, Where::Upper(upper), None)).collect();
@@ -306,22 +301,18 @@ fn made(
 }
 
 /// Finds out, by doing, which rungs of the ladder would serve these projects; copies are tried with one file.
-pub fn probe(
-    scratch_dir: &Path,
-    roots: &[RootSpec],
-    child: &ChildProgram,
-) -> Vec<(Rung, Result<(), String>)> {
-    Rung::LADDER.into_iter().map(|rung| (rung, probe_one(scratch_dir, roots, child, rung))).collect()
+pub fn probe(scratch_dir: &Path, roots: &[RootSpec]) -> Vec<(Rung, Result<(), String>)> {
+    Rung::LADDER.into_iter().map(|rung| (rung, probe_one(scratch_dir, roots, rung))).collect()
 }
 
-fn probe_one(scratch_dir: &Path, roots: &[RootSpec], child: &ChildProgram, rung: Rung) -> Result<(), String> {
+fn probe_one(scratch_dir: &Path, roots: &[RootSpec], rung: Rung) -> Result<(), String> {
     let words = |why: OpenError| why.to_string();
     let mut projects = roots.iter().cloned().map(reach).collect::<Result<Vec<_>, _>>().map_err(words)?;
     let dir = scratch_dir.join(format!("probe-{}-{rung}", std::process::id()));
     let claimed = Claimed::make(&dir).map_err(|why| why.to_string())?;
     match rung {
         Rung::Overlay => {
-            let opening = Opening { projects: &mut projects, claimed: &claimed, include: &[], child };
+            let opening = Opening { projects: &mut projects, claimed: &claimed, include: &[] };
             opening.on(rung).map(drop)
         }
         Rung::Reflink => {

@@ -26,6 +26,7 @@ pub mod isolation;
 
 pub mod rung;
 
+mod beside;
 pub mod child;
 mod fds;
 

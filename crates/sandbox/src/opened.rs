@@ -19,7 +19,6 @@ use rustix::fs::{Mode, OFlags};
 use crate::base_known::Opened;
 use crate::beneath::{self, Links};
 use crate::capture::{self, CaptureError, CaptureRules, Captured, Scan, Seen, Watched, Where, read_state};
-use crate::child::ChildProgram;
 use crate::content::{ContentSink, ContentSource};
 use crate::copy::Skipped;
 use crate::layer::{Layer, LayerError, LayerRoot};
@@ -52,7 +51,6 @@ pub(crate) struct Made {
 pub struct Sandbox {
     rung: Rung,
     passed_over: Vec<PassedOver>,
-    child: ChildProgram,
     made: Made,
     layers: AtomicU32,
     claimed: Claimed,
@@ -64,14 +62,8 @@ pub struct Sandbox {
 pub struct NoSuchRoot(pub RootNo);
 
 impl Sandbox {
-    pub(crate) fn new(
-        rung: Rung,
-        passed_over: Vec<PassedOver>,
-        child: ChildProgram,
-        made: Made,
-        claimed: Claimed,
-    ) -> Sandbox {
-        Sandbox { rung, passed_over, child, made, layers: AtomicU32::new(0), claimed }
+    pub(crate) fn new(rung: Rung, passed_over: Vec<PassedOver>, made: Made, claimed: Claimed) -> Sandbox {
+        Sandbox { rung, passed_over, made, layers: AtomicU32::new(0), claimed }
     }
 
     /// How the plan's tree is kept apart from the user's.
@@ -214,7 +206,7 @@ impl Sandbox {
                 read_only: root.read_only,
             })
             .collect();
-        let mounted = overlay::mount_over(&self.child, &covers, namespaces).and_then(|mounted| {
+        let mounted = overlay::mount_over(&covers, namespaces).and_then(|mounted| {
             let user = namespaces.user.as_ref().map(OwnedFd::try_clone).transpose();
             user.map(|user| (mounted, user)).map_err(|source| source.to_string())
         });

@@ -66,7 +66,7 @@ impl Engine {
         let project = project.to_path_buf();
         let probes = tokio::task::spawn_blocking(move || {
             let sandbox =
-                sandbox::probe(&dir, &[RootSpec { no: RootNo(0), path: project, read_only: false }], &child);
+                sandbox::probe(&dir, &[RootSpec { no: RootNo(0), path: project, read_only: false }]);
             let isolation = Isolation::new(IsolationPolicy::Required, child).probe();
             let swept = sandbox::sweep(&dir);
             (sandbox, isolation, swept)

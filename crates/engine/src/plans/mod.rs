@@ -74,7 +74,7 @@ pub struct EngineOptions {
     pub data_dir: PathBuf,
     /// Where sandboxes are made.
     pub sandbox_dir: PathBuf,
-    /// The program whose children open sandboxes and run commands.
+    /// The program whose children run commands.
     pub child: ChildProgram,
     /// How many plans process at once in the store.
     pub plan_concurrency: u32,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use domain::{Hash, RootNo, is_text};
 use sandbox::content::{ContentSink, Kept};
-use sandbox::{ChildProgram, Choice, OpenRequest, RootSpec, Rung, Sandbox};
+use sandbox::{Choice, OpenRequest, RootSpec, Rung, Sandbox};
 
 /// How many times as large the large one is.
 const LARGER: usize = 10;
@@ -91,7 +91,6 @@ impl Project {
             roots: vec![RootSpec { no: RootNo(0), path: self.path.clone(), read_only: false }],
             choice: Choice::Only(rung),
             include: vec![".env*".into()],
-            child: ChildProgram::default(),
         };
         sandbox::open(request).unwrap()
     }

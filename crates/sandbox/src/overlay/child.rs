@@ -1,80 +1,66 @@
-//! The child that mounts overlays in namespaces of its own, hands them over as descriptors, and ends.
+//! The process that mounts overlays in namespaces of its own and hands them over as descriptors.
 //!
 //! No process holds the namespaces afterwards: the engine's descriptors do. When the engine is killed they are closed,
 //! and the kernel unmounts.
 //!
 //! # Invariants
-//! 1. The process has one thread: it is at the beginning of `main`.
-//! 2. Directories are opened after the namespaces are made: the kernel refuses mounts of an older namespace.
-//! 3. A path is used only when it leads to the directory that the engine meant.
-//! 4. Overlays name their layers by descriptor, so that no character of a path means anything.
+//! 1. Directories are opened after the namespaces are made: the kernel refuses mounts of an older namespace.
+//! 2. A path is used only when it leads to the directory that the engine meant.
+//! 3. Overlays name their layers by descriptor, so that no character of a path means anything.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
-use super::spec::{Answer, Failed, Identity, Overlay, Place, Request, Step, Within};
-use crate::fds;
+use super::spec::{Failed, Held, Identity, Overlay, Place, Step, Within};
+use crate::beside;
 
-/// Answers the request on standard input and ends the process.
-pub(crate) fn child_open() -> ! {
-    let socket = rustix::stdio::stdin();
-    let (answer, held) = match answer(socket) {
-        Ok(held) => (Answer::Opened, held),
-        Err(failed) => (Answer::Failed(failed), Vec::new()),
+/// Mounts the overlays; the namespaces and the merged roots are held by what is returned.
+pub(super) fn mount_all(within: &Within<'_>, overlays: &[Overlay]) -> Result<Held, Failed> {
+    let kinds = match within {
+        Within::NewMounts => libc::CLONE_NEWNS,
+        Within::NewUser => libc::CLONE_NEWUSER | libc::CLONE_NEWNS,
+        Within::Mounts(_) | Within::UserAndMounts(..) => 0,
     };
-    let borrowed: Vec<BorrowedFd<'_>> = held.iter().map(AsFd::as_fd).collect();
-    let sent = serde_json::to_vec(&answer)
-        .map_err(std::io::Error::from)
-        .and_then(|bytes| fds::send(socket, &bytes, &borrowed));
-    std::process::exit(i32::from(sent.is_err()));
+    // Asked here: in the new namespace we are nobody until our ids are mapped into it.
+    let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let mounted = beside::run(kinds, || {
+        enter(within, ids)?;
+        let roots = mount_each(overlays)?;
+        hold(within, roots)
+    });
+    mounted.unwrap_or_else(|source| {
+        Err(Failed::at(Step::Namespaces)(Errno::from_io_error(&source).unwrap_or(Errno::CHILD)))
+    })
 }
 
-fn answer(socket: BorrowedFd<'_>) -> Result<Vec<OwnedFd>, Failed> {
-    let unreadable = Failed::at(Step::Request);
-    let (bytes, namespaces) = fds::receive(socket).map_err(|_| unreadable(Errno::BADMSG))?;
-    let request: Request = serde_json::from_slice(&bytes).map_err(|_| unreadable(Errno::BADMSG))?;
-    enter(request.within, &namespaces)?;
-    drop(namespaces);
-    let roots = mount_all(&request.overlays)?;
-    hand_over(request.within, roots)
-}
-
-fn enter(within: Within, namespaces: &[OwnedFd]) -> Result<(), Failed> {
-    let join = |index: usize, kind: LinkNameSpaceType| {
-        let namespace = namespaces.get(index).ok_or(Errno::BADF);
-        namespace
-            .and_then(|namespace| rustix::thread::move_into_link_name_space(namespace.as_fd(), Some(kind)))
-            .map_err(Failed::at(Step::Enter))
-    };
+fn enter(within: &Within<'_>, (uid, gid): (u32, u32)) -> Result<(), Failed> {
     match within {
-        Within::NewMounts => unshare(UnshareFlags::NEWNS)?,
-        Within::NewUser => {
-            let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-            unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)?;
-            map_ids(uid, gid).map_err(Failed::at(Step::MapIds))?;
-        }
-        Within::Mounts => {
-            join(0, LinkNameSpaceType::Mount)?;
-            unshare(UnshareFlags::NEWNS)?;
-        }
-        Within::UserAndMounts => {
-            join(0, LinkNameSpaceType::User)?;
-            join(1, LinkNameSpaceType::Mount)?;
-            unshare(UnshareFlags::NEWNS)?;
+        Within::NewMounts => {}
+        Within::NewUser => map_ids(uid, gid).map_err(Failed::at(Step::MapIds))?,
+        Within::Mounts(mounts) => copy_of(*mounts)?,
+        Within::UserAndMounts(user, mounts) => {
+            join(*user, LinkNameSpaceType::User)?;
+            copy_of(*mounts)?;
         }
     }
     rustix::mount::mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(Failed::at(Step::Private))
 }
 
-fn unshare(flags: UnshareFlags) -> Result<(), Failed> {
-    // SAFETY: the table of descriptors is not unshared, and there is no other thread.
-    unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(Failed::at(Step::Unshare))
+/// Goes into a copy of this mount namespace.
+fn copy_of(mounts: BorrowedFd<'_>) -> Result<(), Failed> {
+    join(mounts, LinkNameSpaceType::Mount)?;
+    // SAFETY: the table of descriptors is not unshared, and the root and working directory are this process's own.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }.map_err(Failed::at(Step::Namespaces))
+}
+
+fn join(namespace: BorrowedFd<'_>, kind: LinkNameSpaceType) -> Result<(), Failed> {
+    rustix::thread::move_into_link_name_space(namespace, Some(kind)).map_err(Failed::at(Step::Enter))
 }
 
 /// Each id of ours stays what it is; others are not in the namespace at all.
@@ -90,7 +76,7 @@ fn write_to(path: &CStr, text: &str) -> Result<(), Errno> {
 }
 
 /// Mounts each and opens it; all layers are reached before the first mount hides anything.
-fn mount_all(overlays: &[Overlay]) -> Result<Vec<OwnedFd>, Failed> {
+fn mount_each(overlays: &[Overlay]) -> Result<Vec<OwnedFd>, Failed> {
     let mut layers = Vec::new();
     for (index, overlay) in overlays.iter().enumerate() {
         let reach = |place: &Place| reach(place, index);
@@ -134,18 +120,15 @@ fn mount(overlay: &Overlay, [lower, upper, work]: &[OwnedFd; 3]) -> Result<(), E
     rustix::mount::mount(c"overlay", target, c"overlay", flags, options.as_c_str())
 }
 
-fn hand_over(within: Within, roots: Vec<OwnedFd>) -> Result<Vec<OwnedFd>, Failed> {
+fn hold(within: &Within<'_>, roots: Vec<OwnedFd>) -> Result<Held, Failed> {
     let own = |path: &CStr| {
         rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
             .map_err(Failed::at(Step::HandOver))
     };
-    let mut held = Vec::new();
-    match within {
-        Within::NewUser => held.push(own(c"/proc/self/ns/user")?),
+    let user = match within {
+        Within::NewUser => Some(own(c"/proc/self/ns/user")?),
         // The engine has the user namespace of a layer already.
-        Within::NewMounts | Within::Mounts | Within::UserAndMounts => {}
-    }
-    held.push(own(c"/proc/self/ns/mnt")?);
-    held.extend(roots);
-    Ok(held)
+        Within::NewMounts | Within::Mounts(_) | Within::UserAndMounts(..) => None,
+    };
+    Ok(Held { user, mount: own(c"/proc/self/ns/mnt")?, roots })
 }

@@ -1,7 +1,7 @@
 //! Whether an overlay can serve, as far as that is known before it is tried; the reasons are words for the user.
 //!
 //! # Not here
-//! What only trying tells: that is said by the child that mounts.
+//! What only trying tells: that is said by the process that mounts.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -115,7 +115,7 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Bytes of a path, for a request.
+/// Bytes of a path.
 pub(super) fn bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }

@@ -14,21 +14,16 @@ mod child;
 mod fit;
 mod spec;
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use rustix::fs::{Gid, Mode, Uid};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
-pub(crate) use child::child_open;
-use spec::{Answer, Failed, Identity, Overlay, Place, Request, Step, Within};
+use spec::{Failed, Held, Identity, Overlay, Place, Step, Within};
 
-use crate::child::{ChildProgram, OPEN_VERB};
-use crate::{beneath, fds};
+use crate::beneath;
 
 /// A project to be covered.
 #[derive(Debug)]
@@ -58,38 +53,29 @@ pub(crate) struct Mounted {
 }
 
 /// Mounts an overlay over each project; the reason, in words, when that does not work here.
-pub(crate) fn mount(child: &ChildProgram, covers: &[Cover<'_>]) -> Result<Mounted, String> {
-    let within = if may_mount() { Within::NewMounts } else { Within::NewUser };
+pub(crate) fn mount(covers: &[Cover<'_>]) -> Result<Mounted, String> {
+    let may_mount = may_mount();
     for cover in covers {
-        fit::of_project(cover.lower, cover.path, within == Within::NewUser)?;
+        fit::of_project(cover.lower, cover.path, !may_mount)?;
     }
-    mount_within(child, covers, within, &[])
+    mount_within(covers, &if may_mount { Within::NewMounts } else { Within::NewUser })
 }
 
 /// Mounts a further overlay over each merged root of a sandbox, in a copy of its namespace.
-pub(crate) fn mount_over(
-    child: &ChildProgram,
-    covers: &[Cover<'_>],
-    namespaces: &Namespaces,
-) -> Result<Mounted, String> {
-    match &namespaces.user {
-        Some(user) => {
-            mount_within(child, covers, Within::UserAndMounts, &[user.as_fd(), namespaces.mount.as_fd()])
-        }
-        None => mount_within(child, covers, Within::Mounts, &[namespaces.mount.as_fd()]),
-    }
+pub(crate) fn mount_over(covers: &[Cover<'_>], namespaces: &Namespaces) -> Result<Mounted, String> {
+    let mount = namespaces.mount.as_fd();
+    let within = match &namespaces.user {
+        Some(user) => Within::UserAndMounts(user.as_fd(), mount),
+        None => Within::Mounts(mount),
+    };
+    mount_within(covers, &within)
 }
 
 fn may_mount() -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
-fn mount_within(
-    child: &ChildProgram,
-    covers: &[Cover<'_>],
-    within: Within,
-    enter: &[BorrowedFd<'_>],
-) -> Result<Mounted, String> {
+fn mount_within(covers: &[Cover<'_>], within: &Within<'_>) -> Result<Mounted, String> {
     let mut overlays = Vec::new();
     let mut uppers = Vec::new();
     for cover in covers {
@@ -105,15 +91,12 @@ fn mount_within(
         });
         uppers.push(upper);
     }
-    let request = Request { within, overlays };
-    let held = ask(child, &request, enter).map_err(|source| format!("the child that mounts: {source}"))?;
-    let mut held = held.map_err(|failed| in_words(&failed, covers))?.into_iter();
-    let user = if within == Within::NewUser { held.next() } else { None };
-    let mount = held.next().ok_or("the child handed over no namespace")?;
-    let roots: Vec<(OwnedFd, OwnedFd)> = held.zip(uppers).collect();
-    if roots.len() != covers.len() || !roots.iter().all(|(merged, _)| fit::is_overlay(merged)) {
-        return Err("the child handed over something other than overlays".to_owned());
+    let Held { user, mount, roots } =
+        child::mount_all(within, &overlays).map_err(|failed| in_words(&failed, covers))?;
+    if !roots.iter().all(fit::is_overlay) {
+        return Err("something other than overlays was mounted".to_owned());
     }
+    let roots = roots.into_iter().zip(uppers).collect();
     Ok(Mounted { namespaces: Namespaces { user, mount }, roots })
 }
 
@@ -139,39 +122,12 @@ fn look_like(project: BorrowedFd<'_>, upper: BorrowedFd<'_>) -> Result<(), Errno
         .map_err(|source| Errno::from_io_error(&source).unwrap_or(Errno::IO))
 }
 
-/// Starts the child, asks, and waits for its end.
-fn ask(
-    program: &ChildProgram,
-    request: &Request,
-    enter: &[BorrowedFd<'_>],
-) -> io::Result<Result<Vec<OwnedFd>, Failed>> {
-    if request.overlays.len() + 2 > fds::FDS_MAX {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many projects"));
-    }
-    let (ours, theirs) = UnixStream::pair()?;
-    let mut command = program.command(OPEN_VERB);
-    command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn()?;
-    // The command keeps the child's end open; without this a child that dies would never be noticed.
-    drop(command);
-    let answered = fds::send(ours.as_fd(), &serde_json::to_vec(request)?, enter)
-        .and_then(|()| fds::receive(ours.as_fd()));
-    drop(ours);
-    let status = child.wait()?;
-    let (bytes, held) =
-        answered.map_err(|source| io::Error::new(source.kind(), format!("{source} ({status})")))?;
-    Ok(match serde_json::from_slice(&bytes)? {
-        Answer::Opened => Ok(held),
-        Answer::Failed(failed) => Err(failed),
-    })
-}
-
 fn in_words(failed: &Failed, covers: &[Cover<'_>]) -> String {
     let errno = Errno::from_raw_os_error(failed.errno);
     let cover = failed.overlay.and_then(|index| covers.get(index));
     let path = cover.map_or_else(String::new, |cover| cover.path.display().to_string());
     match failed.step {
-        Step::Unshare | Step::MapIds => format!("namespaces are barred here: {errno}"),
+        Step::Namespaces | Step::MapIds => format!("namespaces are barred here: {errno}"),
         Step::Elsewhere => format!("{path} was replaced by another directory meanwhile"),
         Step::Mount if errno == Errno::INVAL && cover.is_some_and(|cover| fit::is_overlay(cover.lower)) => {
             format!("{path} lies on overlays as deep as the kernel allows")
@@ -183,6 +139,6 @@ fn in_words(failed: &Failed, covers: &[Cover<'_>]) -> String {
         Step::Mount if errno == Errno::NODEV => "this kernel has no overlay file system".to_owned(),
         Step::Mount => format!("mounting over {path}: {errno}"),
         Step::Reach | Step::Merged => format!("{path}: {errno}"),
-        Step::Request | Step::Enter | Step::Private | Step::HandOver => format!("{:?}: {errno}", failed.step),
+        Step::Enter | Step::Private | Step::HandOver => format!("{:?}: {errno}", failed.step),
     }
 }

@@ -1,12 +1,11 @@
-//! What the engine asks of the child that mounts overlays, and what it answers.
+//! What is asked of the process that mounts overlays, and what it answers.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 
-/// Which directory a path led to, so that the child can tell that it leads to the same one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Which directory a path led to, so that the process can tell that it leads to the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,
     inode: u64,
@@ -20,14 +19,14 @@ impl Identity {
 }
 
 /// A directory by its path and by what it is.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 pub(super) struct Place {
     pub(super) path: Vec<u8>,
     pub(super) is: Identity,
 }
 
 /// One overlay: over `lower`, at its own path.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 pub(super) struct Overlay {
     pub(super) lower: Place,
     pub(super) upper: Place,
@@ -36,34 +35,35 @@ pub(super) struct Overlay {
 }
 
 /// Where the overlays are mounted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Within {
-    /// In a new mount namespace of a child that may mount.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Within<'a> {
+    /// In a new mount namespace of a process that may mount.
     NewMounts,
     /// In a new user and mount namespace.
     NewUser,
-    /// In a copy of the mount namespace that comes with the request.
-    Mounts,
+    /// In a copy of this mount namespace.
+    Mounts(BorrowedFd<'a>),
     /// The same, after entering the user namespace that comes before it.
-    UserAndMounts,
+    UserAndMounts(BorrowedFd<'a>, BorrowedFd<'a>),
 }
 
-/// All of it.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Request {
-    pub(super) within: Within,
-    pub(super) overlays: Vec<Overlay>,
+/// Overlays that are mounted: what holds them.
+#[derive(Debug)]
+pub(super) struct Held {
+    /// The user namespace, if it is a new one.
+    pub(super) user: Option<OwnedFd>,
+    pub(super) mount: OwnedFd,
+    /// The merged roots, in the order of the overlays.
+    pub(super) roots: Vec<OwnedFd>,
 }
 
-/// At what the child failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// At what it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Reading the request.
-    Request,
     /// Entering the sandbox's namespaces.
     Enter,
     /// Making namespaces.
-    Unshare,
+    Namespaces,
     /// Mapping our ids into the user namespace.
     MapIds,
     /// Keeping our mounts to ourselves.
@@ -80,16 +80,8 @@ pub(super) enum Step {
     HandOver,
 }
 
-/// What the child says. With `Opened` come the user namespace (if it is a new one), the mount namespace and the merged
-/// roots in the order of the request.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Answer {
-    Opened,
-    Failed(Failed),
-}
-
 /// A step that failed.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Failed {
     pub(super) step: Step,
     pub(super) errno: i32,

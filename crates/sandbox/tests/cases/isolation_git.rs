@@ -32,8 +32,7 @@ fn repository(dir: &Path) -> Stage {
 fn open(stage: &Stage, rung: Rung) -> Sandbox {
     let roots = vec![RootSpec { no: RootNo(0), path: stage.path("project"), read_only: false }];
     let dir = stage.path("sandboxes/plan-1");
-    sandbox::open(OpenRequest { dir, roots, choice: Choice::Only(rung), include: Vec::new(), child: child() })
-        .unwrap()
+    sandbox::open(OpenRequest { dir, roots, choice: Choice::Only(rung), include: Vec::new() }).unwrap()
 }
 
 fn run(stage: &Stage, rung: IsolationRung, sandbox: &Sandbox, hide: bool, script: &str) -> String {

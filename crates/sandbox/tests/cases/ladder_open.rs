@@ -9,7 +9,7 @@ use domain::{Draft, RootNo};
 use sandbox::{Choice, OpenError, RestoreError, RootSpec, Rung, Skipped};
 
 use super::ladder_stage::{
-    NOBODY, ROOT, Stage, as_root_and_as_user, as_user, between, child, file, in_own_mounts, net, output, run,
+    NOBODY, ROOT, Stage, as_root_and_as_user, as_user, between, file, in_own_mounts, net, output, run,
     users_dir,
 };
 
@@ -150,15 +150,8 @@ fn a_sandbox_that_fails_half_way_leaves_nothing() {
     let reasons = why(sandbox::open(request.clone()).unwrap_err());
     assert_eq!(reasons[0].0, Rung::Worktree);
     assert!(stage.nothing_left());
-    // The child that mounts is no such program.
-    request.choice = Choice::Only(Rung::Overlay);
-    request.child = sandbox::ChildProgram::new("/bin/true");
-    let reasons = why(sandbox::open(request.clone()).unwrap_err());
-    assert!(reasons[0].1.starts_with("the child that mounts: "), "{reasons:?}");
-    assert!(stage.nothing_left());
     // Both serve on a rung that serves both.
     request.choice = Choice::Auto;
-    request.child = child();
     request.roots[1].read_only = true;
     let mut sandbox = sandbox::open(request).unwrap();
     assert_eq!(sandbox.rung(), Rung::Overlay);
@@ -245,7 +238,7 @@ fn a_probe_says_of_each_rung_what_opening_would() {
     let stage = Stage::new();
     stage.write("a", "one\n");
     let roots = stage.request(Choice::Auto).roots;
-    let probed = sandbox::probe(&stage.sandboxes, &roots, &child());
+    let probed = sandbox::probe(&stage.sandboxes, &roots);
     assert_eq!(probed.iter().map(|(rung, _)| *rung).collect::<Vec<_>>(), Rung::LADDER);
     for (rung, fits) in probed {
         let opened = stage.try_open(Choice::Only(rung));

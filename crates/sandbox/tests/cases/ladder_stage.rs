@@ -15,9 +15,7 @@ use domain::{Draft, FileState, Hash, NetChange, RelPath, RootNo, is_text};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sandbox::content::{ContentSink, ContentSource, Kept};
 use sandbox::view::View;
-use sandbox::{
-    CaptureRules, Captured, ChildProgram, Choice, OpenError, OpenRequest, RootSpec, Rung, Sandbox,
-};
+use sandbox::{CaptureRules, Captured, Choice, OpenError, OpenRequest, RootSpec, Rung, Sandbox};
 
 pub(super) const ROOT: RootNo = RootNo(0);
 
@@ -104,7 +102,6 @@ impl Stage {
             roots: vec![RootSpec { no: ROOT, path: self.project.clone(), read_only: false }],
             choice,
             include: vec![".env*".into()],
-            child: child(),
         }
     }
 
@@ -175,14 +172,6 @@ pub(super) fn output(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The program that is started as a child.
-pub(super) fn child() -> ChildProgram {
-    match std::env::var_os(ORDINARY) {
-        Some(dir) => ChildProgram::new(Path::new(&dir).join("sandbox-child")),
-        None => ChildProgram::new(env!("CARGO_BIN_EXE_sandbox-child")),
-    }
-}
-
 /// Runs a script in the sandbox, at the project, and waits for its end.
 pub(super) fn run(sandbox: &Sandbox, script: impl AsRef<OsStr>) {
     run_in(sandbox.view().unwrap(), script);
@@ -231,7 +220,6 @@ pub(super) fn as_user(test: &str, dir: &tempfile::TempDir) {
     let program = dir.path().join("tests");
     // By another process: a program that we had open for writing could be busy in a child that another test just forked.
     output(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program));
-    output(Command::new("cp").arg(env!("CARGO_BIN_EXE_sandbox-child")).arg(dir.path().join("sandbox-child")));
     let mut command = Command::new(&program);
     command.args(["--exact", test, "--nocapture"]).current_dir(dir.path()).uid(NOBODY).gid(NOBODY);
     command.env(ORDINARY, dir.path()).env("TMPDIR", dir.path()).env("HOME", dir.path());

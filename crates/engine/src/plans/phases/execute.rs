@@ -71,7 +71,6 @@ async fn open_sandbox(
         roots: roots.collect(),
         choice,
         include: vec![".env*".to_owned()],
-        child: house.options.child.clone(),
     };
     let mut place = Arc::clone(&live.open).lock_owned().await;
     let opened = blocking(move || sandbox::open(request)).await?;
