@@ -20,6 +20,7 @@ pub mod diff_view;
 pub mod failure;
 pub mod output;
 pub mod places;
+pub mod plan_times;
 pub mod plan_view;
 pub mod progress;
 pub mod project;

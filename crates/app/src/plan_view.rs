@@ -4,14 +4,15 @@
 //! 1. What is shown is computed from the plan's facts alone: two commands never tell two stories of one plan.
 //! 2. There is always a way on: what can be typed next is part of the answer.
 
-use domain::{ApplyState, CallState, ErrorCategory, ErrorRecord, Gate, Phase, PlanState, Reason, Work};
+use domain::{ApplyState, CallState, ErrorCategory, ErrorRecord, Phase, PlanState, Reason, Work};
 use engine::plans::PlanFacts;
 use serde_json::{Value, json};
 
 use crate::diff_view::{counted, left_out_line};
 use crate::failure::{Failure, codes, from_engine};
 use crate::output::{Look, Paint, calm, one_line};
-use crate::time::{stamp, took};
+use crate::plan_times;
+use crate::time::took;
 
 /// What the engine says of a command that failed without the network and printed that it wants it.
 const NETWORK_WORDS: &str = "it probably wanted the network";
@@ -98,6 +99,8 @@ pub fn command_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String 
         Phase::Strategize | Phase::Execute => format!("agents plan resume {id}"),
     };
     match record.error.category() {
+        // An apply needs no sandbox: what stood in its way is in the project itself.
+        ErrorCategory::Sandbox if record.error.phase() == Phase::Apply => once_more,
         ErrorCategory::Sandbox | ErrorCategory::Auth => "agents doctor".to_owned(),
         ErrorCategory::MergeConflict => format!("agents plan diff {id} --conflicts"),
         ErrorCategory::Tool if wants_network(record, facts) => with_network(facts),
@@ -146,7 +149,7 @@ pub fn to_json(facts: &PlanFacts, id: &str) -> Value {
         "plan_id": plan.id, "short_id": id, "title": plan.title, "action": null, "command": facts.shown,
         "projects": projects, "phase": plan.state.phase(), "state": plan.state.word(), "attempt": plan.attempt,
         "reversions": plan.reversions, "undone": plan.undone_at.is_some(), "broken_off": facts.owner_is_gone,
-        "automation": match plan.spec.apply { Gate::Ask => "review", Gate::Auto => "auto" },
+        "automation": plan.spec.automation,
         "waiting": waiting(facts, id),
         "steps": steps,
         "changes": {
@@ -158,7 +161,7 @@ pub fn to_json(facts: &PlanFacts, id: &str) -> Value {
         "error": error_json(facts, id),
         "constrained_by": plan.constrained_by,
         "sandbox": sandbox_json(facts),
-        "times": { "created": stamp(plan.created), "updated": stamp(plan.updated) },
+        "times": plan_times::to_json(facts),
         "next": next,
     })
 }
@@ -212,6 +215,15 @@ fn error_json(facts: &PlanFacts, id: &str) -> Value {
 
 /// The plan for people: a head, a line for each phase, the way on.
 pub fn to_text(facts: &PlanFacts, id: &str, look: &Look) -> String {
+    body(facts, id, look) + &next_line(facts, id, look.paint)
+}
+
+/// The same with its times, for whoever asks how it stands.
+pub fn to_text_with_times(facts: &PlanFacts, id: &str, look: &Look) -> String {
+    body(facts, id, look) + &plan_times::to_text(facts, look.paint) + &next_line(facts, id, look.paint)
+}
+
+fn body(facts: &PlanFacts, id: &str, look: &Look) -> String {
     let paint = look.paint;
     let plan = &facts.plan;
     let aliases: Vec<&str> = plan.projects.iter().map(|project| project.alias.as_str()).collect();
@@ -233,7 +245,6 @@ pub fn to_text(facts: &PlanFacts, id: &str, look: &Look) -> String {
         text.push_str(&reason_line(reason));
     }
     text.push_str(&left_out_line(&facts.not_captured));
-    text.push_str(&next_line(facts, id, paint));
     text
 }
 
@@ -279,7 +290,8 @@ fn phase_lines(facts: &PlanFacts, look: &Look) -> Vec<String> {
         PlanState::Strategize(work) => work_word(work, facts).to_owned(),
         PlanState::Execute(_) | PlanState::Apply(_) => "done".to_owned(),
     };
-    lines.push(line("strategize", strategize, String::new(), "one step".to_owned()));
+    let worked = |phase| plan_times::worked(facts, phase).map(took).unwrap_or_default();
+    lines.push(line("strategize", strategize, worked(Phase::Strategize), "one step".to_owned()));
     let command = look.cut(&calm(&one_line(&facts.shown)), 50);
     let execute = match state {
         PlanState::Strategize(_) => None,
@@ -306,7 +318,7 @@ fn phase_lines(facts: &PlanFacts, look: &Look) -> Vec<String> {
             ApplyState::Errored => "failed",
             ApplyState::Cancelled => "cancelled",
         };
-        lines.push(line("apply", word.to_owned(), String::new(), String::new()));
+        lines.push(line("apply", word.to_owned(), worked(Phase::Apply), String::new()));
     }
     lines
 }
@@ -395,6 +407,21 @@ pub fn failure_of(facts: &PlanFacts, id: &str) -> Option<Failure> {
     }
 }
 
+/// Nothing is left to go on with or to stop in a plan that was taken back.
+///
+/// # Errors
+/// It was.
+pub fn refuse_undone(facts: &PlanFacts, id: &str) -> Result<(), Failure> {
+    match facts.plan.undone_at {
+        None => Ok(()),
+        Some(_) => Err(Failure::new(
+            &codes::PLAN_FINAL,
+            format!("plan {id} was applied and undone: there is nothing to go on with, and nothing to stop"),
+        )
+        .hint(format!("to apply it again: `agents plan apply {id}`"))),
+    }
+}
+
 /// Nobody works on the plan, and it is not done.
 pub fn broken_off(facts: &PlanFacts, id: &str) -> Failure {
     let phase = facts.plan.state.phase();
@@ -415,7 +442,7 @@ fn errored(facts: &PlanFacts, id: &str) -> Failure {
         format!("plan {id} failed in {phase}: {}", record.error.message()),
     )
     .detail(json!({ "category": record.error.category(), "phase": phase }));
-    if record.error.category() == ErrorCategory::Sandbox {
+    if record.error.category() == ErrorCategory::Sandbox && record.error.phase() != Phase::Apply {
         return failure.hint(format!(
             "see what this machine offers with `agents doctor`; try again with `agents plan resume {id}`"
         ));

@@ -73,6 +73,7 @@ fn is_alias_char(letter: char) -> bool {
 pub fn root_of(dir: &Path) -> Result<PathBuf, Failure> {
     let cannot = |why: &str| {
         Failure::new(&codes::PROJECT_NOT_FOUND, format!("the project's directory {} {why}", dir.display()))
+            .hint("check the path: a project is named by its directory")
     };
     let real = fs::canonicalize(dir).map_err(|error| cannot(&format!("cannot be entered: {error}")))?;
     if !real.is_dir() {
@@ -93,6 +94,10 @@ pub fn find_all(args: &[ProjectArg], here: &Path) -> Result<Vec<ProjectLink>, Fa
     let mut found: Vec<(String, PathBuf, bool)> = Vec::new();
     for arg in args {
         let root = root_of(&here.join(&arg.dir))?;
+        fs::read_dir(&root).map_err(|error| {
+            let message = format!("the project's directory {} cannot be read: {error}", root.display());
+            Failure::new(&codes::PROJECT_NOT_FOUND, message).hint("see who may read it, or name another one")
+        })?;
         let alias = arg.alias.clone().unwrap_or_else(|| alias_of(&root));
         refuse_nested(&found, &root)?;
         if let Some((_, other, _)) = found.iter().find(|(known, ..)| *known == alias) {
@@ -115,9 +120,11 @@ pub fn find_all(args: &[ProjectArg], here: &Path) -> Result<Vec<ProjectLink>, Fa
 
 fn refuse_nested(found: &[(String, PathBuf, bool)], root: &Path) -> Result<(), Failure> {
     for (_, other, _) in found {
-        let message = if other == root {
-            format!("the project {} is given twice", root.display())
-        } else if root.starts_with(other) {
+        if other == root {
+            let message = format!("the project {} is given twice", root.display());
+            return Err(Failure::new(&codes::PROJECT_NESTED, message).hint("give it once"));
+        }
+        let message = if root.starts_with(other) {
             format!("the project {} lies inside {}", root.display(), other.display())
         } else if other.starts_with(root) {
             format!("the project {} lies inside {}", other.display(), root.display())

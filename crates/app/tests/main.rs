@@ -7,6 +7,8 @@
 //! - `plans`: run, diff, apply, undo, cancel and the rest, from the first command to the last
 //! - `refusals`: what is said when something stands in the way
 //! - `stopping`: signals at a program that works, and plans whose program is gone
+//! - `terminal`: the review on the screen, questions and Ctrl-C in a pseudo-terminal
+//! - `disk`: disks that are full, read-only or hold huge files
 //! - `told`: what summaries, hints and answers say
 //! - `hostile`: projects that try to loosen what guards the user
 

@@ -31,12 +31,17 @@ pub use pick::{ClaimRequest, pick};
 pub use refused::{JobRefused, LeaseLost};
 pub use table::table_markdown;
 
-use crate::id::{BootId, Claim, Fence, JobId, PlanId, WorkerId};
+use crate::error::{ErrorCategory, NewError, StepId};
+use crate::id::{BootId, Claim, ErrorId, Fence, JobId, PlanId, WorkerId};
 use crate::phase::Phase;
 use crate::time::Ms;
 
 /// How many leases of a job may be lost before it is given up with the next.
 pub const LOST_LEASES_MAX: u8 = 3;
+
+/// The `not_before` of a job that is held for whoever serves its plan: a command in the foreground, or a person who will
+/// call one. No worker that takes any plan claims it. It is let go by queuing it again for an earlier moment.
+pub const HELD: Ms = Ms(i64::MAX as u64);
 
 /// Where a job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,8 +111,16 @@ pub struct NewJob {
     pub plan: PlanId,
     /// The phase to run.
     pub phase: Phase,
-    /// No worker claims it before.
+    /// No worker claims it before; [`HELD`] when only who serves its plan may.
     pub not_before: Ms,
+}
+
+impl NewJob {
+    /// The job of the next phase of the plan that `last` worked on: held as that was, else due at once.
+    pub fn after(last: &Job, id: JobId, phase: Phase) -> NewJob {
+        let not_before = if last.is_held() { HELD } else { Ms(0) };
+        NewJob { id, plan: last.plan, phase, not_before }
+    }
 }
 
 /// One phase of one plan, to be run by a worker.
@@ -131,7 +144,7 @@ pub struct Job {
     pub lease_until: Ms,
     /// How often an owner died since a node was last settled.
     pub lost_leases: u8,
-    /// No worker claims it before.
+    /// No worker claims it before; [`HELD`] when only who serves its plan may.
     pub not_before: Ms,
     /// The first request to stop it.
     pub cancel: Option<CancelRequest>,
@@ -253,6 +266,31 @@ impl Job {
     /// Whether `claim` is that of its present owner: the guard of every write.
     pub fn is_owned_by(&self, claim: &Claim) -> bool {
         self.state == JobState::Running && self.claim() == *claim
+    }
+
+    /// Whether only who serves its plan may claim it.
+    pub fn is_held(&self) -> bool {
+        self.not_before == HELD
+    }
+
+    /// Asks for it earlier than it was queued for: a live job is due by then. Says whether that changed anything.
+    pub fn be_due(&mut self, not_before: Ms) -> bool {
+        let is_earlier = !self.state.is_final() && not_before < self.not_before;
+        if is_earlier {
+            self.not_before = not_before;
+        }
+        is_earlier
+    }
+
+    /// The error that stands in the plan's history when the job was given up because its workers died; none for a job
+    /// that came to another end.
+    pub fn given_up_error(&self, attempt: u32) -> Option<NewError> {
+        let is_given_up = self.state == JobState::Failed && self.lost_leases > LOST_LEASES_MAX;
+        let why = self.why.clone().filter(|_| is_given_up)?;
+        let step = StepId { attempt, node: self.phase.to_string(), visit: 1 };
+        // A job is given up once, so its own number names the error. What kills workers is mostly a lack of memory.
+        let id = ErrorId::from_u128(self.id.as_u128());
+        Some(NewError::new(id, self.phase, step, ErrorCategory::Resource, why))
     }
 
     /// Whether a running job's owner is taken for dead, as seen in `boot`.

@@ -62,6 +62,8 @@ pub mod lock;
 pub mod event_record;
 pub mod told;
 
+pub mod phase_times;
+
 pub mod plan_record;
 
 pub mod net;
@@ -107,9 +109,10 @@ pub use merge::{ConflictKind, FileMerge, Merge, Place, Region, Sides, merge, mer
 pub use net::{NetChange, fold, net_hash};
 pub use path::{PATH_BYTES_MAX, PathError, RelPath};
 pub use phase::Phase;
+pub use phase_times::{PhaseTime, phase_times};
 pub use plan::{
-    ApplyState, BadTransition, ByteText, CommandTask, HandMove, HandMoved, NewPlan, Plan, PlanEvent,
-    PlanMoveError, PlanRefused, PlanSpec, PlanState, ProjectLink, REVERSIONS_MAX, Reason, Run,
+    ApplyState, Automation, BadTransition, ByteText, CommandTask, HandMove, HandMoved, NewPlan, Plan,
+    PlanEvent, PlanMoveError, PlanRefused, PlanSpec, PlanState, ProjectLink, REVERSIONS_MAX, Reason, Run,
     TITLE_CHARS_MAX, Work, follow, why_constrained,
 };
 pub use plan_record::{PlanRecord, RecordError};

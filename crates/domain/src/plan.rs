@@ -20,7 +20,7 @@ mod state;
 
 pub use by_hand::{HandMove, HandMoved, PlanMoveError};
 pub use follow::follow;
-pub use spec::{ByteText, CommandTask, PlanSpec, ProjectLink, Run};
+pub use spec::{Automation, ByteText, CommandTask, PlanSpec, ProjectLink, Run};
 pub use state::{ApplyState, BadTransition, PlanEvent, PlanState, Work, table_markdown};
 
 use serde::{Deserialize, Serialize};

@@ -36,6 +36,7 @@ use crate::file_state::Hash;
 use crate::id::{ApplyId, CallNo, Claim, JobId, PlanId};
 use crate::job::{Job, JobEvent, JobRefused, JobState, LeaseLost, NewJob};
 use crate::plan::{Plan, Reason, follow};
+use crate::recovery::Policy;
 use crate::sandbox_record::SandboxRecord;
 use crate::time::{Ms, WallMs};
 use crate::told::{self, Told};
@@ -93,7 +94,7 @@ pub struct PlanRecord {
 }
 
 impl PlanRecord {
-    /// Queues a job; the same one again gives the job as it stands.
+    /// Queues a job; the same one again gives the job as it stands, due earlier when that is asked for.
     ///
     /// # Errors
     /// The plan has another live job or does not wait for this one, or the id or the record belongs to another plan.
@@ -102,9 +103,12 @@ impl PlanRecord {
         if plan != new.plan {
             return Err(JobRefused::OtherPlan { plan });
         }
-        if let Some(known) = self.jobs.get(&new.id) {
-            let same = known.phase == new.phase;
-            return if same { Ok(known.clone()) } else { Err(JobRefused::IdTaken { job: new.id }) };
+        if let Some(known) = self.jobs.get_mut(&new.id) {
+            if known.phase != new.phase {
+                return Err(JobRefused::IdTaken { job: new.id });
+            }
+            known.be_due(new.not_before);
+            return Ok(known.clone());
         }
         if let Some(live) = self.live_job() {
             return Err(JobRefused::PlanBusy { job: live.id });
@@ -160,6 +164,9 @@ impl PlanRecord {
         if !after.is_owned_by(&before.claim()) {
             let succeeded = after.state == JobState::Succeeded;
             self.end_changesets(if succeeded { Ending::Closed } else { Ending::Interrupted }, now);
+        }
+        if let Some(error) = after.given_up_error(self.plan.as_ref().map_or(1, |plan| plan.attempt)) {
+            self.keep_error(&Policy::default(), error, now, 0);
         }
         if self.plan.is_some() {
             self.tell(told::job_moved(&before, &after), now);

@@ -20,6 +20,7 @@ use domain::RelPath;
 use rustix::fs::Stat;
 use rustix::thread::NanosleepRelativeResult;
 use rustix::time::{ClockId, Timespec, clock_gettime};
+use serde::{Deserialize, Serialize};
 
 use crate::listing::stat_beneath;
 
@@ -33,7 +34,7 @@ const LOOK_AGAIN_NS: i64 = 250_000;
 const LOOKS_MAX: u32 = 400;
 
 /// A moment of the wall clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Moment {
     seconds: i64,
     nanoseconds: i64,
@@ -83,6 +84,13 @@ fn wait_until_files_are_later(moment: Moment) {
     }
 }
 
+/// When a sandbox was opened, as one that is kept says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OpenedRecord {
+    t0: Moment,
+    ahead_of_boot_ns: i64,
+}
+
 /// When a sandbox was opened, and what that tells of originals since.
 #[derive(Debug)]
 pub(crate) struct Opened {
@@ -100,6 +108,24 @@ impl Opened {
             t0,
             ahead_of_boot_ns: wall_ahead_of_boot_ns(),
             first_call_after: t0,
+            passed: AtomicBool::new(false),
+        }
+    }
+
+    /// To be written down.
+    pub(crate) fn record(&self) -> OpenedRecord {
+        let ahead_of_boot_ns = i64::try_from(self.ahead_of_boot_ns).unwrap_or(i64::MAX);
+        OpenedRecord { t0: self.t0, ahead_of_boot_ns }
+    }
+
+    /// As it was written down. In another boot, or over other directories, nothing tells whether an original is what
+    /// the plan saw.
+    pub(crate) fn again(record: OpenedRecord, is_comparable: bool) -> Opened {
+        let ahead_of_boot_ns = if is_comparable { i128::from(record.ahead_of_boot_ns) } else { i128::MAX };
+        Opened {
+            t0: record.t0,
+            ahead_of_boot_ns,
+            first_call_after: Moment::now(),
             passed: AtomicBool::new(false),
         }
     }

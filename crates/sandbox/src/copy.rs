@@ -6,12 +6,14 @@
 //! 2. A repository in the tree, at any depth, gets a private `.git`: nothing done in the copy reaches the user's.
 //! 3. The sandbox directory itself is not copied, should it lie inside the project.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Write};
+use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 
 use domain::RelPath;
@@ -24,6 +26,15 @@ use crate::listing::{Entry, is_absent, list, open_dir};
 
 /// The directory beside a copy in which borrowed directories have their second place.
 pub(crate) const LENT: &str = "objects";
+
+/// On how many threads files are copied: the disk is the limit soon.
+const THREADS_MAX: usize = 4;
+
+/// A file that is shorter is read at once: a read from a regular file falls short only at its end.
+const SMALL_BYTES: usize = 16 * 1024;
+
+/// Fewer paths are not worth a thread.
+const PATHS_MIN: usize = 256;
 
 /// How the bytes of a file get into the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +63,10 @@ pub(crate) struct Copying<'a> {
     pub(crate) bytes: Bytes,
     /// Device and inode of a directory that is not copied.
     pub(crate) leave_out: (u64, u64),
+    /// Whether to go no further; asked before each file.
+    stop: &'a (dyn Fn() -> bool + Sync),
     skipped: Skipped,
-    dirs: Vec<(Option<RelPath>, Stat)>,
+    dirs: BTreeMap<Option<RelPath>, Stat>,
     made: BTreeSet<RelPath>,
     last: Option<Pair>,
 }
@@ -71,11 +84,12 @@ impl<'a> Copying<'a> {
         (to, to_path): (BorrowedFd<'a>, &'a Path),
         bytes: Bytes,
         leave_out: (u64, u64),
+        stop: &'a (dyn Fn() -> bool + Sync),
     ) -> Result<Copying<'a>, BeneathError> {
         let root = rustix::fs::fstat(from).map_err(|errno| crate::manifest::at(None, errno.into()))?;
-        let dirs = vec![(None, root)];
+        let dirs = BTreeMap::from([(None, root)]);
         let (skipped, made) = (Skipped::default(), BTreeSet::new());
-        Ok(Copying { from, from_path, to, to_path, bytes, leave_out, skipped, dirs, made, last: None })
+        Ok(Copying { from, from_path, to, to_path, bytes, leave_out, stop, skipped, dirs, made, last: None })
     }
 
     /// Copies the whole tree.
@@ -141,12 +155,15 @@ impl<'a> Copying<'a> {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(BeneathError::Io { path, source: errno.into() }),
         }
-        self.dirs.push((Some(path), stat));
+        self.dirs.insert(Some(path), stat);
         Ok(())
     }
 
     /// Copies the file or link; directories that are met here are left out on purpose.
     fn entry(&mut self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, entry: &Entry) -> io::Result<()> {
+        if (self.stop)() {
+            return Err(io::Error::other("the copying was stopped"));
+        }
         let copied = match entry.kind() {
             FileType::RegularFile => copy_file(from, to, entry, self.bytes),
             FileType::Symlink => copy_link(from, to, entry),
@@ -167,6 +184,52 @@ impl<'a> Copying<'a> {
             }
             Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
+        }
+    }
+
+    /// Copies these files and links, in order, on a few threads; says which of them are directories.
+    pub(crate) fn paths(&mut self, paths: &[RelPath]) -> Result<Vec<RelPath>, BeneathError> {
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
+        let share = paths.len().div_ceil(threads).max(PATHS_MIN);
+        let done: Vec<_> = std::thread::scope(|scope| {
+            let parts: Vec<_> = paths
+                .chunks(share)
+                .map(|part| {
+                    let mut copying = self.alike();
+                    scope.spawn(move || copying.part(part).map(|directories| (copying, directories)))
+                })
+                .collect();
+            parts.into_iter().map(|part| part.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        });
+        let mut directories = Vec::new();
+        for part in done {
+            let (Copying { skipped, dirs, .. }, found) = part?;
+            self.skipped.special += skipped.special;
+            self.skipped.unreadable += skipped.unreadable;
+            self.dirs.extend(dirs);
+            directories.extend(found);
+        }
+        Ok(directories)
+    }
+
+    fn part(&mut self, paths: &[RelPath]) -> Result<Vec<RelPath>, BeneathError> {
+        let mut directories = Vec::new();
+        for path in paths {
+            if self.one_path(path)? == Some(FileType::Directory) {
+                directories.push(path.clone());
+            }
+        }
+        Ok(directories)
+    }
+
+    /// The same copy, of which nothing is done yet.
+    fn alike(&self) -> Copying<'a> {
+        Copying {
+            skipped: Skipped::default(),
+            dirs: BTreeMap::new(),
+            made: BTreeSet::new(),
+            last: None,
+            ..*self
         }
     }
 
@@ -337,10 +400,21 @@ fn copy_file(from: BorrowedFd<'_>, to: BorrowedFd<'_>, entry: &Entry, bytes: Byt
     let mut copy = File::from(rustix::fs::openat(to, name, write, Mode::RUSR | Mode::WUSR)?);
     let shared = bytes == Bytes::Shared && rustix::fs::ioctl_ficlone(&copy, &original).is_ok();
     if !shared {
-        // Between two files this is copy_file_range, as far as the file systems have it.
-        io::copy(&mut original, &mut copy)?;
+        copy_bytes(&mut original, &mut copy)?;
     }
     look_like(copy.as_fd(), &entry.stat)
+}
+
+/// Most files are small, and a small one is copied with the fewest system calls by reading it.
+fn copy_bytes(original: &mut File, copy: &mut File) -> io::Result<()> {
+    let mut buffer = [0; SMALL_BYTES];
+    let read = original.read(&mut buffer)?;
+    copy.write_all(&buffer[..read])?;
+    if read == SMALL_BYTES {
+        // Between two files this is copy_file_range, as far as the file systems have it.
+        io::copy(original, copy)?;
+    }
+    Ok(())
 }
 
 fn copy_link(from: BorrowedFd<'_>, to: BorrowedFd<'_>, entry: &Entry) -> io::Result<()> {
@@ -354,8 +428,9 @@ fn copy_link(from: BorrowedFd<'_>, to: BorrowedFd<'_>, entry: &Entry) -> io::Res
 /// Owner where we may, mode, time of last change.
 #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
 fn look_like(copy: BorrowedFd<'_>, stat: &Stat) -> io::Result<()> {
-    if rustix::process::geteuid().is_root() {
-        let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+    let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+    let ours = (rustix::process::geteuid(), rustix::process::getegid());
+    if ours.0.is_root() && ours != (uid, gid) {
         rustix::fs::fchown(copy, Some(uid), Some(gid))?;
     }
     rustix::fs::fchmod(copy, Mode::from_raw_mode(stat.st_mode & 0o7777))?;

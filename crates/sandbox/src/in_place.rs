@@ -7,12 +7,11 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::beneath::BeneathError;
-use crate::capture::Where;
 use crate::manifest::Manifest;
 
-/// The tree to work in is the original itself.
-pub(crate) fn open(original: &OwnedFd) -> Result<(OwnedFd, Where), BeneathError> {
+/// The tree to work in is the original itself; with what lies in it.
+pub(crate) fn open(original: &OwnedFd) -> Result<(OwnedFd, Manifest), BeneathError> {
     let manifest = Manifest::of_users(original.as_fd())?;
     let tree = original.try_clone().map_err(|source| crate::manifest::at(None, source))?;
-    Ok((tree, Where::InPlace(manifest)))
+    Ok((tree, manifest))
 }

@@ -72,7 +72,7 @@ pub use domain::ApplyId as JournalId;
 pub use domain::ApplyKind as JournalKind;
 pub use hooks::{Hooks, Merger, Moment, NoHooks, Step};
 pub use prepare::{Committed, OPS_MAX, PrepareError, Prepared};
-pub use recover::Recovery;
+pub use recover::{Recovered, Recovery};
 pub use settled::{Ending, Settled, Stuck, Why};
 pub use target::RootMoved;
 pub use undo::{UndoError, UndoJournal};

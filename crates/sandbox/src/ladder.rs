@@ -15,12 +15,18 @@ use crate::base_known::Opened;
 use crate::beneath;
 use crate::capture::{Watched, Where};
 use crate::copy::{Bytes, Copying, Skipped, try_sharing};
+use crate::kept::HowOpened;
 use crate::leftovers::{ClaimError, Claimed};
 use crate::manifest::Manifest;
 use crate::opened::{Made, Root, Sandbox};
 use crate::overlay::{self, Cover};
 use crate::rung::{Choice, PassedOver, Rung};
 use crate::{in_place, worktree};
+
+/// A copy leaves this part of the disk free,
+const SPARE_PART: u64 = 20;
+/// but no more than this.
+const SPARE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// A project to be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +91,23 @@ pub enum OpenError {
         /// What failed.
         source: io::Error,
     },
+    /// What was done in this very sandbox could not be captured, so it is kept.
+    #[error("the sandbox {dir} is kept for what was done in it", dir = .dir.display())]
+    Kept {
+        /// Its directory.
+        dir: PathBuf,
+    },
+    /// A sandbox that is kept cannot be opened again.
+    #[error("the sandbox that is kept in {dir} cannot be opened again: {why}", dir = .dir.display())]
+    Again {
+        /// Its directory.
+        dir: PathBuf,
+        /// In words.
+        why: String,
+    },
+    /// Whoever wanted it does not any more.
+    #[error("the opening of the sandbox was stopped")]
+    Stopped,
     /// Another process has this very sandbox open.
     #[error("the sandbox {dir} is in use", dir = .dir.display())]
     Busy {
@@ -106,11 +129,14 @@ impl OpenError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Busy { .. } => ErrorClass::Transient,
+            Self::Stopped => ErrorClass::Cancelled,
             Self::NoSandbox { .. }
             | Self::InsideSandbox { .. }
             | Self::Nested { .. }
             | Self::NotADirectory { .. }
             | Self::Unreadable { .. }
+            | Self::Kept { .. }
+            | Self::Again { .. }
             | Self::Directory { .. } => ErrorClass::Permanent,
         }
     }
@@ -125,20 +151,33 @@ fn in_words(reasons: &[PassedOver]) -> String {
 /// # Errors
 /// None serves, or the request makes no sense. Nothing is left on disk then.
 pub fn open(request: OpenRequest) -> Result<Sandbox, OpenError> {
+    open_unless(request, &|| false)
+}
+
+/// The same, given up as soon as `stop` says so: a copy asks before each file.
+///
+/// # Errors
+/// As [`open`], and [`OpenError::Stopped`].
+pub fn open_unless(request: OpenRequest, stop: &(dyn Fn() -> bool + Sync)) -> Result<Sandbox, OpenError> {
     let OpenRequest { dir, roots, choice, include } = request;
     let mut projects = roots.into_iter().map(reach).collect::<Result<Vec<_>, _>>()?;
     apart(&projects)?;
     let directory = |source: io::Error| OpenError::Directory { dir: dir.clone(), source };
     let claimed = Claimed::make(&dir).map_err(|why| match why {
         ClaimError::Busy => OpenError::Busy { dir: dir.clone() },
+        ClaimError::Kept => OpenError::Kept { dir: dir.clone() },
         ClaimError::Io(source) => directory(source),
     })?;
     outside(&projects, &dir).and_then(|()| {
         let mut passed_over = Vec::new();
         for rung in choice.rungs() {
-            let opening = Opening { projects: &mut projects, claimed: &claimed, include: &include };
+            let opening = Opening { projects: &mut projects, claimed: &claimed, include: &include, stop };
             match opening.on(rung) {
-                Ok(made) => return Ok(Sandbox::new(rung, passed_over, made, claimed)),
+                Ok(made) => {
+                    claimed.describe(&how_opened(rung, &made).map_err(directory)?).map_err(directory)?;
+                    return Ok(Sandbox::new(rung, passed_over, made, claimed));
+                }
+                Err(_) if stop() => return Err(OpenError::Stopped),
                 Err(why) => passed_over.push(PassedOver { rung, why }),
             }
             claimed.clear().map_err(directory)?;
@@ -147,16 +186,27 @@ pub fn open(request: OpenRequest) -> Result<Sandbox, OpenError> {
     })
 }
 
-/// A project, reached.
-struct Project {
-    no: RootNo,
-    /// Without links.
-    path: PathBuf,
-    original: OwnedFd,
-    read_only: bool,
+fn how_opened(rung: Rung, made: &Made) -> io::Result<HowOpened> {
+    let roots = made.watched.iter().map(|root| identity(&root.original)).collect::<io::Result<_>>()?;
+    Ok(HowOpened { rung: rung.as_str().to_owned(), opened: made.opened.record(), roots })
 }
 
-fn reach(spec: RootSpec) -> Result<Project, OpenError> {
+/// Device and inode.
+pub(crate) fn identity(dir: &OwnedFd) -> io::Result<(u64, u64)> {
+    let stat = rustix::fs::fstat(dir)?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+/// A project, reached.
+pub(crate) struct Project {
+    pub(crate) no: RootNo,
+    /// Without links.
+    pub(crate) path: PathBuf,
+    pub(crate) original: OwnedFd,
+    pub(crate) read_only: bool,
+}
+
+pub(crate) fn reach(spec: RootSpec) -> Result<Project, OpenError> {
     let RootSpec { no, path, read_only } = spec;
     let failed = |source: io::Error| {
         if source.kind() == io::ErrorKind::NotADirectory {
@@ -194,6 +244,7 @@ struct Opening<'a> {
     projects: &'a mut Vec<Project>,
     claimed: &'a Claimed,
     include: &'a [String],
+    stop: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl Opening<'_> {
@@ -250,19 +301,26 @@ impl Opening<'_> {
         let mut trees = Vec::new();
         let leave_out = self.claimed.parent_identity().map_err(|source| source.to_string())?;
         for project in self.projects.iter() {
-            let path = self.claimed.path().join(project.no.0.to_string()).join("tree");
+            let path = tree_dir(self.claimed.path(), project.no);
             let tree = std::fs::create_dir_all(&path).and_then(|()| beneath::open_root(&path));
             let tree = tree.map_err(|source| format!("{}: {source}", path.display()))?;
+            let stop = || (self.stop)() || is_nearly_full(&tree);
             let copying = Copying::new(
                 (project.original.as_fd(), &project.path),
                 (tree.as_fd(), &path),
                 bytes,
                 leave_out,
+                &stop,
             );
-            let one = copying.map_err(|why| why.to_string()).and_then(&copy)?;
+            let one = copying.map_err(|why| why.to_string()).and_then(&copy).map_err(|why| {
+                let would_fill =
+                    || format!("a copy would fill the disk of {}", self.claimed.path().display());
+                if is_nearly_full(&tree) { would_fill() } else { why }
+            })?;
             skipped.special += one.special;
             skipped.unreadable += one.unreadable;
             let manifest = Manifest::of(tree.as_fd()).map_err(|why| why.to_string())?;
+            write_down(&manifest, &path)?;
             trees.push((tree, Where::Copy(manifest), Some(path)));
         }
         opened.copied();
@@ -273,18 +331,43 @@ impl Opening<'_> {
         let mut opened = Opened::now();
         let mut trees = Vec::new();
         for project in self.projects.iter() {
-            let (tree, changes) = in_place::open(&project.original).map_err(|why| why.to_string())?;
-            trees.push((tree, changes, None));
+            let (tree, manifest) = in_place::open(&project.original).map_err(|why| why.to_string())?;
+            write_down(&manifest, &tree_dir(self.claimed.path(), project.no))?;
+            trees.push((tree, Where::InPlace(manifest), None));
         }
         opened.copied();
         made(opened, None, self.projects, trees, Skipped::default())
     }
 }
 
-/// The tree of a project, where its changes are found, and where it lies if it is a copy.
-type Tree = (OwnedFd, Where, Option<PathBuf>);
+/// Whether so little is left on the disk that a copy must not go on: the user needs it too.
+fn is_nearly_full(dir: &OwnedFd) -> bool {
+    rustix::fs::fstatvfs(dir).is_ok_and(|disk| {
+        let spare = (disk.f_blocks.saturating_mul(disk.f_frsize) / SPARE_PART).min(SPARE_BYTES_MAX);
+        disk.f_bavail.saturating_mul(disk.f_frsize) < spare
+    })
+}
 
-fn made(
+/// Where the copy of a project lies.
+pub(crate) fn tree_dir(sandbox: &Path, no: RootNo) -> PathBuf {
+    sandbox.join(no.0.to_string()).join("tree")
+}
+
+/// Where the manifest of the copy in `tree` is written down.
+pub(crate) fn manifest_file(tree: &Path) -> PathBuf {
+    tree.with_file_name("manifest")
+}
+
+fn write_down(manifest: &Manifest, tree: &Path) -> Result<(), String> {
+    let file = manifest_file(tree);
+    let made = file.parent().map_or(Ok(()), std::fs::create_dir_all);
+    made.and_then(|()| manifest.write(&file)).map_err(|source| format!("{}: {source}", file.display()))
+}
+
+/// The tree of a project, where its changes are found, and where it lies if it is a copy.
+pub(crate) type Tree = (OwnedFd, Where, Option<PathBuf>);
+
+pub(crate) fn made(
     opened: Opened,
     namespaces: Option<overlay::Namespaces>,
     projects: &mut Vec<Project>,
@@ -312,7 +395,8 @@ fn probe_one(scratch_dir: &Path, roots: &[RootSpec], rung: Rung) -> Result<(), S
     let claimed = Claimed::make(&dir).map_err(|why| why.to_string())?;
     match rung {
         Rung::Overlay => {
-            let opening = Opening { projects: &mut projects, claimed: &claimed, include: &[] };
+            let opening =
+                Opening { projects: &mut projects, claimed: &claimed, include: &[], stop: &|| false };
             opening.on(rung).map(drop)
         }
         Rung::Reflink => {

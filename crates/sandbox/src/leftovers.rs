@@ -7,6 +7,10 @@
 //! 3. A directory without a `lock` is being made or was left in the making. Whoever makes one holds the sandbox
 //!    directory itself meanwhile, so who holds that sees only what was left.
 //! 4. What is removed is first renamed, so that its name is free at once and nobody takes half a sandbox for one.
+//! 5. A sandbox whose lock says that it is kept is removed only by whoever asks for exactly that one.
+//!
+//! # Not here
+//! What the lock says: [`kept`](crate::kept).
 
 use std::ffi::{CStr, CString, OsString};
 use std::io;
@@ -19,6 +23,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
+use crate::kept::{self, HowOpened, Note};
 use crate::listing::{list, names};
 use crate::remove::remove_tree;
 
@@ -35,6 +40,8 @@ const GONE: &[u8] = b".gone-";
 pub(crate) enum ClaimError {
     #[error("somebody else has it open")]
     Busy,
+    #[error("it is kept for what was done in it")]
+    Kept,
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -54,16 +61,14 @@ pub(crate) struct Claimed {
     dir: OwnedFd,
     /// None when it has been removed.
     lock: Option<OwnedFd>,
+    /// Whether it outlives this.
+    is_kept: bool,
 }
 
 impl Claimed {
     /// Makes the directory. One of this name that was left over is removed first.
     pub(crate) fn make(path: &Path) -> Result<Claimed, ClaimError> {
-        let nameless =
-            || io::Error::new(io::ErrorKind::InvalidInput, "a sandbox directory needs a name and a parent");
-        let parent_path = path.parent().ok_or_else(nameless)?;
-        let name = path.file_name().ok_or_else(nameless)?;
-        let name = CString::new(name.to_os_string().into_vec()).map_err(io::Error::from)?;
+        let (parent_path, name) = parent_and_name(path)?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent_path)?;
         let parent = open_parent(parent_path)?;
         rustix::io::retry_on_intr(|| rustix::fs::flock(&parent, FlockOperation::LockExclusive))?;
@@ -75,7 +80,46 @@ impl Claimed {
             let _ = remove_tree(parent.as_fd(), &name);
             drop(lock);
         }
-        Ok(Claimed { path: path.to_owned(), parent, name, dir, lock: Some(lock) })
+        Ok(Claimed { path: path.to_owned(), parent, name, dir, lock: Some(lock), is_kept: false })
+    }
+
+    /// Claims one that is kept; it stays kept.
+    pub(crate) fn again(path: &Path) -> Result<Claimed, ClaimError> {
+        let (parent, name) = parent_and_name(path)?;
+        let parent = open_parent(parent)?;
+        let lock =
+            take_leftover(parent.as_fd(), &name)?.ok_or(io::ErrorKind::NotFound).map_err(io::Error::from)?;
+        if !kept::is_marked(lock.as_fd())? {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "it is not kept").into());
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let dir = rustix::fs::openat(&parent, &name, flags, Mode::empty())?;
+        Ok(Claimed { path: path.to_owned(), parent, name, dir, lock: Some(lock), is_kept: true })
+    }
+
+    /// How it was opened, and why it is kept.
+    pub(crate) fn told(&self) -> io::Result<(HowOpened, Note)> {
+        kept::read(self.lock.as_ref().ok_or(io::ErrorKind::NotFound)?.as_fd())
+    }
+
+    /// Writes down how the sandbox was opened.
+    pub(crate) fn describe(&self, how: &HowOpened) -> io::Result<()> {
+        self.lock.as_ref().map_or(Ok(()), |lock| kept::describe(lock.as_fd(), how))
+    }
+
+    /// From now on it outlives its owner.
+    pub(crate) fn keep(&mut self, note: &str) -> io::Result<()> {
+        let lock = self.lock.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        kept::mark(lock.as_fd(), note)?;
+        self.is_kept = true;
+        // What was done in it must outlive the machine's next crash too; overlays are mounted so that nothing is synced.
+        Ok(rustix::fs::syncfs(&self.dir)?)
+    }
+
+    /// From now on it goes with its owner again.
+    pub(crate) fn keep_no_more(&mut self) -> io::Result<()> {
+        self.is_kept = false;
+        self.lock.as_ref().map_or(Ok(()), |lock| kept::unmark(lock.as_fd()))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -98,9 +142,13 @@ impl Claimed {
         Ok(())
     }
 
-    /// Removes it, and gives the claim up.
+    /// Removes it, unless it is kept, and gives the claim up.
     pub(crate) fn remove(&mut self) -> io::Result<()> {
         let Some(lock) = self.lock.take() else { return Ok(()) };
+        if self.is_kept {
+            // Said aloud: a child that was forked and has not begun its program yet holds the descriptor too.
+            return Ok(rustix::fs::flock(&lock, FlockOperation::Unlock)?);
+        }
         let removed = put_aside(self.parent.as_fd(), &self.name)
             .and_then(|aside| remove_tree(self.parent.as_fd(), &aside));
         drop(lock);
@@ -113,6 +161,13 @@ impl Drop for Claimed {
         // Whoever wants to know calls `remove`; what stays is swept at the next start.
         let _ = self.remove();
     }
+}
+
+fn parent_and_name(path: &Path) -> io::Result<(&Path, CString)> {
+    let nameless =
+        || io::Error::new(io::ErrorKind::InvalidInput, "a sandbox directory needs a name and a parent");
+    let name = path.file_name().ok_or_else(nameless)?;
+    Ok((path.parent().ok_or_else(nameless)?, CString::new(name.to_os_string().into_vec())?))
 }
 
 fn open_parent(path: &Path) -> io::Result<OwnedFd> {
@@ -132,7 +187,7 @@ fn make_in(parent: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, OwnedFd, Opt
     match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
         Ok(()) => {}
         Err(Errno::EXIST) => {
-            let lock = take_leftover(parent, name)?;
+            let lock = not_kept(take_leftover(parent, name)?)?;
             left = Some(Aside { name: put_aside(parent, name)?, lock });
             rustix::fs::mkdirat(parent, name, Mode::RWXU)?;
         }
@@ -172,6 +227,14 @@ fn take_leftover(parent: BorrowedFd<'_>, name: &CStr) -> Result<Option<OwnedFd>,
     }
 }
 
+/// The claim, unless the directory is kept.
+fn not_kept(lock: Option<OwnedFd>) -> Result<Option<OwnedFd>, ClaimError> {
+    match &lock {
+        Some(held) if kept::is_marked(held.as_fd())? => Err(ClaimError::Kept),
+        Some(_) | None => Ok(lock),
+    }
+}
+
 fn same(a: &Stat, b: &Stat) -> bool {
     (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
 }
@@ -202,6 +265,8 @@ pub struct SweepReport {
     pub removed: Vec<PathBuf>,
     /// How many have an owner, or are being made.
     pub in_use: usize,
+    /// Those without an owner that stay: what was done in them could not be captured.
+    pub kept: Vec<PathBuf>,
     /// What should have been removed, and why it is still there.
     pub left: Vec<(PathBuf, io::Error)>,
 }
@@ -220,6 +285,19 @@ pub fn sweep(sandbox_dir: &Path) -> SweepReport {
 /// is reported that somebody is just taking over.
 pub fn survey(sandbox_dir: &Path) -> SweepReport {
     each_leftover(sandbox_dir, |parent, name| claim_leftover(parent, name, |_, _| Ok(())).map(drop))
+}
+
+/// Removes one sandbox that is kept, with all that was done in it.
+///
+/// # Errors
+/// It is not kept, somebody has it open, or it cannot be removed.
+pub fn discard(dir: &Path) -> io::Result<()> {
+    let mut claimed = Claimed::again(dir).map_err(|why| match why {
+        ClaimError::Busy | ClaimError::Kept => io::Error::new(io::ErrorKind::ResourceBusy, why.to_string()),
+        ClaimError::Io(why) => why,
+    })?;
+    claimed.keep_no_more()?;
+    claimed.remove()
 }
 
 /// Does something with each directory; it says `Busy` of those that have an owner.
@@ -242,6 +320,7 @@ fn each_leftover(
         match act(parent.as_fd(), &entry.name) {
             Ok(()) => report.removed.push(path),
             Err(ClaimError::Busy) => report.in_use += 1,
+            Err(ClaimError::Kept) => report.kept.push(path),
             Err(ClaimError::Io(why)) if why.kind() == io::ErrorKind::NotFound => {}
             Err(ClaimError::Io(why)) => report.left.push((path, why)),
         }
@@ -255,7 +334,7 @@ fn claim_leftover<T>(
     name: &CStr,
     act: impl FnOnce(BorrowedFd<'_>, &CStr) -> io::Result<T>,
 ) -> Result<(T, Option<OwnedFd>), ClaimError> {
-    let lock = take_leftover(parent, name)?;
+    let lock = not_kept(take_leftover(parent, name)?)?;
     let done = if lock.is_some() || name.to_bytes().starts_with(GONE) {
         act(parent, name)?
     } else {

@@ -3,7 +3,7 @@
 //! # Where to begin
 //! - [`beneath`]: every path is resolved by the kernel, beneath its root.
 //! - [`content`]: what capture hands contents to, and restore takes them from.
-//! - [`ladder`]: how a sandbox is opened; [`opened::Sandbox`]: what it is.
+//! - [`ladder`]: how a sandbox is opened; [`opened::Sandbox`]: what it is; [`reopen`]: one that was kept.
 //! - [`capture`]: what changed in it; [`restore`]: how recorded changes come back into one.
 //! - [`command`] and [`isolation`]: how a command runs, and what keeps it from the rest of the machine.
 //! - [`journal`]: how changes reach the user's files, all or none; [`git_ref`]: the commit that goes with them.
@@ -39,8 +39,10 @@ pub mod opened;
 mod copy;
 mod git;
 mod in_place;
+mod kept;
 mod manifest;
 mod overlay;
+pub mod reopen;
 mod worktree;
 
 pub mod capture;
@@ -56,9 +58,11 @@ pub mod journal;
 pub use capture::{CaptureError, CaptureRules, Captured, CapturedChange, NotCaptured};
 pub use child::{ChildProgram, dispatch};
 pub use copy::Skipped;
-pub use ladder::{OpenError, OpenRequest, RootSpec, open, probe};
+pub use kept::NOTE_BYTES_MAX;
+pub use ladder::{OpenError, OpenRequest, RootSpec, open, open_unless, probe};
 pub use layer::{Layer, LayerError};
-pub use leftovers::{SweepReport, survey, sweep};
+pub use leftovers::{SweepReport, discard, survey, sweep};
 pub use opened::{NoSuchRoot, Sandbox};
+pub use reopen::{is_kept, reopen};
 pub use restore::RestoreError;
 pub use rung::{Choice, PassedOver, Rung};

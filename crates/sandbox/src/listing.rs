@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use domain::{PathError, RelPath};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use crate::base_known::Moment;
 use crate::beneath::{self, BeneathError, Links};
@@ -37,7 +38,7 @@ impl Entry {
 }
 
 /// What a file's record says about whether it was written since.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stamp {
     ino: u64,
     size: u64,

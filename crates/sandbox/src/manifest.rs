@@ -2,9 +2,14 @@
 //!
 //! # Invariants
 //! The first call begins after the kernel's file clock has passed the making, so no write leaves a record as it was.
+//!
+//! It is written down beside the copy before that: a copy that is kept tells what changed in it only by its manifest.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use domain::RelPath;
 
@@ -59,6 +64,31 @@ impl Manifest {
         Ok(Manifest { stamps })
     }
 
+    /// Writes it down: of each path its length, itself, the length of its record, its record.
+    pub(crate) fn write(&self, file: &Path) -> io::Result<()> {
+        let mut file = BufWriter::new(File::create_new(file)?);
+        for (path, stamp) in &self.stamps {
+            for part in [path.as_bytes(), &serde_json::to_vec(stamp)?] {
+                let length = u16::try_from(part.len()).map_err(io::Error::other)?;
+                file.write_all(&length.to_le_bytes())?;
+                file.write_all(part)?;
+            }
+        }
+        file.flush()
+    }
+
+    /// What was written down.
+    pub(crate) fn read(file: &Path) -> io::Result<Manifest> {
+        let mut file = BufReader::new(File::open(file)?);
+        let mut stamps = BTreeMap::new();
+        while let Some(path) = read_part(&mut file)? {
+            let stamp = read_part(&mut file)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            let path = RelPath::new(path).map_err(io::Error::other)?;
+            stamps.insert(path, serde_json::from_slice(&stamp)?);
+        }
+        Ok(Manifest { stamps })
+    }
+
     pub(crate) fn get(&self, path: &RelPath) -> Option<&Stamp> {
         self.stamps.get(path)
     }
@@ -66,6 +96,19 @@ impl Manifest {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&RelPath, &Stamp)> {
         self.stamps.iter()
     }
+}
+
+/// The next part; none at the end.
+fn read_part(file: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
+    let mut length = [0; 2];
+    match file.read_exact(&mut length) {
+        Ok(()) => {}
+        Err(why) if why.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(why) => return Err(why),
+    }
+    let mut part = vec![0; usize::from(u16::from_le_bytes(length))];
+    file.read_exact(&mut part)?;
+    Ok(Some(part))
 }
 
 /// A failure at a directory; none is the root itself.

@@ -3,6 +3,7 @@
 //! # Invariants
 //! 1. It lives as long as this value: dropping it closes the descriptors that hold its mounts and removes its
 //!    directory. A process that is killed leaves a directory that can be swept, and no mount.
+//!    One that is to be kept leaves its directory whatever happens, until it is opened again or discarded.
 //! 2. The first use waits until the kernel's file clock has passed the opening, so that every base is judged rightly.
 //!
 //! # Not here
@@ -226,7 +227,27 @@ impl Sandbox {
         Ok(Layer::new(dir, Namespaces { user, mount: mounted.namespaces.mount }, roots))
     }
 
-    /// Ends it and removes its directory. Dropping does the same, without saying what failed.
+    /// Makes it outlive its owner, because what was done in it could not be captured: from now on its directory stays
+    /// until it is opened again by [`reopen`](crate::reopen()), which gives `note` back, or discarded. The note may have
+    /// [`NOTE_BYTES_MAX`](crate::NOTE_BYTES_MAX) bytes.
+    ///
+    /// It takes no space: a disk that is full is the usual reason.
+    ///
+    /// # Errors
+    /// It could not be marked, or what is in it may not survive a crash of the machine.
+    pub fn keep(&mut self, note: &str) -> io::Result<()> {
+        self.claimed.keep(note)
+    }
+
+    /// What was done in it is captured: it goes with its owner again.
+    ///
+    /// # Errors
+    /// The mark could not be removed; it goes all the same, unless its owner dies before.
+    pub fn keep_no_more(&mut self) -> io::Result<()> {
+        self.claimed.keep_no_more()
+    }
+
+    /// Ends it and removes its directory, unless it is to be kept. Dropping does the same, without saying what failed.
     ///
     /// # Errors
     /// Something could not be removed; it will be swept at the next start.

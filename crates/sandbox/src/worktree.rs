@@ -7,7 +7,6 @@
 //! The private repository: [`git`](crate::git). How one file is copied: [`copy`](crate::copy).
 
 use domain::RelPath;
-use rustix::fs::FileType;
 
 use crate::copy::{Copying, Skipped, join, join_name};
 use crate::git::{self, GitDir};
@@ -23,16 +22,14 @@ pub(crate) fn copy(mut copying: Copying<'_>, include: &[String]) -> Result<Skipp
             let options = ["--others".to_owned(), "--".to_owned()].into_iter().chain(wanted);
             files.extend(git::list_files(&path, options)?);
         }
-        for file in files {
-            let name = file.strip_suffix(b"/").unwrap_or(&file);
-            let Ok(file) = join_name(tree.as_ref(), name) else { continue };
-            let kind = copying.one_path(&file).map_err(|why| why.to_string())?;
-            // A submodule or another repository: git lists its directory, and it lists its own files.
-            let nested = kind == Some(FileType::Directory);
-            if nested && GitDir::at(&join(copying.from_path, Some(&file))).is_some() {
-                trees.push(Some(file));
-            }
-        }
+        let paths: Vec<RelPath> = files
+            .iter()
+            .filter_map(|file| join_name(tree.as_ref(), file.strip_suffix(b"/").unwrap_or(file)).ok())
+            .collect();
+        let directories = copying.paths(&paths).map_err(|why| why.to_string())?;
+        // A submodule or another repository: git lists its directory, and it lists its own files.
+        let nested = |dir: &RelPath| GitDir::at(&join(copying.from_path, Some(dir))).is_some();
+        trees.extend(directories.into_iter().filter(nested).map(Some));
         if GitDir::at(&path).is_some() {
             git::make_private(&path, &join(copying.to_path, tree.as_ref()), &copying.lent())?;
         }

@@ -35,6 +35,9 @@ pub trait ApplyStore: Send + Sync {
     /// The applies of a plan in order of id; none for an unknown plan.
     async fn applies(&self, plan: PlanId) -> Result<Vec<ApplyRecord>, StoreError>;
 
+    /// The applies of all plans that are sealed and have not ended, in order of id.
+    async fn open_applies(&self) -> Result<Vec<ApplyRecord>, StoreError>;
+
     /// One apply.
     async fn apply(&self, id: ApplyId) -> Result<Option<ApplyRecord>, StoreError>;
 }

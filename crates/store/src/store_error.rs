@@ -14,6 +14,14 @@ pub enum StoreError {
     /// There is no space left; nothing was written.
     #[error("the store has no space left")]
     Full,
+    /// A newer program has changed its form since it was opened; nothing was written.
+    #[error("the store is of version {found} now, this program knows versions up to {known}")]
+    TooNew {
+        /// The version of the store.
+        found: u32,
+        /// The newest that is known here.
+        known: u32,
+    },
     /// It can no longer be trusted with writes.
     #[error("the store is broken: {why}")]
     Broken {
@@ -28,7 +36,7 @@ impl StoreError {
         match self {
             Self::LeaseLost(lost) => lost.class(),
             Self::Busy => ErrorClass::Transient,
-            Self::Full | Self::Broken { .. } => ErrorClass::Permanent,
+            Self::Full | Self::TooNew { .. } | Self::Broken { .. } => ErrorClass::Permanent,
         }
     }
 }

@@ -1,22 +1,66 @@
 //! `agents doctor`: what this machine offers, found out by trying.
 
-use engine::plans::{DoctorReport, Finding, Leftovers};
+use engine::plans::{DoctorReport, Engine, Finding, KeptSandbox, Leftovers, OpenApply, OpenWhy};
 use serde_json::{Value, json};
 
 use super::Invocation;
+use super::invocation::short_id;
 use crate::failure::{Failure, codes, from_engine};
 use crate::output::{Look, Report, calm};
 use crate::project;
+use crate::time::{age, now, stamp};
 
 pub(super) async fn run(invocation: &Invocation) -> Result<Report, Failure> {
-    let engine = invocation.engine().await?;
+    let engine = invocation.engine_to_mend(&invocation.settings(Vec::new(), &[])?).await?;
     let root = project::root_of(&invocation.here)?;
     let found = engine.doctor(&root).await.map_err(|error| from_engine::store(&error))?;
-    let report = Report::new(to_json(&found), to_text(&found, &invocation.look));
+    let mut text = to_text(&found, &invocation.look);
+    for open in &found.leftovers.open {
+        text.push_str(&open_line(open, &engine).await?);
+    }
+    for kept in &found.leftovers.kept {
+        text.push_str(&kept_line(kept));
+    }
+    let report = Report::new(to_json(&found), text);
     Ok(match failure_of(&found) {
         Some(failure) => report.failed(failure),
         None => report,
     })
+}
+
+/// A sandbox that stays: whose it is, and how it is captured or given up. Its plan may be one that is forgotten.
+fn kept_line(kept: &KeptSandbox) -> String {
+    let (plan, dir) = (kept.plan, calm(&kept.dir.display().to_string()));
+    let advice = match kept.is_over {
+        true => "the plan is over: copy what you need, then clear it with `agents plan gc`".to_owned(),
+        false => format!(
+            "capture them with `agents plan resume {plan}`, or give them up with `agents plan cancel {plan}` and `agents plan gc`"
+        ),
+    };
+    format!("kept: changes of plan {plan} could not be captured and lie in {dir}: {advice}\n")
+}
+
+/// An apply that is open: whose, where, since when, and what to do.
+async fn open_line(open: &OpenApply, engine: &Engine) -> Result<String, Failure> {
+    let id = match open.plan {
+        Some(plan) => short_id(engine, plan).await?,
+        None => "(unknown)".to_owned(),
+    };
+    let projects: Vec<String> = open.projects.iter().map(|path| calm(&path.display().to_string())).collect();
+    let since = open.since.map_or_else(String::new, |since| format!(", begun {} ago", age(since, now())));
+    let give_up = format!("or give it up with `agents plan gc --set-aside {id}`");
+    let advice = match &open.why {
+        OpenWhy::ProcessLives => "its process lives: wait for it".to_owned(),
+        OpenWhy::ProjectBusy => "somebody works on the project: wait, then run any command".to_owned(),
+        OpenWhy::ProjectAbsent => {
+            format!("the project is not there: bring it back and run any command, {give_up}")
+        }
+        OpenWhy::Stuck { why } => {
+            format!("{}: remove the cause and run any command, {give_up}", calm(why))
+        }
+    };
+    let kind = open.kind.as_str();
+    Ok(format!("open {kind} of plan {id} to {}{since}: {advice}\n", projects.join(", ")))
 }
 
 fn failure_of(found: &DoctorReport) -> Option<Failure> {
@@ -35,7 +79,11 @@ fn failure_of(found: &DoctorReport) -> Option<Failure> {
                 .hint("free some space, for example with `agents plan gc`"),
         );
     }
-    None
+    let is_stuck = |open: &&OpenApply| matches!(open.why, OpenWhy::Stuck { .. });
+    found.leftovers.open.iter().find(is_stuck).map(|_| {
+        Failure::new(&codes::JOURNAL_STUCK, "an interrupted apply can be neither finished nor taken back")
+            .hint("see above for the reason and what to do")
+    })
 }
 
 fn to_text(found: &DoctorReport, look: &Look) -> String {
@@ -44,7 +92,7 @@ fn to_text(found: &DoctorReport, look: &Look) -> String {
     section(&mut text, "isolation of commands, the first that works is used", &found.isolation, look);
     let machine = [found.git.clone(), found.disk.clone(), found.store.clone()];
     section(&mut text, "machine", &machine, look);
-    let Leftovers { sandboxes, stuck, leases, applies } = &found.leftovers;
+    let Leftovers { sandboxes, stuck, leases, applies, open: _, kept: _ } = &found.leftovers;
     text.push_str(&format!(
         "left by a crash, cleared now: {sandboxes} sandboxes, {leases} leases, {applies} interrupted applies\n"
     ));
@@ -67,10 +115,27 @@ fn to_json(found: &DoctorReport) -> Value {
     let one =
         |finding: &Finding| json!({ "name": finding.name, "works": finding.works, "detail": finding.detail });
     let all = |findings: &[Finding]| findings.iter().map(one).collect::<Vec<_>>();
-    let Leftovers { sandboxes, stuck, leases, applies } = &found.leftovers;
+    let Leftovers { sandboxes, stuck, leases, applies, open, kept } = &found.leftovers;
+    let open: Vec<Value> = open.iter().map(open_json).collect();
+    let kept_json = |kept: &KeptSandbox| json!({ "plan": kept.plan, "attempt": kept.attempt, "dir": kept.dir.display().to_string(), "over": kept.is_over });
+    let kept: Vec<Value> = kept.iter().map(kept_json).collect();
     json!({
         "sandbox": all(&found.sandbox), "isolation": all(&found.isolation), "git": one(&found.git),
         "disk": one(&found.disk), "store": one(&found.store),
-        "leftovers": { "sandboxes": sandboxes, "stuck": stuck, "leases": leases, "applies": applies },
+        "leftovers": { "sandboxes": sandboxes, "stuck": stuck, "leases": leases, "applies": applies, "open": open, "kept": kept },
+    })
+}
+
+fn open_json(open: &OpenApply) -> Value {
+    let (reason, detail) = match &open.why {
+        OpenWhy::ProcessLives => ("process_lives", None),
+        OpenWhy::ProjectBusy => ("project_busy", None),
+        OpenWhy::ProjectAbsent => ("project_absent", None),
+        OpenWhy::Stuck { why } => ("stuck", Some(why)),
+    };
+    let projects: Vec<String> = open.projects.iter().map(|path| path.display().to_string()).collect();
+    json!({
+        "apply": open.apply, "plan": open.plan, "kind": open.kind.as_str(), "projects": projects,
+        "since": open.since.map(stamp), "reason": reason, "detail": detail,
     })
 }

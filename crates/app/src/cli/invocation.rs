@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use domain::{Gate, PlanId, Policy, ProjectLink, REVERSIONS_MAX};
-use engine::plans::{Engine, EngineOptions};
+use engine::plans::{Engine, EngineOptions, RecoveredEnd};
 
 use super::Global;
 use crate::config::{self, Key, Settings, Sources, Value};
@@ -81,6 +81,28 @@ impl Invocation {
     /// # Errors
     /// The data directory or the store cannot be used.
     pub async fn engine_with(&self, settings: &Settings) -> Result<Engine, Failure> {
+        let engine =
+            Engine::open(self.options(settings)?).await.map_err(|error| from_engine::open(&error))?;
+        self.tell_recovered(&engine).await?;
+        for plan in engine.finish_cancels().await {
+            let plan = short_id(&engine, plan).await?;
+            self.tell(&Note::warning(format!("the interrupted cancel of plan {plan} was finished now")));
+        }
+        Ok(engine)
+    }
+
+    /// The same, though an interrupted apply is stuck: for those who look at it, or give it up.
+    ///
+    /// # Errors
+    /// The data directory or the store cannot be used.
+    pub async fn engine_to_mend(&self, settings: &Settings) -> Result<Engine, Failure> {
+        let opened = Engine::open_to_mend(self.options(settings)?).await;
+        let engine = opened.map_err(|error| from_engine::open(&error))?;
+        self.tell_recovered(&engine).await?;
+        Ok(engine)
+    }
+
+    fn options(&self, settings: &Settings) -> Result<EngineOptions, Failure> {
         let data_dir = places::data_dir(self.global.data_dir.as_deref(), &self.env)?;
         places::make_data_dir(&data_dir)?;
         let sandbox_dir = match settings.word(Key::SandboxDir) {
@@ -90,23 +112,25 @@ impl Invocation {
         let retries = u32::try_from(settings.count(Key::RecoveryMaxRetriesPerStep)).unwrap_or(u32::MAX);
         let recovery = Policy::new(retries, RETRIES_PER_PLAN_MAX, Gate::Ask, REVERSIONS_MAX)
             .map_err(|error| Failure::new(&codes::CONFIG_VALUE_INVALID, error.to_string()))?;
-        let options = EngineOptions {
+        Ok(EngineOptions {
             data_dir,
             sandbox_dir,
             child: sandbox::child::ChildProgram::default(),
             plan_concurrency: u32::try_from(settings.count(Key::PlanConcurrency)).unwrap_or(u32::MAX),
             recovery,
             retention: Duration::from_secs(settings.count(Key::RetentionDays).saturating_mul(86_400)),
-        };
-        let engine = Engine::open(options).await.map_err(|error| from_engine::open(&error))?;
+        })
+    }
+
+    async fn tell_recovered(&self, engine: &Engine) -> Result<(), Failure> {
         for recovered in engine.recovered() {
             let whose = match recovered.plan {
-                Some(plan) => format!(" of plan {}", short_id(&engine, plan).await?),
+                Some(plan) => format!(" of plan {}", short_id(engine, plan).await?),
                 None => String::new(),
             };
             self.tell(&recovered_note(recovered, &whose));
         }
-        Ok(engine)
+        Ok(())
     }
 
     /// The plan that a word names.
@@ -135,9 +159,22 @@ fn recovered_note(recovered: &engine::plans::RecoveredApply, whose: &str) -> Not
         domain::ApplyKind::Apply => "apply",
         domain::ApplyKind::Undo => "undo",
     };
-    let how = if recovered.finished { "was finished now" } else { "was taken back now" };
+    let how = match (recovered.end, recovered.journal_is_missing) {
+        (RecoveredEnd::Finished, false) => "was finished now",
+        (RecoveredEnd::TakenBack, false) => "was taken back now",
+        (RecoveredEnd::NeverBegan, false) => "had not begun to write, and is dropped",
+        (RecoveredEnd::Finished, true) => "is whole in your files, though its journal is missing",
+        (RecoveredEnd::TakenBack, true) => {
+            "is given up: its journal is missing, and the files are as it left them"
+        }
+        (RecoveredEnd::NeverBegan, true) => {
+            "is dropped: its journal is missing, and nothing of it is in your files"
+        }
+    };
     let mut message = format!("an interrupted {what}{whose} {how}");
-    if !recovered.left.is_empty() {
+    if recovered.journal_is_missing && !recovered.left.is_empty() {
+        message.push_str(&format!("; of it these are there: {}", recovered.left.join(", ")));
+    } else if !recovered.left.is_empty() {
         message.push_str(&format!("; left as you edited them: {}", recovered.left.join(", ")));
     }
     Note::warning(message)

@@ -190,7 +190,7 @@ fn refuse(error: &clap::Error, args: &[OsString], started: Started) -> Exit {
         return Exit::Done;
     }
     let look = Look::find(asked_format(args), ColorWhen::Auto, |name| std::env::var(name).ok());
-    output::write(&Report::from(usage_failure(error)), "agents", timing(started), &look)
+    output::write(&Report::from(usage_failure(error, args)), "agents", timing(started), &look)
 }
 
 /// The format that a command line asks for which cannot be read otherwise.
@@ -205,8 +205,32 @@ fn asked_format(args: &[OsString]) -> Option<Format> {
     clap::ValueEnum::from_str(word, false).ok()
 }
 
+/// The command that a line names, as far as it names one: `agents plan apply`.
+fn named_command(args: &[OsString]) -> (clap::Command, String) {
+    let (mut command, mut path) = (Cli::command(), "agents".to_owned());
+    for word in args.iter().skip(1).take_while(|word| *word != "--") {
+        if let Some(found) = command.find_subcommand(word).cloned() {
+            path = format!("{path} {}", found.get_name());
+            command = found;
+        }
+    }
+    (command, path)
+}
+
 /// What clap says, in our words' order: facts first, then how it is called.
-fn usage_failure(error: &clap::Error) -> Failure {
+fn usage_failure(error: &clap::Error, args: &[OsString]) -> Failure {
+    let (command, path) = named_command(args);
+    let see = format!("see `{path} --help`");
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let failure = Failure::new(&codes::USAGE, format!("`{path}` needs a command"));
+        let about = |found: &clap::Command| found.get_about().map(ToString::to_string).unwrap_or_default();
+        let commands = command.get_subcommands().filter(|found| found.get_name() != "help");
+        return commands
+            .fold(failure, |failure, found| {
+                failure.line(format!("{:<10} {}", found.get_name(), about(found)))
+            })
+            .hint(see);
+    }
     let text = error.render().to_string();
     let mut parts = text.trim().split("\n\n");
     let first = parts.next().unwrap_or_default().trim_start_matches("error: ");
@@ -224,7 +248,10 @@ fn usage_failure(error: &clap::Error) -> Failure {
             ),
         };
     }
-    failure.hint("see `agents --help`")
+    if first.contains("<PLAN>") {
+        failure = failure.hint("a plan is named by its id, the beginning of its id, or @last");
+    }
+    failure.hint(see)
 }
 
 #[cfg(test)]
@@ -262,6 +289,7 @@ mod tests {
             "plan resume 01",
             "plan errors",
             "plan gc --dry-run --older 30d",
+            "plan gc --set-aside 01",
             "config get plan.concurrency --origin",
             "config set a=b c=d",
             "config list",
@@ -287,9 +315,23 @@ mod tests {
 
     #[test]
     fn a_usage_failure_says_what_and_how() {
-        let failure = usage_failure(&parse(&["plan", "aply", "01"]).unwrap_err());
+        let said = |words: &[&str]| {
+            let args: Vec<OsString> = std::iter::once(&"agents").chain(words).map(OsString::from).collect();
+            usage_failure(&parse(words).unwrap_err(), &args)
+        };
+        let failure = said(&["plan", "aply", "01"]);
         assert_eq!(failure.code, &codes::USAGE);
         assert_eq!(failure.message, "unrecognized subcommand 'aply'");
         assert!(failure.hints.iter().any(|hint| hint.contains("'apply'")), "{failure:?}");
+        let failure = said(&["--format", "json", "plan", "undo"]);
+        assert_eq!(failure.hints[1], "a plan is named by its id, the beginning of its id, or @last");
+        assert_eq!(failure.hints[2], "see `agents plan undo --help`");
+        let failure = said(&["plan"]);
+        assert_eq!(
+            (failure.message.as_str(), failure.hints),
+            ("`agents plan` needs a command", vec!["see `agents plan --help`".to_owned()])
+        );
+        assert!(failure.lines.contains(&"apply      Bring a plan's changes into your files".to_owned()));
+        assert!(failure.lines.iter().all(|line| !line.starts_with("help")));
     }
 }

@@ -3,14 +3,14 @@
 //! # Invariants
 //! 1. `--apply` is the person's yes: it applies what its required checks let through, also when there are none.
 //! 2. With `automation = auto` and without `--apply` a plan is applied only if at least one required check passed.
+//! 3. What was said when the plan was made holds, whichever command brings it to the end of execute.
 
-use domain::{Gate, PlanState, Work};
+use domain::{Automation, Gate, PlanSpec, PlanState, Work};
 use engine::plans::{ApplyRequest, Engine, ExecuteOptions, PlanFacts};
 
 use super::invocation::{Named, short_id};
 use super::task::TaskArgs;
 use super::{Invocation, plan, work};
-use crate::config::Key;
 use crate::failure::{Exit, Failure, from_engine};
 use crate::output::{Note, Report};
 use crate::plan_view;
@@ -38,18 +38,13 @@ enum Yes {
 pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let gate = if args.apply { Gate::Auto } else { Gate::Ask };
     let asked = args.task.asked(invocation, gate)?;
-    let yes = match asked.settings.word(Key::Automation) {
-        _ if args.apply => Yes::Person,
-        "auto" => Yes::IfChecked,
-        _ => Yes::Nobody,
-    };
     let engine = invocation.engine_with(&asked.settings).await?;
     let made = engine.use_plan(asked.request).await.map_err(|error| from_engine::use_plan(&error))?;
     let plan = Named { id: made.id, short: short_id(&engine, made.id).await? };
     let options = ExecuteOptions { again: false, stop_before_apply: true };
     let facts = work::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
     let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
-    let mut report = finish(invocation, &engine, &plan, facts, yes).await?;
+    let mut report = finish(invocation, &engine, &plan, facts).await?;
     if args.diff {
         let mut text = plan::diff::whole(&engine, &plan, invocation).await?;
         text.append(&mut report.text);
@@ -58,19 +53,30 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report
     Ok(report)
 }
 
-async fn finish(
+impl Yes {
+    /// What was said when the plan was made.
+    fn of(spec: &PlanSpec) -> Yes {
+        match (spec.apply, spec.automation) {
+            (Gate::Auto, _) => Yes::Person,
+            (Gate::Ask, Automation::Auto) => Yes::IfChecked,
+            (Gate::Ask, Automation::Manual | Automation::Review) => Yes::Nobody,
+        }
+    }
+}
+
+/// Shows the plan at the end of execute, and first applies it when somebody has said yes to that.
+pub(super) async fn finish(
     invocation: &Invocation,
     engine: &Engine,
     plan: &Named,
     facts: PlanFacts,
-    yes: Yes,
 ) -> Result<Report, Failure> {
     let is_done = facts.plan.state == PlanState::Execute(Work::Complete) && facts.validations.lets_through();
     let is_checked = facts.validations.required > 0;
     if !is_done || facts.net.is_empty() {
         return Ok(shown(&facts, plan, invocation));
     }
-    match yes {
+    match Yes::of(&facts.plan.spec) {
         Yes::Nobody => Ok(shown(&facts, plan, invocation)),
         Yes::IfChecked if !is_checked => {
             let note =

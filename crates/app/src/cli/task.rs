@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use domain::{
-    ByteText, CommandTask, Gate, PlanSpec, ProjectLink, RootNo, Run, TITLE_CHARS_MAX, Validation,
+    Automation, ByteText, CommandTask, Gate, PlanSpec, ProjectLink, RootNo, Run, TITLE_CHARS_MAX, Validation,
     ValidationMode,
 };
 use engine::plans::NewPlanRequest;
@@ -156,6 +156,7 @@ impl TaskArgs {
             task,
             validations: join_validations(checks.chain(settings.validations.iter().cloned())),
             apply,
+            automation: Automation::parse(settings.word(Key::Automation)).unwrap_or_default(),
             ignore: settings.words(Key::CaptureIgnore).iter().chain(&self.ignore).cloned().collect(),
             protected: settings.words(Key::PathsProtected).to_vec(),
             max_file_bytes: settings.count(Key::CaptureMaxFileMb).saturating_mul(1024 * 1024),

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. The first request to stop cancels the plan and waits until nothing of it can happen any more; the second ends the
-//!    program at once, and the kernel kills what lives of the plan with it.
+//!    program as soon as the cancel is written down, and the kernel kills what lives of the plan with it. So the next
+//!    command knows that it has a cancel to finish. The third waits for nothing.
 //! 2. An apply that cannot be cancelled any more is finished, not abandoned.
 //! 3. Showing progress never delays the work: it only reads, and what cannot be read is not shown.
 //!
@@ -78,7 +79,14 @@ async fn stop_when_asked(
                 return from_engine::cancel(&error, &plan.short);
             }
         },
-        _ = stops.next() => end_at_once(),
+        _ = stops.next() => {
+            tokio::select! {
+                // Without waiting for anything but the request itself; whatever it answers, this is the end.
+                _ = engine.cancel(plan.id, stop.reason(), Duration::ZERO) => {}
+                _ = stops.next() => {}
+            }
+            end_at_once()
+        }
     }
     stops.next().await;
     end_at_once()

@@ -106,7 +106,9 @@ codes! {
         PLAN_ERRORED: "A phase of the plan failed; nothing of it reached your files.",
             "See `agents plan errors ID` and `agents plan logs ID`; try again with `agents plan resume ID`.";
         STORE_FAILED: "The store of plans cannot be opened, read or written.",
-            "See the message: space, permissions of the data directory, or a newer version of the program.";
+            "See the message: space, permissions of the data directory, or a file that is no store or is damaged.";
+        STORE_TOO_NEW: "A newer version of the program has written the store of plans. Nothing was changed.",
+            "Use that version, or another data directory: `--data-dir DIR`.";
         UNSUPPORTED: "The program does not work on this system.", "Use Linux 5.11 or later.";
     }
     Usage {
@@ -124,10 +126,14 @@ codes! {
     }
     NotFound {
         CALL_NOT_FOUND: "The plan made no tool call with this number.", "See the calls with `agents plan logs ID`.";
+        NO_OPEN_APPLY: "The plan has no interrupted apply that could be set aside.",
+            "See what is open with `agents doctor`.";
         PLAN_NOT_FOUND: "There is no such plan in this data directory.", "See `agents plan list`.";
         PROJECT_NOT_FOUND: "A project's directory is not there, or cannot be entered.", "Check the path.";
     }
     Refused {
+        ALREADY_APPLIED: "The plan is applied already, with another choice of its changes. Nothing was done.",
+            "Undo it first, then apply it with the other choice: `agents plan undo ID`.";
         BRANCH_EXISTS: "The branch for the plan's commit exists already.", "Choose another name.";
         CANCEL_TOO_LATE: "The plan is applied already, or is past the point of no return.", "Undo it: `agents plan undo ID`.";
         CONFLICTS: "Your files and the plan's changes do not fit together. Nothing was written.",
@@ -141,7 +147,7 @@ codes! {
         PLAN_FINAL: "The plan is applied or cancelled for good.", "Start a new one with `agents run`.";
         PLAN_NOT_READY: "The plan's state does not allow this.", "The message says what does.";
         PREFLIGHT_FAILED: "The plan cannot be started as it was asked for. Nothing was stored.", "Correct what the message lists.";
-        TOO_LARGE: "A changed file is larger than `capture.max_file_mb`, so its content was not kept.",
+        TOO_LARGE: "A changed file is larger than `capture.max_file_mb`, or could not be read, so its content was not kept.",
             "Leave it out with `--reject`, or raise the setting and run again.";
         UNDO_EXPIRED: "What is needed to undo the plan was removed by `agents plan gc`.", "Use your version control.";
         VALIDATION_FAILED: "A required validation failed, so the plan is not applied.",
@@ -156,7 +162,7 @@ codes! {
     NeedsPerson {
         CONFIRMATION_NEEDED: "The command changes your files and nobody is there to say yes.", "Add `--yes`.";
         JOURNAL_STUCK: "An apply that was interrupted can be neither finished nor taken back.",
-            "Remove the cause that the message names (often a full disk), then run any command.";
+            "Remove the cause that the message names (often a full disk), then run any command; or give it up: `agents plan gc --set-aside ID`.";
     }
 }
 

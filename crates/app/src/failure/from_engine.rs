@@ -6,10 +6,10 @@
 use domain::{ApplyState, PlanState, SelectionError, Work};
 use engine::plans::{
     ApplyError, ArtifactsError, CancelError, Conflict, EngineOpenError, ExecuteError, FindError, GcError,
-    UseError,
+    SetAsideError, UseError,
 };
 use serde_json::json;
-use store::{PlanStoreError, StoreError};
+use store::{OpenError, PlanStoreError, StoreError};
 
 use super::{Code, Failure, codes};
 use crate::output::one_line;
@@ -18,10 +18,17 @@ use crate::output::one_line;
 pub fn store(error: &StoreError) -> Failure {
     let failure = Failure::new(&codes::STORE_FAILED, format!("the store of plans failed: {error}"));
     match error {
+        StoreError::TooNew { .. } => too_new(error),
         StoreError::Full => failure.hint("free some space on the disk of the data directory, then try again"),
         StoreError::Busy => failure.hint("try again in a moment"),
         StoreError::LeaseLost(_) | StoreError::Broken { .. } => failure.hint("see `agents doctor`"),
     }
+}
+
+/// A newer program has been at the store.
+fn too_new(error: &impl std::fmt::Display) -> Failure {
+    Failure::new(&codes::STORE_TOO_NEW, format!("{error}; it was left as it is"))
+        .hint("use the newer `agents`, or another data directory: `--data-dir DIR`")
 }
 
 /// No plan was found.
@@ -79,12 +86,32 @@ pub fn open(error: &EngineOpenError) -> Failure {
         EngineOpenError::DataDir { .. } => {
             Failure::new(&codes::IO_FAILED, error.to_string()).hint("name another one with `--data-dir DIR`")
         }
-        EngineOpenError::Store(_) => Failure::new(&codes::STORE_FAILED, error.to_string()),
+        EngineOpenError::Store(error) => open_store(error),
         EngineOpenError::Recovery(error) => Failure::new(
             &codes::JOURNAL_STUCK,
             format!("an apply that was interrupted can be neither finished nor taken back yet: {error}"),
         )
-        .hint("remove the cause (often a full disk), then run any command: it goes on where it stopped"),
+        .hint("remove the cause (often a full disk), then run any command: it goes on where it stopped")
+        .hint("see what is open with `agents doctor`; to give it up: `agents plan gc --set-aside ID`"),
+    }
+}
+
+fn open_store(error: &OpenError) -> Failure {
+    let failure = |message: String| Failure::new(&codes::STORE_FAILED, message);
+    match error {
+        OpenError::TooNew { .. } => too_new(error),
+        OpenError::Foreign { .. } => failure(format!("{error}; it was left as it is"))
+            .hint("move the file away, or use another data directory: `--data-dir DIR`"),
+        OpenError::Corrupt { path, .. } => failure(format!("{error}; it was left as it is")).hint(format!(
+            "save what can be read with `sqlite3 {} .recover`, then move it away; a new store begins empty",
+            path.display()
+        )),
+        OpenError::Unsupported { .. } => {
+            failure(error.to_string()).hint("use a directory of this machine: `--data-dir DIR`")
+        }
+        OpenError::Io { source, .. } => failure(format!("{error}: {source}"))
+            .hint("see who may write there and whether there is space, or use another one: `--data-dir DIR`"),
+        OpenError::Busy => failure(error.to_string()).hint("try again in a moment"),
     }
 }
 
@@ -112,7 +139,14 @@ pub fn execute(error: &ExecuteError, id: &str) -> Failure {
         ExecuteError::NotReady { state, .. } => not_ready(*state, id),
         ExecuteError::Final { state, .. } => ended(*state, id),
         ExecuteError::Plan(error) => plan(error, id),
-        ExecuteError::NoWorker(why) => Failure::new(&codes::IO_FAILED, format!("no work can be done: {why}")),
+        ExecuteError::Unstored { why, .. } => {
+            Failure::new(&codes::STORE_FAILED, format!("plan {id} failed, which could not be stored: {why}"))
+                .hint(format!(
+                    "free some space on the disk of the data directory, then `agents plan resume {id}`"
+                ))
+        }
+        ExecuteError::NoWorker(why) => Failure::new(&codes::IO_FAILED, format!("no work can be done: {why}"))
+            .hint("see `agents doctor`: most often the disk of the data directory is full"),
     }
 }
 
@@ -167,6 +201,13 @@ pub fn apply(error: &ApplyError, id: &str) -> Failure {
     match error {
         ApplyError::NotReady { state, .. } => not_ready(*state, id),
         ApplyError::Busy { worker, .. } => busy(id, &format!("{worker} works on it")),
+        ApplyError::OtherChoice { worker, .. } => {
+            Failure::new(&codes::PLAN_BUSY, format!("plan {id} is being applied with another choice by {worker}"))
+                .hint(format!(
+                    "wait for it with `agents plan watch {id}`, then `agents plan undo {id}`; or stop the plan for good with `agents plan cancel {id}`"
+                ))
+        }
+        ApplyError::AlreadyApplied { files, of, left_out, .. } => already_applied(*files, *of, left_out, id),
         ApplyError::Settled { .. } => busy(id, "another process has just brought it to this end"),
         ApplyError::Selection(error) => selection(error, id),
         ApplyError::NothingToApply { .. } => {
@@ -178,7 +219,7 @@ pub fn apply(error: &ApplyError, id: &str) -> Failure {
             let failure = Failure::new(
                 &codes::TOO_LARGE,
                 format!(
-                    "plan {id} changed files whose content was not kept: they are larger than capture.max_file_mb"
+                    "plan {id} changed files whose content was not kept: they are larger than capture.max_file_mb, or could not be read"
                 ),
             );
             let failure = files.iter().fold(failure, |failure, file| failure.line(file.clone()));
@@ -219,7 +260,8 @@ pub fn apply(error: &ApplyError, id: &str) -> Failure {
         ApplyError::Merging(error) => Failure::new(
             &codes::IO_FAILED,
             format!("plan {id} was not applied, nothing was written: {error}"),
-        ),
+        )
+        .hint(format!("when the cause is gone: `agents plan apply {id}`; or leave the file out with `--reject FILE`")),
         ApplyError::Plan(error) => plan(error, id),
         ApplyError::Execute(error) => execute(error, id),
     }
@@ -235,6 +277,32 @@ fn selection(error: &SelectionError, id: &str) -> Failure {
         SelectionError::TakesHunk { file, .. } => {
             failure.hint(format!("take the whole file: `--take {file}`"))
         }
+    }
+}
+
+/// It stands already, and another choice was asked for.
+fn already_applied(files: usize, of: usize, left_out: &[String], id: &str) -> Failure {
+    let message = format!(
+        "plan {id} is applied already, with {files} of {of} files and another choice; nothing was done"
+    );
+    let failure = Failure::new(&codes::ALREADY_APPLIED, message);
+    let failure =
+        left_out.iter().fold(failure, |failure, address| failure.line(format!("left out: {address}")));
+    failure
+        .detail(json!({ "files": files, "of": of, "left_out": left_out }))
+        .hint(format!("undo it first: `agents plan undo {id}`, then choose anew: `agents plan apply {id}`"))
+}
+
+/// Nothing was set aside.
+pub fn set_aside(error: &SetAsideError, id: &str) -> Failure {
+    match error {
+        SetAsideError::NotOpen { .. } => {
+            Failure::new(&codes::NO_OPEN_APPLY, format!("plan {id} has no interrupted apply"))
+                .hint("see what is open with `agents doctor`")
+        }
+        SetAsideError::Busy { .. } => busy(id, "somebody works on its apply or on its project"),
+        SetAsideError::Io(_) => Failure::new(&codes::IO_FAILED, error.to_string()),
+        SetAsideError::Store(error) => store(error),
     }
 }
 

@@ -18,6 +18,10 @@ fn answered(question: &str, input: &mut impl BufRead, output: &mut impl Write) -
     output.flush()?;
     let mut line = String::new();
     input.read_line(&mut line)?;
+    if !line.ends_with('\n') {
+        // The end of the input moves no cursor, and what is told next begins a line.
+        writeln!(output)?;
+    }
     let answer = line.trim().to_lowercase();
     Ok(answer == "y" || answer == "yes")
 }
@@ -33,7 +37,8 @@ mod tests {
         {
             let mut asked = Vec::new();
             assert_eq!(answered("apply?", &mut typed.as_bytes(), &mut asked).unwrap(), yes, "{typed:?}");
-            assert_eq!(asked, b"apply? [y/N] ");
+            let end = if typed.is_empty() { "\n" } else { "" };
+            assert_eq!(String::from_utf8(asked).unwrap(), format!("apply? [y/N] {end}"));
         }
     }
 }

@@ -89,6 +89,19 @@ pub enum Step {
     Apply,
     /// Nothing is to be applied.
     Quit,
+    /// The same, and whatever else was to come is not to.
+    Interrupt,
+}
+
+/// How a review ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// What is taken is to be applied: all but these addresses.
+    Apply(Vec<String>),
+    /// The person quit.
+    Quit,
+    /// The person or the system broke it off.
+    Interrupted,
 }
 
 /// What the keys mean at the moment.
@@ -132,7 +145,7 @@ impl Review {
     pub fn press(&mut self, press: Press) -> Step {
         self.message.clear();
         if press == Press::Interrupt {
-            return Step::Quit;
+            return Step::Interrupt;
         }
         match std::mem::replace(&mut self.mode, Mode::Browse) {
             Mode::Help => Step::Stay,
@@ -428,7 +441,7 @@ mod tests {
         assert_eq!(type_in(&mut review(), "q"), Step::Quit);
         let mut typing = review();
         type_in(&mut typing, "/x");
-        assert_eq!(typing.press(Press::Interrupt), Step::Quit);
+        assert_eq!(typing.press(Press::Interrupt), Step::Interrupt);
     }
 
     #[test]

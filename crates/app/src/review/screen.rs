@@ -1,34 +1,74 @@
 //! The terminal of a review: raw keys in, a painted screen out, and everything put back at the end.
 //!
 //! # Invariants
-//! The terminal is as it was before when [`on_screen`] returns, however it returns.
+//! 1. The terminal is as it was before when [`on_screen`] returns, however it returns.
+//! 2. No key is read that nobody waits for: what was typed after the review belongs to what comes then.
 
+use std::future::Future;
 use std::io::{self, Stderr};
+use std::pin::pin;
+use std::sync::mpsc as blocking;
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, read};
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
+use tokio::sync::mpsc;
 
-use super::{Press, Review, Step, draw};
+use super::{Ending, Press, Review, Step, draw};
 
-/// Lets a person review, on the error output's terminal; answers what is left out, or none when they quit.
+/// Lets a person review, on the error output's terminal, until they end it or `stopped` completes.
 ///
 /// # Errors
 /// The terminal cannot be used.
-pub fn on_screen(mut review: Review, with_colour: bool) -> io::Result<Option<Vec<String>>> {
+pub async fn on_screen(
+    mut review: Review,
+    with_colour: bool,
+    stopped: impl Future<Output = ()>,
+) -> io::Result<Ending> {
+    let mut stopped = pin!(stopped);
+    let mut events = Events::begin()?;
     let _raw = Raw::enter()?;
     let mut terminal: Terminal<CrosstermBackend<Stderr>> =
         Terminal::new(CrosstermBackend::new(io::stderr()))?;
     loop {
         terminal.draw(|frame| draw(&review, with_colour, frame))?;
-        let Some(press) = press_of(&read()?) else { continue };
+        let event = tokio::select! {
+            event = events.next() => event?,
+            () = &mut stopped => return Ok(Ending::Interrupted),
+        };
+        let Some(press) = press_of(&event) else { continue };
         match review.press(press) {
             Step::Stay => {}
-            Step::Apply => return Ok(Some(review.left_out())),
-            Step::Quit => return Ok(None),
+            Step::Apply => return Ok(Ending::Apply(review.left_out())),
+            Step::Quit => return Ok(Ending::Quit),
+            Step::Interrupt => return Ok(Ending::Interrupted),
         }
+    }
+}
+
+/// What happens at the terminal, read one at a time by a thread of its own: reading cannot be broken off. That thread is
+/// not waited for; it ends with this, or with the program when it waits for a key that nobody presses.
+struct Events {
+    wanted: blocking::Sender<()>,
+    read: mpsc::Receiver<io::Result<Event>>,
+}
+
+impl Events {
+    fn begin() -> io::Result<Events> {
+        let (wanted, asked) = blocking::channel();
+        let (send, receive) = mpsc::channel(1);
+        std::thread::Builder::new()
+            .name("keys".to_owned())
+            .spawn(move || while asked.recv().is_ok() && send.blocking_send(read()).is_ok() {})?;
+        Ok(Events { wanted, read: receive })
+    }
+
+    async fn next(&mut self) -> io::Result<Event> {
+        let gone = || io::Error::other("nobody reads the terminal any more");
+        self.wanted.send(()).map_err(|_| gone())?;
+        self.read.recv().await.ok_or_else(gone)?
     }
 }
 

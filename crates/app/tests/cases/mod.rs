@@ -1,7 +1,9 @@
 //! The cases, by what they are about.
 
 mod calling;
+mod disk;
 mod hostile;
+mod interrupted;
 mod pages;
 mod plans;
 mod refusals;
@@ -9,5 +11,6 @@ mod settings;
 mod stopping;
 mod support;
 mod survive;
+mod terminal;
 mod told;
 mod using_with;

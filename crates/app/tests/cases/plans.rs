@@ -122,6 +122,31 @@ fn automation_applies_only_what_was_checked() {
 }
 
 #[test]
+fn the_level_of_automation_is_frozen_with_the_plan() {
+    let person = Person::new();
+    let made = ["plan", "use", "--automation", "auto", "--check", "true", "--", "touch", "checked"];
+    assert_eq!(person.json(&made).data()["automation"], "auto");
+    person.agents(&["config", "set", "automation=manual"]);
+    let said = person.json(&["plan", "execute", "@last"]);
+    assert_eq!((said.exit, &said.data()["state"]), (0, &json!("applied")), "{said:?}");
+    assert!(person.project().join("checked").exists());
+
+    person.agents(&["plan", "use", "--automation", "auto", "--", "touch", "unchecked"]);
+    let said = person.json(&["plan", "execute", "@last"]);
+    assert_eq!((said.exit, &said.data()["state"]), (6, &json!("complete")), "{said:?}");
+
+    person.agents(&["plan", "use", "--check", "true", "--", "touch", "by_hand"]);
+    person.agents(&["config", "set", "automation=auto"]);
+    let said = person.json(&["plan", "execute", "@last"]);
+    let level = &said.data()["automation"];
+    assert_eq!(
+        (said.exit, level, &said.data()["state"]),
+        (0, &json!("manual"), &json!("complete")),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn a_failing_command_is_told_with_what_it_printed() {
     let person = Person::new();
     let said = person.json(&["run", "--", "sh", "-c", "echo kept > f; echo oops >&2; exit 3"]);

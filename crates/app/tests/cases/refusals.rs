@@ -138,3 +138,65 @@ fn a_data_directory_that_cannot_be_made_is_told() {
     assert!(said.stderr.starts_with("error[IO_FAILED]: the data directory "), "{}", said.stderr);
     assert!(said.stderr.contains("hint: name another one with `--data-dir DIR`"), "{}", said.stderr);
 }
+
+/// Puts a number where a database keeps the version of its form.
+fn set_version(file: &std::path::Path, version: u32) -> Vec<u8> {
+    let mut bytes = std::fs::read(file).unwrap();
+    bytes[60..64].copy_from_slice(&version.to_be_bytes());
+    std::fs::write(file, &bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_store_of_a_newer_program_is_named_so_and_left_as_it_is() {
+    let person = Person::new();
+    person.agents(&["plan", "list"]);
+    let file = person.home().join("data/agents.db");
+    let bytes = set_version(&file, 99);
+    let commands: [&[&str]; 3] =
+        [&["plan", "list"], &["run", "--", "touch", "x"], &["plan", "undo", "@last", "--yes"]];
+    for command in commands {
+        let said = person.json(command);
+        assert_eq!((said.exit, said.code()), (1, "STORE_TOO_NEW".to_owned()), "{command:?}: {said:?}");
+        let said = person.agents(command);
+        assert!(said.stderr.contains("version 99") && said.stderr.contains("--data-dir DIR"), "{said:?}");
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), bytes);
+}
+
+#[test]
+fn a_file_that_is_no_store_is_named_and_left_as_it_is() {
+    let person = Person::new();
+    let data = person.home().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let file = data.join("agents.db");
+    for content in ["", "something of mine\n"] {
+        std::fs::write(&file, content).unwrap();
+        let said = person.json(&["plan", "list"]);
+        assert_eq!((said.exit, said.code()), (1, "STORE_FAILED".to_owned()), "{said:?}");
+        let said = person.agents(&["plan", "list"]);
+        assert!(
+            said.stderr.contains("is not a store of this program")
+                && said.stderr.contains("move the file away")
+        );
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), content);
+    }
+}
+
+#[test]
+fn a_plan_that_was_taken_back_is_not_told_to_be_taken_back_again() {
+    let person = Person::new();
+    person.plan("touch made");
+    person.agents(&["plan", "apply", "@last", "--yes"]);
+    person.agents(&["plan", "undo", "@last", "--yes"]);
+    for verb in ["execute", "resume", "cancel"] {
+        let said = person.agents(&["plan", verb, "@last"]);
+        assert!(said.exit == 4 && said.stderr.contains("was applied and undone"), "{verb}: {said:?}");
+        assert!(
+            said.stderr.contains("`agents plan apply ") && !said.stderr.contains("plan undo"),
+            "{verb}: {said:?}"
+        );
+    }
+    assert_eq!(person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
+    assert_eq!(person.agents(&["plan", "list", "--limit", "0"]).exit, 2);
+}

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::support::Person;
+use super::support::{Person, alive};
 
 /// Starts a command of the program, and waits until the command of its plan has printed `ready`.
 fn working(person: &Person, mut command: Command) -> Child {
@@ -32,15 +32,6 @@ fn ended(mut child: Child) -> (Option<i32>, Value) {
     let mut text = String::new();
     child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     (child.wait().unwrap().code(), serde_json::from_str(&text).unwrap_or_default())
-}
-
-/// What still runs of the person's plans.
-fn alive(person: &Person) -> usize {
-    let home = person.home().display().to_string();
-    let environs = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("environ"));
-    let texts =
-        environs.map(|path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned());
-    texts.filter(|text| text.contains("AGENTS_JOB=") && text.contains(&home)).count()
 }
 
 const HALF: &str = "echo half > f; (sleep 600 &); echo ready; sleep 600";

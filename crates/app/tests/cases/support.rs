@@ -125,3 +125,12 @@ pub fn answer(command: &mut Command) -> Answer {
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
 }
+
+/// What still runs of the person's plans.
+pub fn alive(person: &Person) -> usize {
+    let home = person.home().display().to_string();
+    let environs = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("environ"));
+    let texts =
+        environs.map(|path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned());
+    texts.filter(|text| text.contains("AGENTS_JOB=") && text.contains(&home)).count()
+}

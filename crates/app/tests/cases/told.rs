@@ -101,6 +101,38 @@ fn the_status_of_a_failed_plan_says_why_and_what_to_type() {
     assert!(!person.agents(&["plan", "errors"]).stdout.contains("plan prompt"));
 }
 
+#[test]
+fn status_tells_when_each_phase_began_and_ended() {
+    let person = Person::new();
+    person.agents(&["plan", "use", "--", "touch", "made"]);
+    let times = || person.json(&["plan", "status"]).data()["times"].clone();
+    assert_eq!((&times()["phases"], &times()["undone"]), (&json!([]), &Value::Null));
+    let text = || {
+        let shown = person.agents(&["plan", "status"]).stdout;
+        shown.lines().find(|line| line.starts_with("times  made ")).unwrap().to_owned()
+    };
+    assert!(!text().contains(','), "{}", text());
+
+    person.agents(&["plan", "execute", "@last"]);
+    person.agents(&["plan", "execute", "@last", "--again"]);
+    person.agents(&["plan", "apply", "@last", "--yes"]);
+    person.agents(&["plan", "undo", "@last", "--yes"]);
+    let phases = times()["phases"].as_array().unwrap().clone();
+    let order: Vec<Value> = phases.iter().map(|time| json!([time["attempt"], time["phase"]])).collect();
+    assert_eq!(json!(order), json!([[1, "strategize"], [1, "execute"], [2, "execute"], [2, "apply"]]));
+    let mut last = times()["created"].as_str().unwrap().to_owned();
+    for moment in phases.iter().flat_map(|time| [&time["started"], &time["finished"]]) {
+        let moment = moment.as_str().unwrap().to_owned();
+        assert!(last <= moment, "{last} {moment}");
+        last = moment;
+    }
+    assert!(phases.iter().all(|time| time["duration_ms"].is_u64()), "{phases:?}");
+    assert!(times()["undone"].as_str().unwrap() >= last.as_str());
+    let words: Vec<String> =
+        text().split(", ").map(|part| part.split(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(words, ["times", "strategize", "execute", "apply", "undone"]);
+}
+
 /// Every key of the shape is there.
 fn assert_shape(data: &Value, command: &str) {
     let has = |value: &Value, keys: &[&str]| {
@@ -118,6 +150,7 @@ fn assert_shape(data: &Value, command: &str) {
     has(&data["validations"], &["verdict", "passed", "failed"]);
     has(&data["usage"], &["tokens", "cost"]);
     has(&data["next"][0], &["why", "command"]);
+    has(&data["times"], &["created", "updated", "undone", "phases"]);
     assert!(data["state"].is_string(), "{command}: {data}");
 }
 

@@ -114,7 +114,8 @@ impl Job {
         if fence == self.fence { Ok(()) } else { Err(LeaseLost { job: self.id, fence }.into()) }
     }
 
-    fn cancel_pends(&self) -> bool {
+    /// Whether a cancel was asked for and is still to be acknowledged.
+    pub(super) fn cancel_pends(&self) -> bool {
         self.cancel.is_some() && self.sealed_at.is_none()
     }
 
@@ -123,7 +124,8 @@ impl Job {
     }
 
     fn claimed(&self, worker: WorkerId, boot: BootId, lease: Duration, now: Ms) -> Result<Job, JobRefused> {
-        if self.not_before > now {
+        // Who may claim a held job is decided where it is picked.
+        if self.not_before > now && !self.is_held() {
             return Err(JobRefused::NotDue { not_before: self.not_before });
         }
         let started_at = Some(self.started_at.unwrap_or(now));

@@ -1,8 +1,10 @@
 //! Whose turn it is: the claim rule.
 //!
 //! # Invariants
-//! 1. A job is given only while fewer than `concurrency_max` jobs have a live owner.
-//! 2. Work that lost its owner goes before work that nobody began; among equals the lowest id goes first.
+//! 1. A job is given only while fewer than `concurrency_max` jobs have a live owner; except one whose owner died with a
+//!    cancel pending: it is not run again, only brought to its end, and whoever cancels waits for no slot.
+//! 2. A held job is given only to who serves its plan alone; except to be cancelled, as above.
+//! 3. Work that lost its owner goes before work that nobody began; among equals the lowest id goes first.
 
 use std::time::Duration;
 
@@ -39,13 +41,20 @@ pub fn pick<'a>(
     let ClaimRequest { worker, boot, lease, concurrency_max, only } = *request;
     let mut live: u32 = 0;
     let mut dead: Option<JobId> = None;
+    let mut to_be_cancelled: Option<JobId> = None;
     let mut due: Option<JobId> = None;
     for job in jobs {
         let wanted = only.is_none_or(|plan| plan == job.plan);
+        let may_run = wanted && (only.is_some() || !job.is_held());
+        let is_due = job.not_before <= now || job.is_held();
         match job.state {
             JobState::Running if !job.lease_is_dead(now, boot) => live = live.saturating_add(1),
-            JobState::Running if wanted => dead = first(dead, job.id),
-            JobState::Queued if wanted && job.not_before <= now => due = first(due, job.id),
+            JobState::Running if wanted && job.cancel_pends() => {
+                dead = first(dead, job.id);
+                to_be_cancelled = first(to_be_cancelled, job.id);
+            }
+            JobState::Running if may_run => dead = first(dead, job.id),
+            JobState::Queued if may_run && is_due => due = first(due, job.id),
             JobState::Running
             | JobState::Queued
             | JobState::Succeeded
@@ -53,11 +62,11 @@ pub fn pick<'a>(
             | JobState::Cancelled => {}
         }
     }
+    let take_over = |job| (job, JobEvent::TakeOver { worker, boot, lease });
     if live >= concurrency_max {
-        return None;
+        return to_be_cancelled.map(take_over);
     }
-    let take_over = dead.map(|job| (job, JobEvent::TakeOver { worker, boot, lease }));
-    take_over.or_else(|| due.map(|job| (job, JobEvent::Claim { worker, boot, lease })))
+    dead.map(take_over).or_else(|| due.map(|job| (job, JobEvent::Claim { worker, boot, lease })))
 }
 
 fn first(known: Option<JobId>, other: JobId) -> Option<JobId> {

@@ -134,6 +134,38 @@ pub struct CommandTask {
     pub writable: Vec<ByteText>,
 }
 
+/// How far a plan goes without asking, as it was said when the plan was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Automation {
+    /// A person starts every phase.
+    Manual,
+    /// A person is asked before the user's files are touched.
+    #[default]
+    Review,
+    /// What passed its checks is applied.
+    Auto,
+}
+
+impl Automation {
+    /// All of them, the strictest first.
+    pub const ALL: [Automation; 3] = [Automation::Manual, Automation::Review, Automation::Auto];
+
+    /// Its name, as typed, stored and shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Automation::Manual => "manual",
+            Automation::Review => "review",
+            Automation::Auto => "auto",
+        }
+    }
+
+    /// The level with this name.
+    pub fn parse(word: &str) -> Option<Automation> {
+        Automation::ALL.into_iter().find(|level| level.as_str() == word)
+    }
+}
+
 /// Everything that a plan was asked to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanSpec {
@@ -142,9 +174,12 @@ pub struct PlanSpec {
     /// What is checked at the end of execute.
     #[serde(default)]
     pub validations: Vec<Validation>,
-    /// Whether apply waits for a person.
+    /// Whether apply waits for a person: `run --apply` is their yes.
     #[serde(default = "ask")]
     pub apply: Gate,
+    /// The level that held when it was made.
+    #[serde(default)]
+    pub automation: Automation,
     /// What capture leaves out: globs, or `@gitignored`.
     #[serde(default)]
     pub ignore: Vec<String>,

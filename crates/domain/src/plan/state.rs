@@ -175,6 +175,14 @@ impl PlanState {
         }
     }
 
+    /// Whether a worker has its job.
+    pub const fn is_processing(self) -> bool {
+        match self {
+            PlanState::Strategize(work) | PlanState::Execute(work) => matches!(work, Work::Processing),
+            PlanState::Apply(state) => matches!(state, ApplyState::Processing),
+        }
+    }
+
     /// Whether a job of its phase waits or runs.
     pub const fn has_live_job(self) -> bool {
         match self {

@@ -151,13 +151,18 @@ impl PlanRecord {
         jitter: u16,
     ) -> Result<Recovery, LeaseLost> {
         self.guard(claim)?;
+        Ok(self.keep_error(policy, error, now, jitter))
+    }
+
+    /// Keeps an error, and tells of it when the plan was made.
+    pub(super) fn keep_error(&mut self, policy: &Policy, error: NewError, now: Ms, jitter: u16) -> Recovery {
         if self.plan.is_none() {
-            return Ok(self.errors.record(policy, error, now, jitter));
+            return self.errors.record(policy, error, now, jitter);
         }
         let recorded = self.errors.recorded();
         let recovery = self.errors.record(policy, error.clone(), now, jitter);
         let is_new = self.errors.recorded() > recorded;
         self.tell(is_new.then(|| told::error_recorded(&error, &recovery)), now);
-        Ok(recovery)
+        recovery
     }
 }

@@ -67,6 +67,20 @@ fn nothing_is_taken_when_all_slots_are_busy() {
 }
 
 #[test]
+fn a_cancel_whose_owner_died_waits_for_no_slot() {
+    let asked = |id| Job { cancel: Some(CancelRequest { at: NOW, reason: "enough".to_owned() }), ..dead(id) };
+    let full = [live(1), live(2), queued(3), dead(4), asked(6), asked(5)];
+    assert_eq!(picked(&full, request()), Some((5, take_over_by(ANN))));
+    let only = |id| ClaimRequest { only: Some(PlanId::from_u128(id)), ..request() };
+    assert_eq!(picked(&full, only(6)), Some((6, take_over_by(ANN))));
+    assert_eq!(picked(&full, only(4)), None);
+    let sealed = Job { sealed_at: Some(NOW), ..asked(5) };
+    assert_eq!(picked(&[live(1), live(2), sealed], request()), None, "a seal outlasts the cancel");
+    let alive = Job { cancel: asked(5).cancel, ..live(5) };
+    assert_eq!(picked(&[live(1), live(2), alive], request()), None, "its owner hears of it");
+}
+
+#[test]
 fn a_worker_of_one_plan_takes_only_its_jobs_but_waits_for_the_slots_of_all() {
     let only = |id| ClaimRequest { only: Some(PlanId::from_u128(id)), ..request() };
     let jobs = [dead(1), dead(2), queued(3), queued(4)];

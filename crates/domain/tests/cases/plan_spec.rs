@@ -74,8 +74,22 @@ fn a_spec_without_the_newer_fields_still_reads() {
         "time_limit_s": 60,
     }))
     .unwrap();
-    assert_eq!(spec.apply, Gate::Ask, "a person is asked unless somebody said otherwise");
+    assert_eq!(
+        (spec.apply, spec.automation),
+        (Gate::Ask, Automation::Review),
+        "a person is asked unless somebody said otherwise"
+    );
     assert_eq!((spec.validations.len(), spec.task.network, spec.task.timeout_s), (0, false, None));
     let json = serde_json::to_value(&spec).unwrap();
     assert_eq!(serde_json::from_value::<PlanSpec>(json).unwrap(), spec);
+}
+
+#[test]
+fn a_level_of_automation_has_one_name_everywhere() {
+    for level in Automation::ALL {
+        assert_eq!(Automation::parse(level.as_str()), Some(level));
+        assert_eq!(serde_json::to_value(level).unwrap(), json!(level.as_str()));
+    }
+    assert_eq!(Automation::ALL.map(Automation::as_str), ["manual", "review", "auto"]);
+    assert_eq!(Automation::parse("Auto"), None);
 }

@@ -107,6 +107,7 @@ fn the_four_ends_are_final_and_nothing_leaves_them() {
 fn a_job_lives_exactly_while_a_plan_is_queued_or_processing() {
     for state in PlanState::ALL {
         assert_eq!(state.is_queued(), state.word() == "queued", "{state}");
+        assert_eq!(state.is_processing(), state.word() == "processing", "{state}");
         assert_eq!(state.has_live_job(), ["queued", "processing"].contains(&state.word()), "{state}");
     }
 }

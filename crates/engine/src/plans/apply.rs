@@ -4,25 +4,26 @@
 //! 1. What cannot be chosen, and what its checks do not let through, is refused before the plan moves.
 //! 2. An apply runs as a job of the plan, but for a plan that was applied and undone: that one is final, and is applied
 //!    again under its lock.
-//! 3. Asked again for an apply that stands, the answer is the earlier one.
-
-use std::sync::Arc;
+//! 3. Asked again for an apply that stands, the answer is the earlier one. Asked for another choice, it is refused.
+//! 4. An apply that waits is replaced by a later choice as long as nobody who lives works on it: its job is taken over,
+//!    and ended as one that applied nothing. Whoever had it cannot seal it any more.
 
 use domain::{
-    ApplyId, ApplyKind, ApplyStage, ApplyState, Choosable, ChosenPart, Narrowed, NetChange, Phase, Plan,
-    PlanEvent, PlanId, PlanState, Reason, Selection, SelectionError, ValidationSummary, WallMs, Work, fold,
-    narrow, net_hash, sum_up,
+    ApplyId, ApplyKind, ApplyStage, ApplyState, JobState, Phase, Plan, PlanEvent, PlanId, PlanState, Reason,
+    SelectionError, ValidationSummary, WallMs, Work,
 };
 use serde::{Deserialize, Serialize};
 use store::{PlanStoreError, StoreError};
 
 use super::carry::{self, Authority, CarryError};
 use super::contents::Stored;
-use super::diff::aliases;
-use super::facts::results_of;
 use super::locks::LocksError;
-use super::merging::{self, Conflict, MergingError, Roots, Wanted};
-use super::{Engine, ExecuteError, House};
+use super::merging::{self, Conflict, MergingError, Roots};
+use super::phases::ApplyAs;
+use super::{Engine, ExecuteError};
+
+/// How often an apply that waits is replaced before others are let have their way.
+const REPLACED_MAX: usize = 3;
 
 /// What a person wants to have applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,6 +115,26 @@ pub enum ApplyError {
         plan: PlanId,
         /// Who has it.
         worker: String,
+    },
+    /// It is being applied with another choice.
+    #[error("plan {plan} is being applied with another choice by {worker}")]
+    OtherChoice {
+        /// The plan.
+        plan: PlanId,
+        /// Who does it.
+        worker: String,
+    },
+    /// It is applied, with another choice.
+    #[error("plan {plan} is applied already, with {files} of {of} files")]
+    AlreadyApplied {
+        /// The plan.
+        plan: PlanId,
+        /// How many files were applied, as a whole or in part.
+        files: usize,
+        /// How many the plan changed.
+        of: usize,
+        /// What was left out.
+        left_out: Vec<String>,
     },
     /// A word names nothing that the plan changed.
     #[error(transparent)]
@@ -218,9 +239,9 @@ impl From<ExecuteError> for ApplyError {
             ExecuteError::NotReady { plan, state } | ExecuteError::Final { plan, state } => {
                 Self::NotReady { plan, state }
             }
-            other @ (ExecuteError::Complete { .. } | ExecuteError::NoWorker(_)) => {
-                Self::Execute(Box::new(other))
-            }
+            other @ (ExecuteError::Complete { .. }
+            | ExecuteError::Unstored { .. }
+            | ExecuteError::NoWorker(_)) => Self::Execute(Box::new(other)),
         }
     }
 }
@@ -258,7 +279,7 @@ impl Engine {
         let state = plan.state;
         match state {
             PlanState::Apply(ApplyState::Applied) if plan.undone_at.is_none() => {
-                return self.earlier(&plan).await;
+                return self.earlier(&plan, request).await;
             }
             PlanState::Execute(Work::Complete) | PlanState::Apply(_) if !is_cancelled(state) => {}
             PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {
@@ -268,13 +289,13 @@ impl Engine {
         self.may_apply(&plan, request).await?;
         if state == PlanState::Apply(ApplyState::Applied) {
             return match carry::apply(&self.house, &plan, request, &Authority::LockHolder).await {
-                Err(CarryError::Settled { .. }) => self.earlier(&plan).await,
+                Err(CarryError::Settled { .. }) => self.earlier(&plan, request).await,
                 carried => Ok(carried?),
             };
         }
-        self.queue_apply(&plan, request).await?;
-        self.run_live_job(id).await?;
-        self.outcome(id).await
+        self.queue_apply(plan, request).await?;
+        self.run_live_job(id, ApplyAs::Asked).await?;
+        self.outcome(id, request).await
     }
 
     /// Refuses what can be refused before anything moves.
@@ -291,32 +312,59 @@ impl Engine {
         if files.is_empty() { Ok(()) } else { Err(ApplyError::TooLarge { plan: plan.id, files }) }
     }
 
-    async fn queue_apply(&self, plan: &Plan, request: &ApplyRequest) -> Result<(), ApplyError> {
-        let event = match plan.state {
-            PlanState::Execute(Work::Complete) => PlanEvent::Advance,
-            PlanState::Apply(ApplyState::Constrained) => PlanEvent::Reapply,
-            PlanState::Apply(ApplyState::Errored) => PlanEvent::Retry,
-            // It waits already, or somebody works on it; what was asked for then is what is done.
-            PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {
-                let asked: Option<ApplyRequest> = serde_json::from_value(plan.request.clone()).ok().flatten();
-                if asked.unwrap_or_default() == *request {
-                    return Ok(());
+    /// Queues the apply, or finds it queued. One that waits with another choice is replaced.
+    async fn queue_apply(&self, mut plan: Plan, request: &ApplyRequest) -> Result<(), ApplyError> {
+        let id = plan.id;
+        for _ in 0..REPLACED_MAX {
+            let event = match plan.state {
+                PlanState::Execute(Work::Complete) => PlanEvent::Advance,
+                PlanState::Apply(ApplyState::Constrained) => PlanEvent::Reapply,
+                PlanState::Apply(ApplyState::Errored) => PlanEvent::Retry,
+                PlanState::Apply(ApplyState::Queued | ApplyState::Processing) => {
+                    let asked: Option<ApplyRequest> =
+                        serde_json::from_value(plan.request.clone()).ok().flatten();
+                    if asked.unwrap_or_default() == *request {
+                        return Ok(());
+                    }
+                    self.replace(&plan).await?;
+                    plan = self.house.store.plan(id).await?;
+                    continue;
                 }
-                let worker = "an apply that was asked for with another choice".to_owned();
-                return Err(ApplyError::Busy { plan: plan.id, worker });
-            }
-        };
-        let request = serde_json::to_value(request).unwrap_or_default();
-        self.move_with(plan, event, Phase::Apply, "person", request).await?;
-        Ok(())
+                // It came to its end meanwhile, which is told by its outcome.
+                PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => return Ok(()),
+            };
+            let request = serde_json::to_value(request).unwrap_or_default();
+            self.move_with(&plan, event, Phase::Apply, "person", request).await?;
+            return Ok(());
+        }
+        Err(ApplyError::OtherChoice { plan: id, worker: "others, again and again".to_owned() })
+    }
+
+    /// Ends an apply that waits without applying anything, unless somebody who lives works on it or it has begun to
+    /// write.
+    async fn replace(&self, plan: &Plan) -> Result<(), ApplyError> {
+        let other = |worker: String| ApplyError::OtherChoice { plan: plan.id, worker };
+        let Some(job) = self.live_job(plan.id).await? else { return Ok(()) };
+        if job.sealed_at.is_some() {
+            return Err(other("an apply that has begun to write".to_owned()));
+        }
+        let owner = job.worker.filter(|_| job.state == JobState::Running);
+        if let Some(worker) = owner.filter(|_| !self.house.owner_is_gone(&job)) {
+            return Err(other(format!("worker {worker}, which lives")));
+        }
+        match self.run_live_job(plan.id, ApplyAs::Replaced).await {
+            // Somebody was faster.
+            Err(ExecuteError::Busy { worker, .. }) => Err(other(format!("{worker}, which lives"))),
+            ran => Ok(ran?),
+        }
     }
 
     /// What became of an apply that ran as a job.
-    async fn outcome(&self, id: PlanId) -> Result<ApplySummary, ApplyError> {
+    async fn outcome(&self, id: PlanId, request: &ApplyRequest) -> Result<ApplySummary, ApplyError> {
         let plan = self.house.store.plan(id).await?;
         match plan.state {
             PlanState::Apply(ApplyState::Applied) => {
-                let summary = self.earlier(&plan).await?;
+                let summary = self.earlier(&plan, request).await?;
                 Ok(ApplySummary { already: false, ..summary })
             }
             PlanState::Apply(ApplyState::Constrained) => {
@@ -344,17 +392,42 @@ impl Engine {
         }
     }
 
-    /// The summary of the apply that stands.
-    async fn earlier(&self, plan: &Plan) -> Result<ApplySummary, ApplyError> {
+    /// The summary of the apply that stands, if it is of the same choice.
+    async fn earlier(&self, plan: &Plan, request: &ApplyRequest) -> Result<ApplySummary, ApplyError> {
         let applies = self.house.store.applies(plan.id).await?;
         let stands = applies
             .iter()
             .rev()
             .find(|apply| apply.kind == ApplyKind::Apply && apply.stage == ApplyStage::Applied);
-        let summary = stands.and_then(|apply| serde_json::from_value(apply.summary.clone()).ok());
-        let summary: ApplySummary = summary
-            .ok_or_else(|| ApplyError::Failed { plan: plan.id, why: "its record is gone".to_owned() })?;
+        let gone = || ApplyError::Failed { plan: plan.id, why: "its record is gone".to_owned() };
+        let stands = stands.ok_or_else(gone)?;
+        let applied: Option<ApplyRequest> = serde_json::from_value(stands.selection.clone()).ok().flatten();
+        let applied = applied.unwrap_or_default();
+        if applied != *request {
+            self.refuse_other(plan, &applied, request).await?;
+        }
+        let summary: ApplySummary = serde_json::from_value(stands.summary.clone()).map_err(|_| gone())?;
         Ok(ApplySummary { already: true, ..summary })
+    }
+
+    /// Refuses a request that asks for something else than was applied; other words for the same are fine.
+    async fn refuse_other(
+        &self,
+        plan: &Plan,
+        applied: &ApplyRequest,
+        request: &ApplyRequest,
+    ) -> Result<(), ApplyError> {
+        let (was, asked) = (self.house.chosen(plan, applied).await?, self.house.chosen(plan, request).await?);
+        let has_same_end = (&applied.commit, &applied.branch) == (&request.commit, &request.branch);
+        if has_same_end && asked.is_covered_by(&was) {
+            return Ok(());
+        }
+        Err(ApplyError::AlreadyApplied {
+            plan: plan.id,
+            files: was.wanted.len(),
+            of: was.net.len(),
+            left_out: was.left_out,
+        })
     }
 }
 
@@ -366,88 +439,4 @@ impl From<CarryError> for ApplyError {
 
 fn is_cancelled(state: PlanState) -> bool {
     state == PlanState::Apply(ApplyState::Cancelled)
-}
-
-/// What a person chose of a plan's changes.
-pub(super) struct ChosenChanges {
-    pub(super) net: Vec<NetChange>,
-    pub(super) wanted: Vec<Wanted>,
-    pub(super) left_out: Vec<String>,
-}
-
-impl House {
-    /// The changes of a plan's present attempt, cut down to what was chosen.
-    pub(super) async fn chosen(
-        self: &Arc<Self>,
-        plan: &Plan,
-        request: &ApplyRequest,
-    ) -> Result<ChosenChanges, ApplyError> {
-        let net = fold(&self.entries(plan).await?);
-        let names = aliases(plan);
-        let selection = Selection::parse(&request.only, &request.reject, &request.take, &names);
-        let is_plain = request.only.is_empty() && request.reject.is_empty() && request.take.is_empty();
-        let diffs: Vec<_> = if is_plain {
-            Vec::new()
-        } else {
-            net.iter().map(|change| self.file_diff(change.clone(), &names)).collect()
-        };
-        let choosable: Vec<Choosable<'_>> = diffs
-            .iter()
-            .map(|diff| Choosable {
-                change: &diff.change,
-                hunks: u32::try_from(diff.hunks.len()).unwrap_or(u32::MAX),
-            })
-            .collect();
-        let chosen = selection.choose(&choosable)?;
-        let (mut wanted, mut left_out) = (Vec::new(), Vec::new());
-        for (at, change) in net.iter().enumerate() {
-            let address = domain::change_address(change, &names);
-            let whole = |take| Wanted {
-                change: change.clone(),
-                address: address.clone(),
-                content: None,
-                attributes: None,
-                take,
-            };
-            let (Some(chosen), Some(diff)) = (chosen.get(at), diffs.get(at)) else {
-                wanted.push(whole(false));
-                continue;
-            };
-            match &chosen.part {
-                ChosenPart::None => left_out.push(address),
-                ChosenPart::Whole => wanted.push(whole(chosen.take)),
-                ChosenPart::Hunks(numbers) => {
-                    let narrowed = narrow(change, diff.before.as_deref(), diff.after.as_deref(), numbers);
-                    match narrowed {
-                        Narrowed::Nothing => left_out.push(address),
-                        Narrowed::Whole => wanted.push(whole(chosen.take)),
-                        Narrowed::Part { change, content } => {
-                            let all = 1..=u32::try_from(diff.hunks.len()).unwrap_or(u32::MAX);
-                            let missing = all.filter(|number| !numbers.contains(number));
-                            left_out.extend(missing.map(|number| format!("{address}#{number}")));
-                            wanted.push(Wanted {
-                                change,
-                                address,
-                                content: Some(content),
-                                attributes: None,
-                                take: chosen.take,
-                            });
-                        }
-                    }
-                }
-            }
-        }
-        Ok(ChosenChanges { net, wanted, left_out })
-    }
-
-    /// What the checks say about these changes.
-    pub(super) async fn checks(
-        &self,
-        plan: &Plan,
-        net: &[NetChange],
-    ) -> Result<ValidationSummary, StoreError> {
-        let mut calls = self.store.calls(plan.id).await?;
-        calls.retain(|call| call.new.attempt == plan.attempt);
-        Ok(sum_up(&plan.spec.validations, &results_of(&calls), &net_hash(net)))
-    }
 }

@@ -13,6 +13,7 @@ use store::{JobStoreError, PlanMove, PlanStoreError, StoreError};
 use sync::primitives::lock;
 
 use super::facts::store_error;
+use super::phases::ApplyAs;
 use super::presence::bury_the_dead;
 use super::{Engine, ExecuteError};
 
@@ -144,7 +145,8 @@ impl Engine {
         let job_now = self.house.store.job(job.id).await.map_err(store_error)?;
         if self.house.owner_is_gone(&job_now) {
             // The canceller takes the job over; the run that it begins finds the cancel and finishes it.
-            if let Ok(outcome) = tokio::time::timeout(wait, self.run_live_job(plan.id)).await {
+            if let Ok(outcome) = tokio::time::timeout(wait, self.run_live_job(plan.id, ApplyAs::Asked)).await
+            {
                 outcome.map_err(Box::new)?;
             }
         }

@@ -27,7 +27,7 @@ use super::contents::Stored;
 use super::locks::{Locks, LocksError};
 use super::merging::{Conflict, Merged, MergingError, Roots, Wanted, merge_all};
 use super::use_plan::path_of;
-use super::{House, commit, recover};
+use super::{House, OpenApply, OpenWhy, commit, recover};
 use crate::worker::JobRun;
 
 /// How often a file that changes under us is merged anew.
@@ -172,11 +172,13 @@ pub(super) async fn apply(
     carry(house, errand, authority, &stored).await
 }
 
-/// Files whose content was too large to be kept.
+/// Files whose content was too large to be kept, or could not be read.
 pub(super) fn too_large(plan: &Plan, wanted: &[Wanted]) -> Vec<String> {
-    let is_too_large =
-        |wanted: &&Wanted| wanted.change.after.is_some_and(|after| after.size > plan.spec.max_file_bytes);
-    wanted.iter().filter(is_too_large).map(|wanted| wanted.address.clone()).collect()
+    let is_not_kept = |after: domain::FileState| {
+        after.size > plan.spec.max_file_bytes || after.hash == sandbox::capture::UNKNOWN_CONTENT
+    };
+    let wanted = wanted.iter().filter(|wanted| wanted.change.after.is_some_and(is_not_kept));
+    wanted.map(|wanted| wanted.address.clone()).collect()
 }
 
 /// The lines of what is wanted, which may be a part of what was recorded.
@@ -218,7 +220,7 @@ pub(super) async fn carry(
         ApplyKind::Undo => "undo",
     };
     let locks = Locks::take(house, errand.plan, what).await?;
-    let carried = match settled_meanwhile(house, &errand, authority).await {
+    let carried = match settled_meanwhile(house, &errand, authority, &locks).await {
         Ok(()) => carry_locked(house, &errand, authority, contents).await,
         Err(error) => Err(error),
     };
@@ -229,14 +231,21 @@ pub(super) async fn carry(
 /// Under the locks the world is looked at anew: an apply that was broken off is brought to its end first, and the plan
 /// may by now be where it was to be brought.
 async fn settled_meanwhile(
-    house: &House,
+    house: &Arc<House>,
     errand: &Errand<'_>,
     authority: &Authority<'_>,
+    locks: &Locks,
 ) -> Result<(), CarryError> {
     let plan = errand.plan.id;
-    recover::recover(&house.journals, house.store.as_ref())
-        .await
-        .map_err(|error| CarryError::Stuck { plan, why: error.to_string() })?;
+    let stuck = |why: &dyn std::fmt::Display| CarryError::Stuck { plan, why: why.to_string() };
+    let recovery = recover::recover(house, locks.roots()).await.map_err(|error| stuck(&error))?;
+    if let Some(error) = recovery.stuck {
+        return Err(stuck(&error));
+    }
+    // What is half done here would be written over, and could not be told from the user's edits any more.
+    if let Some(open) = recovery.in_the_way {
+        return Err(in_the_way(plan, &open));
+    }
     let now =
         house.store.plan(plan).await.map_err(|error| CarryError::Failed { plan, why: error.to_string() })?;
     let stands = now.state == PlanState::Apply(ApplyState::Applied) && now.undone_at.is_none();
@@ -245,6 +254,20 @@ async fn settled_meanwhile(
         (ApplyKind::Undo, Authority::Owner(_) | Authority::LockHolder) => stands,
     };
     if is_due { Ok(()) } else { Err(CarryError::Settled { plan }) }
+}
+
+/// An apply that is open stands in the way of another to the same project.
+fn in_the_way(plan: PlanId, open: &OpenApply) -> CarryError {
+    let whose = open.plan.map_or_else(String::new, |plan| format!(" of plan {plan}"));
+    let what = format!("an interrupted {}{whose} to the same project", open.kind.as_str());
+    match open.why {
+        OpenWhy::ProcessLives | OpenWhy::ProjectBusy => {
+            LocksError::Held { what, owner: "another process".to_owned() }.into()
+        }
+        OpenWhy::ProjectAbsent | OpenWhy::Stuck { .. } => {
+            CarryError::Stuck { plan, why: format!("{what} cannot be finished yet") }
+        }
+    }
 }
 
 async fn carry_locked(

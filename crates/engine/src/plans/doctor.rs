@@ -8,8 +8,9 @@ use sandbox::RootSpec;
 use sandbox::isolation::{Isolation, IsolationPolicy};
 use store::StoreError;
 
-use super::Engine;
+use super::kept::{self, KeptSandbox};
 use super::presence::bury_the_dead;
+use super::{Engine, OpenApply};
 
 /// One thing that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,10 @@ pub struct Leftovers {
     pub leases: usize,
     /// Applies that were finished or taken back when this engine was opened.
     pub applies: usize,
+    /// Applies that were begun and have not come to their end.
+    pub open: Vec<OpenApply>,
+    /// Sandboxes that stay: what was done in them could not be captured yet.
+    pub kept: Vec<KeptSandbox>,
 }
 
 /// What this machine offers.
@@ -93,7 +98,9 @@ impl Engine {
                 sandboxes: swept.removed.len() as u64,
                 stuck: swept.left.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect(),
                 leases,
-                applies: house.recovered.len(),
+                applies: self.recovered().len(),
+                open: self.open_applies().to_vec(),
+                kept: kept::known(house, &swept.kept).await?,
             },
         })
     }

@@ -16,7 +16,7 @@ use sync::CancellationToken;
 use sync::primitives::lock;
 
 use super::facts::{PlanFacts, store_error};
-use super::phases::PhaseRunner;
+use super::phases::{ApplyAs, PhaseRunner};
 use super::presence::{Presence, bury_the_dead};
 use super::{Engine, House};
 use crate::runtime::TokioRuntime;
@@ -72,6 +72,14 @@ pub enum ExecuteError {
     /// The plan cannot be read or moved.
     #[error(transparent)]
     Plan(#[from] PlanStoreError),
+    /// It failed, and the store did not take that either.
+    #[error("plan {plan} failed, which could not be stored: {why}")]
+    Unstored {
+        /// The plan.
+        plan: PlanId,
+        /// How it failed.
+        why: String,
+    },
     /// No worker could be started in this process.
     #[error("this process cannot work: {0}")]
     NoWorker(String),
@@ -146,7 +154,7 @@ impl Engine {
 
     async fn go_on(&self, id: PlanId, options: ExecuteOptions) -> Result<PlanFacts, ExecuteError> {
         self.clear_leftovers().await?;
-        let working = Working::begin(&self.house, id)?;
+        let working = Working::begin(&self.house, id, ApplyAs::Asked)?;
         let mut settled = 0;
         let outcome = loop {
             let plan = match self.house.store.plan(id).await {
@@ -192,10 +200,10 @@ impl Engine {
     }
 
     /// Runs the job of the plan that waits or lost its owner, to its end, and no further.
-    pub(super) async fn run_live_job(&self, id: PlanId) -> Result<(), ExecuteError> {
+    pub(super) async fn run_live_job(&self, id: PlanId, apply: ApplyAs) -> Result<(), ExecuteError> {
         self.clear_leftovers().await?;
         let Some(job) = self.live_job(id).await? else { return Ok(()) };
-        let working = Working::begin(&self.house, id)?;
+        let working = Working::begin(&self.house, id, apply)?;
         let mut settled = 0;
         let outcome = loop {
             match self.house.store.job(job.id).await {
@@ -314,19 +322,20 @@ fn next(plan: &Plan, may_apply: bool) -> Next {
 /// A worker of this process that serves one plan.
 pub(super) struct Working {
     pub(super) worker: AsyncWorker,
+    plan: PlanId,
     house: Arc<House>,
-    _presence: Presence,
+    presence: Presence,
 }
 
 impl Working {
-    pub(super) fn begin(house: &Arc<House>, plan: PlanId) -> Result<Self, ExecuteError> {
+    fn begin(house: &Arc<House>, plan: PlanId, apply: ApplyAs) -> Result<Self, ExecuteError> {
         let mut config = WorkerConfig::new(house.boot);
         config.max_workers = 1;
         config.only = Some(plan);
         config.plan_concurrency = house.options.plan_concurrency;
         let ports = Ports {
             store: Arc::clone(&house.store),
-            runner: Arc::new(PhaseRunner::new(Arc::clone(house))),
+            runner: Arc::new(PhaseRunner::new(Arc::clone(house), apply)),
             runtime: Arc::new(TokioRuntime::new(tokio::runtime::Handle::current())),
             clock: Arc::clone(&house.clock),
             ids: Arc::clone(&house.ids),
@@ -337,7 +346,7 @@ impl Working {
             .map_err(|error| ExecuteError::NoWorker(error.to_string()))?;
         worker.start()?;
         lock(&house.workers).push(worker.clone());
-        Ok(Self { worker, house: Arc::clone(house), _presence: presence })
+        Ok(Self { worker, plan, house: Arc::clone(house), presence })
     }
 
     /// Completes when a run of this worker was settled, or when it is time to look at the store again: somebody else may
@@ -348,7 +357,12 @@ impl Working {
             now = self.worker.settled(settled) => now,
             () = tokio::time::sleep(LOOK_EVERY) => settled,
         };
-        match self.worker.report().store_errors {
+        let report = self.worker.report();
+        let failure = lock(&self.house.last_failure).clone();
+        if let Some(why) = failure.filter(|_| report.unsettled > 0) {
+            return Err(ExecuteError::Unstored { plan: self.plan, why });
+        }
+        match report.store_errors {
             0..STORE_ERRORS_MAX => Ok(now),
             errors => Err(ExecuteError::NoWorker(format!("the store failed {errors} times to give it work"))),
         }
@@ -360,7 +374,10 @@ impl Working {
 
     pub(super) async fn end(self) {
         self.worker.stop(Stop::Release).await;
-        let mine = self.worker.report().worker;
-        lock(&self.house.workers).retain(|worker| worker.report().worker != mine);
+        let report = self.worker.report();
+        lock(&self.house.workers).retain(|worker| worker.report().worker != report.worker);
+        if report.unsettled > 0 {
+            self.presence.die();
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! All that is known of a plan, gathered for whoever shows it.
 
-use domain::{ApplyRecord, ChangeEntry, JobState, Ms, Phase};
+use domain::{ApplyRecord, ChangeEntry, EventKind, JobState, Ms, Phase};
 use domain::{
-    CallState, ErrorHistory, Job, NetChange, NotCaptured, Plan, PlanId, SandboxRecord, ToolCall,
-    ValidationResult, ValidationSummary, fold, net_hash, sum_up,
+    CallState, ErrorHistory, Job, NetChange, NotCaptured, PhaseTime, Plan, PlanId, SandboxRecord, ToolCall,
+    ValidationResult, ValidationSummary, fold, net_hash, phase_times, sum_up,
 };
 use store::{JobStoreError, PlanFilter, PlanStoreError, StoreError};
 
@@ -16,6 +16,9 @@ pub(super) const VALIDATE: &str = "validate";
 pub(super) const RUN_COMMAND: &str = "run_command";
 /// The tool that takes the changes of an unfinished try back.
 pub(super) const TAKE_BACK: &str = "take_back";
+
+/// How many events are read at a time.
+const EVENTS_MAX: usize = 1_000;
 
 /// One thing that a plan did in its present attempt.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +68,8 @@ pub struct PlanFacts {
     pub errors: ErrorHistory,
     /// Applies and undos.
     pub applies: Vec<ApplyRecord>,
+    /// When its phases began and ended, in all attempts.
+    pub phases: Vec<PhaseTime>,
 }
 
 /// A plan in a list.
@@ -109,8 +114,23 @@ impl Engine {
             results,
             errors: store.history(id).await?,
             applies: store.applies(id).await?,
+            phases: self.phase_times(id).await?,
             plan,
         })
+    }
+
+    async fn phase_times(&self, id: PlanId) -> Result<Vec<PhaseTime>, StoreError> {
+        let mut moves = Vec::new();
+        let mut last = 0;
+        loop {
+            let events = self.house.store.events(id, last, EVENTS_MAX).await?;
+            let is_all = events.len() < EVENTS_MAX;
+            last = events.last().map_or(last, |event| event.n);
+            moves.extend(events.into_iter().filter(|event| event.kind == EventKind::PlanMoved));
+            if is_all {
+                return Ok(phase_times(&moves));
+            }
+        }
     }
 
     /// Plans, newest first, and how many match in all.

@@ -2,15 +2,17 @@
 //!
 //! # Invariants
 //! 1. A plan that is not final is never touched, nor a journal that is open.
-//! 2. Contents go only when no entry and no call names them.
+//! 2. A sandbox that is kept for changes which could not be captured goes only when its plan is final or unknown.
+//! 3. Contents go only when no entry and no call names them.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use domain::{PlanId, WallMs};
+use domain::{ApplyStage, PlanId, WallMs};
 use store::{PlanFilter, StoreError};
 
-use super::Engine;
+use super::{Engine, kept};
 
 /// What to clear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,10 +70,16 @@ impl Engine {
         };
         report.sandboxes = swept.removed.len() as u64;
         report.stuck = swept.left.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect();
-        let old = self.old_final_plans(request.older).await?;
+        self.clear_kept(&swept.kept, request, &mut report).await?;
+        let mut old = Vec::new();
         let mut applies = BTreeSet::new();
-        for plan in &old {
-            applies.extend(house.store.applies(*plan).await?.iter().map(|apply| apply.id.as_u128()));
+        for plan in self.old_final_plans(request.older).await? {
+            let of_plan = house.store.applies(plan).await?;
+            // An undo that was broken off still needs its plan.
+            if of_plan.iter().all(|apply| apply.stage != ApplyStage::Sealed) {
+                applies.extend(of_plan.iter().map(|apply| apply.id.as_u128()));
+                old.push(plan);
+            }
         }
         self.forget_undo(&applies, request, &mut report)?;
         for plan in old {
@@ -82,6 +90,22 @@ impl Engine {
         let collected = house.store.collect(request.dry_run)?;
         (report.contents, report.content_bytes) = (collected.contents, collected.bytes);
         Ok(report)
+    }
+
+    /// Clears sandboxes that were kept for changes which nobody will capture any more.
+    async fn clear_kept(
+        &self,
+        kept: &[PathBuf],
+        request: GcRequest,
+        report: &mut GcReport,
+    ) -> Result<(), StoreError> {
+        for kept in kept::known(&self.house, kept).await?.iter().filter(|kept| kept.is_over) {
+            match if request.dry_run { Ok(()) } else { sandbox::discard(&kept.dir) } {
+                Ok(()) => report.sandboxes += 1,
+                Err(why) => report.stuck.push(format!("{}: {why}", kept.dir.display())),
+            }
+        }
+        Ok(())
     }
 
     async fn old_final_plans(&self, older: Duration) -> Result<Vec<PlanId>, StoreError> {

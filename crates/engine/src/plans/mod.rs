@@ -17,6 +17,7 @@ mod apply;
 mod artifacts;
 mod cancel;
 mod carry;
+mod chosen;
 mod commit;
 mod contents;
 mod diff;
@@ -24,15 +25,19 @@ mod doctor;
 mod execute;
 mod facts;
 mod find;
+mod finish_cancels;
 mod gc;
+mod kept;
 mod locks;
 mod logs;
 mod machine;
 mod merging;
+mod missing;
 mod phases;
 mod presence;
 mod recover;
 mod secrets;
+mod set_aside;
 mod undo;
 mod use_plan;
 
@@ -42,7 +47,7 @@ use std::time::Duration;
 
 use domain::{BootId, Policy, Redactor, WallMs};
 use sandbox::ChildProgram;
-use sandbox::journal::{Boot, Journals};
+use sandbox::journal::{Boot, Journals, Stuck};
 use store::{SqliteOptions, SqliteStore, Store};
 use sync::Clock;
 use sync::primitives::Mutex;
@@ -56,11 +61,13 @@ pub use execute::{ExecuteError, ExecuteOptions};
 pub use facts::{PlanFacts, PlanRow, StepFacts};
 pub use find::{FindError, SHORT_ID_CHARS_MIN};
 pub use gc::{GcError, GcReport, GcRequest};
+pub use kept::KeptSandbox;
 pub use locks::LocksError;
 pub use logs::CallLog;
 pub use machine::{BootClock, wall_now};
 pub use merging::{Conflict, ConflictPlace, MergingError};
-pub use recover::{RecoveredApply, RecoveryError};
+pub use recover::{OpenApply, OpenWhy, RecoveredApply, RecoveredEnd, RecoveryError};
+pub use set_aside::{SetAside, SetAsideError};
 pub use use_plan::{NewPlanRequest, UseError};
 
 use crate::ids::{Ids, RandomIds};
@@ -107,6 +114,8 @@ pub enum EngineOpenError {
 #[derive(Clone)]
 pub struct Engine {
     house: Arc<House>,
+    recovered: Arc<[RecoveredApply]>,
+    open: Arc<[OpenApply]>,
 }
 
 /// What all verbs share.
@@ -121,7 +130,8 @@ pub(crate) struct House {
     pub(crate) redactor: secrets::Secrets,
     /// The workers of this process, to be told of a cancel at once.
     pub(crate) workers: Mutex<Vec<AsyncWorker>>,
-    recovered: Vec<RecoveredApply>,
+    /// What went wrong last in this process, should the store not take it.
+    pub(crate) last_failure: Mutex<Option<String>>,
 }
 
 impl Engine {
@@ -130,6 +140,22 @@ impl Engine {
     /// # Errors
     /// The data directory or the store cannot be used, or an apply is stuck.
     pub async fn open(options: EngineOptions) -> Result<Self, EngineOpenError> {
+        let (engine, stuck) = Self::open_and_recover(options).await?;
+        match stuck {
+            Some(stuck) => Err(RecoveryError::from(stuck).into()),
+            None => Ok(engine),
+        }
+    }
+
+    /// The same, though an apply is stuck: for those who look at what is open, or give it up.
+    ///
+    /// # Errors
+    /// The data directory or the store cannot be used.
+    pub async fn open_to_mend(options: EngineOptions) -> Result<Self, EngineOpenError> {
+        Ok(Self::open_and_recover(options).await?.0)
+    }
+
+    async fn open_and_recover(options: EngineOptions) -> Result<(Self, Option<Stuck>), EngineOpenError> {
         let data_dir = |source| EngineOpenError::DataDir { dir: options.data_dir.clone(), source };
         make_private(&options.data_dir).map_err(data_dir)?;
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
@@ -140,7 +166,6 @@ impl Engine {
         })?);
         let boot = Boot::present().map_err(data_dir)?;
         let journals = Journals::open(&options.data_dir, boot, Arc::new(recover::Lines)).map_err(data_dir)?;
-        let recovered = recover::recover(&journals, store.as_ref()).await?;
         let recovery = ErrorRecoveryService::new(Arc::clone(&store) as _, options.recovery);
         let redactor = secrets::Secrets::of(&options.data_dir);
         let house = House {
@@ -153,14 +178,22 @@ impl Engine {
             recovery,
             redactor,
             workers: Mutex::default(),
-            recovered,
+            last_failure: Mutex::default(),
         };
-        Ok(Self { house: Arc::new(house) })
+        let house = Arc::new(house);
+        let recovery = recover::recover(&house, &locks::RootLocks::default()).await?;
+        let engine = Self { house, recovered: recovery.ended.into(), open: recovery.open.into() };
+        Ok((engine, recovery.stuck))
     }
 
     /// What was finished or taken back when this engine was opened.
     pub fn recovered(&self) -> &[RecoveredApply] {
-        &self.house.recovered
+        &self.recovered
+    }
+
+    /// What was begun and could not be brought to its end when this engine was opened.
+    pub fn open_applies(&self) -> &[OpenApply] {
+        &self.open
     }
 
     /// What takes secrets out of texts before they are shown; none when its key can be neither read nor made, and then

@@ -17,6 +17,8 @@ use store::{JobStore, JobStoreError};
 pub(super) struct Presence {
     path: PathBuf,
     _lock: File,
+    /// Whether the file stays, as that of one who died.
+    stays: bool,
 }
 
 impl Presence {
@@ -33,14 +35,21 @@ impl Presence {
         let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         fs::rename(&beside, &path)?;
-        Ok(Self { path, _lock: lock })
+        Ok(Self { path, _lock: lock, stays: false })
+    }
+
+    /// The worker goes with jobs that it could not settle: it is to be found dead, so that nobody waits for its leases.
+    pub(super) fn die(mut self) {
+        self.stays = true;
     }
 }
 
 impl Drop for Presence {
     fn drop(&mut self) {
         // Unlinked while locked: whoever opens it later makes a new one.
-        let _ = fs::remove_file(&self.path);
+        if !self.stays {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -64,6 +73,11 @@ pub(super) async fn bury_the_dead(data_dir: &Path, store: &dyn JobStore) -> Resu
         drop(lock);
     }
     Ok(freed)
+}
+
+/// The workers that are gone and not buried yet.
+pub(super) fn gone_workers(data_dir: &Path) -> Vec<WorkerId> {
+    dead_workers(data_dir).into_iter().map(|(worker, ..)| worker).collect()
 }
 
 fn dead_workers(data_dir: &Path) -> Vec<(WorkerId, PathBuf, File)> {

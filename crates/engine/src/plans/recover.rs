@@ -1,11 +1,23 @@
 //! Recovery: the first act of every engine. Applies that were broken off are finished or taken back, and the store is
 //! told what became of them.
+//!
+//! # Invariants
+//! 1. A journal is carried on only under the locks of its projects' roots, taken without waiting: while somebody who
+//!    lives works on one of them, it is left to the next command.
+//! 2. What is left open is named, with the reason.
+//!
+//! # Not here
+//! Applies whose journal is gone: `missing`.
 
-use domain::{ApplyEnd, ApplyId, ApplyKind, Merge, PlanId, Reason, merge};
-use sandbox::journal::{Ending, Journals, Merger, Stuck};
-use store::{Store, StoreError};
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use super::use_plan::path_of;
+use domain::{ApplyEnd, ApplyId, ApplyKind, Merge, PlanId, Reason, WallMs, merge};
+use sandbox::journal::{Ending, Header, JournalRoot, Merger, Recovered, RootMoved, Settled, Stuck};
+use store::StoreError;
+
+use super::locks::RootLocks;
+use super::{House, missing};
 
 /// Why an apply that was broken off is still there.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +33,17 @@ pub enum RecoveryError {
     Store(#[from] StoreError),
 }
 
+/// What became of an apply that was broken off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecoveredEnd {
+    /// It was carried through.
+    Finished,
+    /// It was taken back, but for what is left.
+    TakenBack,
+    /// It had not begun to write.
+    NeverBegan,
+}
+
 /// An apply that was broken off, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveredApply {
@@ -30,10 +53,55 @@ pub struct RecoveredApply {
     pub plan: Option<PlanId>,
     /// Apply or undo.
     pub kind: ApplyKind,
-    /// Whether it was carried through; else it was taken back, or had not begun.
-    pub finished: bool,
-    /// Files that were left as they are because somebody edited them since.
+    /// What became of it.
+    pub end: RecoveredEnd,
+    /// Files that were left as they are, because somebody edited them since, or because nothing tells how they were.
     pub left: Vec<String>,
+    /// Whether its journal was gone, so that only the files could tell.
+    pub journal_is_missing: bool,
+}
+
+/// Why an apply is still open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenWhy {
+    /// The process that works on it lives.
+    ProcessLives,
+    /// Somebody works on one of its projects.
+    ProjectBusy,
+    /// A project of it is not there, or another directory lies in its place.
+    ProjectAbsent,
+    /// It can be neither finished nor taken back.
+    Stuck {
+        /// What the system said.
+        why: String,
+    },
+}
+
+impl OpenWhy {
+    /// Whether a person may give it up: nobody who lives works on it.
+    pub const fn may_be_set_aside(&self) -> bool {
+        match self {
+            OpenWhy::ProcessLives | OpenWhy::ProjectBusy => false,
+            OpenWhy::ProjectAbsent | OpenWhy::Stuck { .. } => true,
+        }
+    }
+}
+
+/// An apply that was begun and has not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenApply {
+    /// Its name.
+    pub apply: ApplyId,
+    /// The plan; none when the journal does not say.
+    pub plan: Option<PlanId>,
+    /// Apply or undo.
+    pub kind: ApplyKind,
+    /// Where it writes.
+    pub projects: Vec<PathBuf>,
+    /// When it was begun.
+    pub since: Option<WallMs>,
+    /// Why it is still open.
+    pub why: OpenWhy,
 }
 
 /// Merges by lines, as an apply does.
@@ -49,47 +117,97 @@ impl Merger for Lines {
     }
 }
 
-/// Finishes or takes back every apply that was broken off. One that is stuck does not keep the others from it.
-pub(super) async fn recover(
-    journals: &Journals,
-    store: &dyn Store,
-) -> Result<Vec<RecoveredApply>, RecoveryError> {
-    let recovery = journals.recover()?;
-    let mut told = Vec::new();
-    for settled in recovery.settled {
-        let (end, finished, left) = match settled.ending() {
-            Ending::Applied { .. } => (ApplyEnd::Applied, true, Vec::new()),
-            Ending::RolledBack { left, .. } => {
-                let left: Vec<String> = left.iter().map(|place| place.path.to_string()).collect();
-                (ApplyEnd::RolledBack(reasons(&left)), false, left)
-            }
-            Ending::NeverBegan => (ApplyEnd::NeverBegan, false, Vec::new()),
-        };
-        let apply = settled.id();
-        store.end_apply(apply, end).await?;
-        let kind = settled.header().map_or(ApplyKind::Apply, |header| header.kind);
-        told.push(RecoveredApply {
-            apply,
-            plan: settled.header().map(|header| header.plan),
-            kind,
-            finished,
-            left,
-        });
-        settled.retire()?;
-    }
-    for stuck in recovery.stuck {
-        // A project that is not there, perhaps on a disk that is not mounted, waits until it is; others go on.
-        if !is_project_absent(store, &stuck).await {
-            return Err(stuck.into());
-        }
-    }
-    Ok(told)
+/// What a recovery did.
+#[derive(Debug, Default)]
+pub(super) struct Recovery {
+    /// What came to its end now.
+    pub(super) ended: Vec<RecoveredApply>,
+    /// What did not.
+    pub(super) open: Vec<OpenApply>,
+    /// Of that, what no other command gets past.
+    pub(super) stuck: Option<Stuck>,
+    /// An open one that writes to a project whose lock the caller has.
+    pub(super) in_the_way: Option<OpenApply>,
 }
 
-async fn is_project_absent(store: &dyn Store, stuck: &Stuck) -> bool {
-    let Some(plan) = stuck.plan else { return false };
-    let Ok(plan) = store.plan(plan).await else { return false };
-    plan.projects.iter().any(|project| matches!(path_of(&project.root).try_exists(), Ok(false)))
+/// Finishes or takes back every apply that was broken off. One that is stuck does not keep the others from it. `held` are
+/// locks of roots that the caller has.
+pub(super) async fn recover(house: &Arc<House>, held: &RootLocks) -> Result<Recovery, RecoveryError> {
+    let mut recovery = Recovery::default();
+    for listed in house.journals.open_ids()? {
+        // What cannot be read is told by whoever tries to settle it.
+        let header = house.journals.header(listed.id).ok().flatten();
+        let roots: &[JournalRoot] = header.as_ref().map_or(&[], |header| &header.roots);
+        let paths = roots.iter().map(|root| root.path.clone());
+        let why = match RootLocks::try_take(paths, held) {
+            None => OpenWhy::ProjectBusy,
+            // The locks of the roots are held until the journal is put away.
+            Some(_locks) => match house.journals.recover_one(listed.id) {
+                Recovered::Settled(settled) => {
+                    recovery.ended.push(tell(house, settled).await?);
+                    continue;
+                }
+                Recovered::Gone => continue,
+                Recovered::Busy => OpenWhy::ProcessLives,
+                Recovered::Stuck(stuck) => {
+                    let why = why_stuck(&stuck);
+                    if why != OpenWhy::ProjectAbsent {
+                        recovery.stuck.get_or_insert(stuck);
+                    }
+                    why
+                }
+            },
+        };
+        let open = open_apply(listed.id, header.as_ref(), why);
+        if held.has_one_of(roots) {
+            recovery.in_the_way.get_or_insert(open.clone());
+        }
+        recovery.open.push(open);
+    }
+    missing::end_missing(house, held, &mut recovery).await?;
+    Ok(recovery)
+}
+
+/// Tells the store how a journal ended, and puts it away.
+async fn tell(house: &House, settled: Settled) -> Result<RecoveredApply, RecoveryError> {
+    let (how, end, left) = match settled.ending() {
+        Ending::Applied { .. } => (ApplyEnd::Applied, RecoveredEnd::Finished, Vec::new()),
+        Ending::RolledBack { left, .. } => {
+            let left: Vec<String> = left.iter().map(|place| place.path.to_string()).collect();
+            (ApplyEnd::RolledBack(reasons(&left)), RecoveredEnd::TakenBack, left)
+        }
+        Ending::NeverBegan => (ApplyEnd::NeverBegan, RecoveredEnd::NeverBegan, Vec::new()),
+    };
+    let apply = settled.id();
+    house.store.end_apply(apply, how).await?;
+    let kind = settled.header().map_or(ApplyKind::Apply, |header| header.kind);
+    let plan = settled.header().map(|header| header.plan);
+    settled.retire()?;
+    Ok(RecoveredApply { apply, plan, kind, end, left, journal_is_missing: false })
+}
+
+fn open_apply(apply: ApplyId, header: Option<&Header>, why: OpenWhy) -> OpenApply {
+    let roots = header.iter().flat_map(|header| &header.roots);
+    OpenApply {
+        apply,
+        plan: header.map(|header| header.plan),
+        kind: header.map_or(ApplyKind::Apply, |header| header.kind),
+        projects: roots.map(|root| root.path.clone()).collect(),
+        since: header.map(|header| WallMs(header.time_ms)),
+        why,
+    }
+}
+
+/// A project that is not there, perhaps on a disk that is not mounted, waits until it is; others go on.
+fn why_stuck(stuck: &Stuck) -> OpenWhy {
+    let moved = stuck.source.get_ref().and_then(|source| source.downcast_ref::<RootMoved>());
+    let is_absent = moved.is_some_and(|moved| match &moved.source {
+        None => true,
+        Some(error) => {
+            matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
+        }
+    });
+    if is_absent { OpenWhy::ProjectAbsent } else { OpenWhy::Stuck { why: stuck.to_string() } }
 }
 
 fn reasons(left: &[String]) -> Vec<Reason> {

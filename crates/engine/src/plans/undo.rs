@@ -8,9 +8,10 @@ use std::io::Read;
 
 use domain::{
     ApplyId, ApplyKind, ApplyStage, ApplyState, Base, FileState, LinesChanged, NetChange, Plan, PlanId,
-    PlanState, hunks, lines_changed,
+    PlanState, ProjectAlias, hunks, lines_changed,
 };
 use sandbox::content::ContentSource;
+use sandbox::journal::UndoJournal;
 use serde_json::Value;
 
 use super::Engine;
@@ -33,22 +34,7 @@ impl Engine {
         let apply = self.standing_apply(&plan).await?;
         let expired = |_| ApplyError::UndoExpired { plan: id };
         let images = self.house.journals.read_undo(apply).map_err(expired)?;
-        let names = aliases(&plan);
-        let wanted = images.changes().iter().map(|change| {
-            let back = NetChange {
-                root: change.root,
-                path: change.path.clone(),
-                from: None,
-                before: change.post.as_ref().map(|image| image.state),
-                after: change.pre.as_ref().map(|image| image.state),
-                base: Base::Known,
-                calls: Vec::new(),
-            };
-            let address = domain::change_address(&back, &names);
-            let attributes = change.pre.as_ref().and_then(|image| image.attributes.clone());
-            Wanted { change: back, address, content: None, attributes, take: false }
-        });
-        let wanted: Vec<Wanted> = wanted.collect();
+        let wanted = wanted_back(&images, &aliases(&plan));
         let lines = wanted.iter().map(|wanted| lines_of(&wanted.change, &images));
         let (insertions, deletions) = lines
             .fold((0, 0), |(added, removed), lines| (added + lines.insertions, removed + lines.deletions));
@@ -84,6 +70,25 @@ impl Engine {
         let standing = applies.iter().rev().find(|apply| is_standing(apply.kind, apply.stage));
         standing.map(|apply| apply.id).ok_or(ApplyError::UndoExpired { plan: plan.id })
     }
+}
+
+/// What an undo of these changes is to make of the files.
+pub(super) fn wanted_back(images: &UndoJournal, names: &[ProjectAlias]) -> Vec<Wanted> {
+    let wanted = images.changes().iter().map(|change| {
+        let back = NetChange {
+            root: change.root,
+            path: change.path.clone(),
+            from: None,
+            before: change.post.as_ref().map(|image| image.state),
+            after: change.pre.as_ref().map(|image| image.state),
+            base: Base::Known,
+            calls: Vec::new(),
+        };
+        let address = domain::change_address(&back, names);
+        let attributes = change.pre.as_ref().and_then(|image| image.attributes.clone());
+        Wanted { change: back, address, content: None, attributes, take: false }
+    });
+    wanted.collect()
 }
 
 fn lines_of(change: &NetChange, images: &dyn ContentSource) -> LinesChanged {

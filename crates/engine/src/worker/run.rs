@@ -33,6 +33,8 @@ use crate::plan_context::PlanExecutionContext;
 
 /// How long to wait before a failed write of the end is asked for again.
 const SETTLE_AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// How often a store without space is asked again: what it needs to write the end is little, and may be free in a moment.
+const SETTLE_FULL_TRIES_MAX: u32 = 10;
 /// How long an answer to the write of the end is waited for before it is asked for again.
 const SETTLE_ANSWER_WAIT: Duration = Duration::from_secs(10);
 
@@ -372,6 +374,7 @@ async fn say_until_settled(
     mut last_word: LastWord,
     ports: &Ports,
 ) -> Settled {
+    let mut full = 0;
     loop {
         let said = tokio::select! {
             biased;
@@ -384,7 +387,9 @@ async fn say_until_settled(
             Err(Unsaid::LeaseLost) => return Settled::LeaseLost,
             Err(Unsaid::Instead(other)) => last_word = other,
             Err(Unsaid::Never) => return Settled::Unsettled,
-            Err(Unsaid::AskAgain) => {
+            Err(Unsaid::Full) if full == SETTLE_FULL_TRIES_MAX => return Settled::Unsettled,
+            Err(unsaid @ (Unsaid::AskAgain | Unsaid::Full)) => {
+                full += u32::from(matches!(unsaid, Unsaid::Full));
                 tokio::select! {
                     biased;
                     _ = run.lost.cancelled() => {}
@@ -437,6 +442,8 @@ enum Unsaid {
     LeaseLost,
     /// The store is busy, or the outcome is unknown.
     AskAgain,
+    /// The disk of the store is full.
+    Full,
     /// Somebody else's word came first, so that this one is due.
     Instead(LastWord),
     Never,
@@ -453,6 +460,7 @@ impl From<JobStoreError> for Unsaid {
                 let why = "cancelled after its apply was sealed".to_owned();
                 Self::Instead(LastWord::End(JobEnd::Failed { why }))
             }
+            JobStoreError::Store(StoreError::Full) => Self::Full,
             other if other.class() == ErrorClass::Transient => Self::AskAgain,
             JobStoreError::Refused(_) | JobStoreError::QueueFull { .. } | JobStoreError::Store(_) => {
                 Self::Never

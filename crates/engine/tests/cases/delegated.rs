@@ -185,6 +185,10 @@ macro_rules! delegate_other_ports {
                 self.inner.applies(plan).await
             }
 
+            async fn open_applies(&self) -> Result<Vec<domain::ApplyRecord>, store::StoreError> {
+                self.inner.open_applies().await
+            }
+
             async fn apply(
                 &self,
                 id: domain::ApplyId,

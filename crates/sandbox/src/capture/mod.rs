@@ -10,7 +10,8 @@
 //!
 //! # Invariants
 //! 1. Entries of one path chain: what one scan reports as after, the next reports as before.
-//! 2. A scan that fails reports nothing and forgets nothing: the next one finds the same and more.
+//! 2. A scan that fails reports nothing and forgets nothing: the next one finds the same and more. One file that
+//!    cannot be read does not fail it.
 //! 3. No file is held in memory: contents are streamed into the sink.
 //! 4. A scan meets no writer. Only the saving of bases does, and it reads nothing of what is being written.
 //!

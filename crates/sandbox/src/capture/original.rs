@@ -1,18 +1,25 @@
 //! Reading what lies at a path, and whether the user's file there is what the plan was made upon.
+//!
+//! # Invariants
+//! A file that cannot be read does not keep the others from being captured: it is told of with [`UNKNOWN_CONTENT`]. That
+//! a content cannot be kept, for want of space above all, is no fault of its file, and fails the scan.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use domain::{Base, FileState, Hash, Kind, RelPath, TEXT_PROBE_BYTES, is_text};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
 
 use super::{CaptureError, Scan, Seen, Watched, Where};
 use crate::beneath::{self, BeneathError, Links};
 use crate::content::ContentSink;
-use crate::listing::{is_absent, kind_of, open_readable, permission_bits};
+use crate::listing::{is_absent, kind_of, open_readable, permission_bits, stat_beneath};
 
-/// The hash of a content that was never read. Only for a base that is [`Base::Moved`], in the user's own tree.
+/// The hash of a content that was never read. As a base, which then is [`Base::Moved`]: what was overwritten in the
+/// user's own tree, or an original that we may not read. As what lies there now: a file that we cannot read.
 pub const UNKNOWN_CONTENT: Hash = Hash::from_bytes([0; 32]);
 
 /// Whose file is read.
@@ -69,8 +76,12 @@ pub(crate) fn read_state(
                 Err(why) if is_absent(&why) => return Ok(None),
                 Err(why) => return Err(failed(why)),
             };
-            let content = |source| CaptureError::Content { path: path.clone(), source };
-            let (hash, size, text) = keep(&file, &stat, sink, max_file_bytes).map_err(content)?;
+            let reading = Reading { file: &file, failed: Cell::new(false) };
+            let kept = keep(&reading, &stat, sink, max_file_bytes);
+            let (hash, size, text) = kept.map_err(|source| match reading.failed.get() {
+                true => unreadable(source),
+                false => CaptureError::Content { path: path.clone(), source },
+            })?;
             let after = rustix::fs::fstat(file.as_fd()).map_err(|errno| unreadable(errno.into()))?;
             Ok(Some((FileState { kind: Kind::File, mode, size, hash, text }, after)))
         }
@@ -82,9 +93,72 @@ pub(crate) fn read_state(
     }
 }
 
+/// A file being read, which remembers whether it was the reading that failed.
+struct Reading<'a> {
+    file: &'a File,
+    failed: Cell<bool>,
+}
+
+impl Read for &Reading<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut file = self.file;
+        let read = file.read(buffer);
+        self.failed.set(read.as_ref().is_err_and(|why| why.kind() != io::ErrorKind::Interrupted));
+        read
+    }
+}
+
+/// What is known of something whose content was not read.
+fn unread(kind: Kind, mode: u16, size: u64) -> FileState {
+    FileState { kind, mode, size, hash: UNKNOWN_CONTENT, text: false }
+}
+
+/// What is told of something that cannot be read, when that is a matter of this one file.
+pub(super) fn instead(why: CaptureError, stat: Option<&Stat>) -> Result<Option<FileState>, CaptureError> {
+    let of_this_file = match &why {
+        CaptureError::Sandbox { source } | CaptureError::Original { source } => is_of_one_file(source),
+        CaptureError::Content { .. } => false,
+    };
+    match (of_this_file, stat) {
+        (true, Some(stat)) => Ok(known_unread(stat)),
+        (true, None) | (false, _) => Err(why),
+    }
+}
+
+fn known_unread(stat: &Stat) -> Option<FileState> {
+    let (mode, size) = (permission_bits(stat.st_mode), u64::try_from(stat.st_size).unwrap_or(0));
+    match kind_of(stat) {
+        FileType::Directory => Some(FileState::dir(mode)),
+        FileType::RegularFile => Some(unread(Kind::File, mode, size)),
+        FileType::Symlink => Some(unread(Kind::Symlink, mode, size)),
+        FileType::Fifo
+        | FileType::Socket
+        | FileType::CharacterDevice
+        | FileType::BlockDevice
+        | FileType::Unknown => None,
+    }
+}
+
+/// Whether the system said no to this file, and not to us altogether.
+pub(super) fn is_of_one_file(why: &BeneathError) -> bool {
+    let BeneathError::Io { source, .. } = why else { return false };
+    matches!(
+        Errno::from_io_error(source),
+        Some(
+            Errno::ACCESS
+                | Errno::PERM
+                | Errno::IO
+                | Errno::STALE
+                | Errno::NXIO
+                | Errno::BADMSG
+                | Errno::UCLEAN
+        )
+    )
+}
+
 /// Streams a content into the sink; one that is too large is only hashed.
 fn keep(
-    mut file: &File,
+    mut file: &Reading<'_>,
     stat: &Stat,
     sink: &dyn ContentSink,
     max_file_bytes: u64,
@@ -109,7 +183,13 @@ pub(super) fn first_sight(root: &Watched, path: &RelPath, scan: Scan<'_>) -> Res
         Where::Upper(_) => None,
     };
     let original = root.original.as_fd();
-    let read = read_state(original, path, Whose::Users, scan.sink, scan.rules.max_file_bytes)?;
+    let read = match read_state(original, path, Whose::Users, scan.sink, scan.rules.max_file_bytes) {
+        Ok(read) => read,
+        Err(why) => {
+            let stat = stat_beneath(original, path).ok().flatten();
+            return Ok(Seen::first(instead(why, stat.as_ref())?, Base::Moved));
+        }
+    };
     // What the copy has and the user has no more, or the other way round, is not what the plan saw.
     let as_copied = manifest.is_none_or(|manifest| manifest.get(path).is_some() == read.is_some());
     let Some((state, stat)) = read else {
@@ -125,8 +205,7 @@ pub(super) fn first_sight(root: &Watched, path: &RelPath, scan: Scan<'_>) -> Res
 /// In the user's own tree what was there is overwritten by the time it is looked for.
 fn in_place(stamp: Option<&crate::listing::Stamp>) -> Seen {
     let Some(stamp) = stamp else { return Seen::first(None, Base::Known) };
-    let lost =
-        |kind| FileState { kind, mode: stamp.mode(), size: stamp.size(), hash: UNKNOWN_CONTENT, text: false };
+    let lost = |kind| unread(kind, stamp.mode(), stamp.size());
     match stamp.kind() {
         FileType::Directory => Seen::first(Some(FileState::dir(stamp.mode())), Base::Known),
         FileType::RegularFile => Seen::first(Some(lost(Kind::File)), Base::Moved),

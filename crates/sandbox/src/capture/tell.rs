@@ -13,7 +13,7 @@ use domain::{Base, Draft, FileState, Kind, Op, RelPath, pair_renames};
 use rustix::fs::FileType;
 
 use super::filter::{Class, Filter};
-use super::original::{Whose, first_sight, read_state};
+use super::original::{Whose, first_sight, instead, is_of_one_file, read_state};
 use super::{
     CaptureError, CaptureRules, CapturedChange, LeftOut, Lying, Met, Opening, Scan, Seen, Tally, Watched,
 };
@@ -137,6 +137,8 @@ fn expand(
         let opened = match open_original(root.original.as_fd(), Some(&dir)) {
             Ok(opened) => opened,
             Err(why) if crate::listing::is_absent(&why) => continue,
+            // What lies in a directory that we may not look into is not ours to take away either.
+            Err(why) if is_of_one_file(&why) => continue,
             Err(source) => return Err(CaptureError::Original { source }),
         };
         let entries = list(opened.as_fd()).map_err(|source| crate::manifest::at(Some(&dir), source))?;
@@ -211,8 +213,12 @@ fn state_now(
     }
     // A record as young as the file clock would look the same after another write: it is not relied upon.
     let trusted = (lying.stamp.changed < Moment::now_for_files()).then_some(lying.stamp);
-    let read = read_state(root.tree.as_fd(), path, root.whose(), scan.sink, scan.rules.max_file_bytes)?;
-    Ok(found(read.map(|(state, _)| state), trusted))
+    let tree = root.tree.as_fd();
+    match read_state(tree, path, root.whose(), scan.sink, scan.rules.max_file_bytes) {
+        Ok(read) => Ok(found(read.map(|(state, _)| state), trusted)),
+        // It is tried again at the next scan.
+        Err(why) => Ok(found(instead(why, stat_beneath(tree, path).ok().flatten().as_ref())?, None)),
+    }
 }
 
 fn dir_now(seen: &Seen, lying: Lying) -> Option<FileState> {

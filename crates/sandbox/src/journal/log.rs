@@ -68,6 +68,17 @@ impl Log {
         Ok(Log { file, header, ops: ops.into(), mark, end })
     }
 
+    /// Reads what the journal says about itself, and no further; none when that is not there.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn read_header(file: &File) -> io::Result<Option<Header>> {
+        let mut payload = Vec::new();
+        let first = FrameReader::of_file(file).next(&mut payload)?;
+        let is_header = first.is_some_and(|read| read.kind == FrameKind::Header);
+        Ok(is_header.then(|| codec::decode_header(&payload)).flatten())
+    }
+
     /// Appends a mark and waits until it is on the disk.
     pub(super) fn append(&mut self, kind: FrameKind, payload: &[u8]) -> io::Result<()> {
         // Only when something lies there: cutting would give up the room that is set aside for marks.

@@ -5,6 +5,10 @@
 //! 2. A journal whose lock is taken has a living owner and is left to it.
 //! 3. One journal that is stuck does not keep the others waiting.
 //! 4. The oldest comes first, so that what was applied first is settled first.
+//!
+//! # Not here
+//! The locks of the projects: whoever guards them with locks asks for [`Journals::header`], takes them, and then for
+//! [`Journals::recover_one`].
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -14,6 +18,7 @@ use std::os::unix::fs::MetadataExt;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
+use super::change::Header;
 use super::found::found_files;
 use super::log::{Log, Mark};
 use super::settled::{Ending, Settled, Stuck};
@@ -33,6 +38,20 @@ pub struct Recovery {
     pub busy: Vec<JournalId>,
 }
 
+/// What became of one journal.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one is made for each journal and taken apart at once")]
+pub enum Recovered {
+    /// It is over. The store is to be told, then it is to be retired.
+    Settled(Settled),
+    /// It could not be brought to an end. The next command tries again.
+    Stuck(Stuck),
+    /// Its process lives.
+    Busy,
+    /// Somebody else retired it meanwhile.
+    Gone,
+}
+
 impl Journals {
     /// Brings every journal whose process is gone to its end, forward or back.
     ///
@@ -41,17 +60,40 @@ impl Journals {
     pub fn recover(&self) -> io::Result<Recovery> {
         let mut recovery = Recovery::default();
         for listed in self.open_ids()? {
-            match self.lock(listed.id) {
-                Ok(Locked::Ours(file)) => match self.settle(listed.id, file) {
-                    Ok(settled) => recovery.settled.push(settled),
-                    Err(stuck) => recovery.stuck.push(stuck),
-                },
-                Ok(Locked::Busy) => recovery.busy.push(listed.id),
-                Ok(Locked::Gone) => {}
-                Err(source) => recovery.stuck.push(stuck(listed.id, source)),
+            match self.recover_one(listed.id) {
+                Recovered::Settled(settled) => recovery.settled.push(settled),
+                Recovered::Stuck(stuck) => recovery.stuck.push(stuck),
+                Recovered::Busy => recovery.busy.push(listed.id),
+                Recovered::Gone => {}
             }
         }
         Ok(recovery)
+    }
+
+    /// Brings one journal to its end, forward or back, if its process is gone.
+    pub fn recover_one(&self, id: JournalId) -> Recovered {
+        match self.lock(id) {
+            Ok(Locked::Ours(file)) => match self.settle(id, file) {
+                Ok(settled) => Recovered::Settled(settled),
+                Err(stuck) => Recovered::Stuck(stuck),
+            },
+            Ok(Locked::Busy) => Recovered::Busy,
+            Ok(Locked::Gone) => Recovered::Gone,
+            Err(source) => Recovered::Stuck(stuck(id, source)),
+        }
+    }
+
+    /// What an open journal says about itself, whoever has its lock; none when it is gone, or was cut off before that.
+    /// What a header says stays: it is the first thing that is written.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn header(&self, id: JournalId) -> io::Result<Option<Header>> {
+        match File::open(self.open_path(id)) {
+            Ok(file) => Log::read_header(&file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Puts a journal that is stuck among the kept ones as it is, for a user who says that its project will not come back.

@@ -13,6 +13,7 @@ mod journal_stage;
 mod ladder_base;
 mod ladder_capture;
 mod ladder_git;
+mod ladder_kept;
 mod ladder_layer;
 mod ladder_leftovers;
 mod ladder_open;

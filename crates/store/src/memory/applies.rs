@@ -1,7 +1,7 @@
 //! Applies in memory.
 
 use async_trait::async_trait;
-use domain::{ApplyEnd, ApplyId, ApplyRecord, Claim, NewApply, PlanId, PlanRecord};
+use domain::{ApplyEnd, ApplyId, ApplyRecord, ApplyStage, Claim, NewApply, PlanId, PlanRecord};
 use sync::Effect;
 
 use super::MemoryStore;
@@ -31,6 +31,15 @@ impl ApplyStore for MemoryStore {
     async fn applies(&self, plan: PlanId) -> Result<Vec<ApplyRecord>, StoreError> {
         let all = |record: &PlanRecord| record.applies().cloned().collect();
         Ok(self.plans.read(&plan, |record| record.map(all).unwrap_or_default()))
+    }
+
+    async fn open_applies(&self) -> Result<Vec<ApplyRecord>, StoreError> {
+        let is_open = |apply: &&ApplyRecord| apply.stage == ApplyStage::Sealed;
+        let mut open: Vec<ApplyRecord> = self.plans.update_all(|plans| {
+            plans.values().flat_map(PlanRecord::applies).filter(is_open).cloned().collect()
+        });
+        open.sort_by_key(|apply| apply.id);
+        Ok(open)
     }
 
     async fn apply(&self, id: ApplyId) -> Result<Option<ApplyRecord>, StoreError> {

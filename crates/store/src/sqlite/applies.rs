@@ -47,6 +47,10 @@ fn of_plan(tx: &Tx<'_>, plan: PlanId) -> Result<Vec<ApplyRecord>, StoreError> {
     tx.all(select_applies!("WHERE h.plan = ?1 ORDER BY a.id"), [Text(plan)], apply)
 }
 
+fn open(tx: &Tx<'_>) -> Result<Vec<ApplyRecord>, StoreError> {
+    tx.all(select_applies!("WHERE a.stage = 'sealed' ORDER BY a.id"), [], apply)
+}
+
 /// Keeps an apply as sealed; a known id is kept as it stands.
 fn insert(tx: &Tx<'_>, head: Head, new: NewApply, at: Moment) -> Result<(), StoreError> {
     let apply = ApplyRecord::sealed(new, at.wall);
@@ -165,6 +169,10 @@ impl ApplyStore for SqliteStore {
 
     async fn applies(&self, plan: PlanId) -> Result<Vec<ApplyRecord>, StoreError> {
         self.read(|tx| of_plan(tx, plan))
+    }
+
+    async fn open_applies(&self) -> Result<Vec<ApplyRecord>, StoreError> {
+        self.read(open)
     }
 
     async fn apply(&self, id: ApplyId) -> Result<Option<ApplyRecord>, StoreError> {

@@ -108,7 +108,9 @@ fn failed(error: StoreError) -> io::Error {
     let kind = match error {
         StoreError::Full => io::ErrorKind::StorageFull,
         StoreError::Busy => io::ErrorKind::ResourceBusy,
-        StoreError::LeaseLost(_) | StoreError::Broken { .. } => io::ErrorKind::Other,
+        StoreError::LeaseLost(_) | StoreError::TooNew { .. } | StoreError::Broken { .. } => {
+            io::ErrorKind::Other
+        }
     };
     io::Error::new(kind, error)
 }

@@ -136,18 +136,26 @@ fn pick(tx: &Tx<'_>, request: &ClaimRequest, now: Ms) -> Result<Option<(JobId, J
         (ms(now), Text(boot)),
         |row| row.get::<_, i64>(0),
     )?;
-    if live >= i64::from(concurrency_max) {
-        return Ok(None);
-    }
-    let (dead, due) = match only {
-        None => (rows::first_dead(tx, boot, now)?, rows::first_due(tx, now)?),
+    let head = match only {
+        None => None,
         Some(plan) => match heads::find(tx, plan)? {
             None => return Ok(None),
-            Some(head) => (rows::dead_of(tx, head, boot, now)?, rows::due_of(tx, head, now)?),
+            Some(head) => Some(head),
         },
     };
-    let take_over = dead.map(|job| (job, JobEvent::TakeOver { worker, boot, lease }));
-    Ok(take_over.or_else(|| due.map(|job| (job, JobEvent::Claim { worker, boot, lease }))))
+    let take_over = |job| (job, JobEvent::TakeOver { worker, boot, lease });
+    if live >= i64::from(concurrency_max) {
+        let to_be_cancelled = match head {
+            None => rows::first_dead_to_be_cancelled(tx, boot, now)?,
+            Some(head) => rows::dead_to_be_cancelled_of(tx, head, boot, now)?,
+        };
+        return Ok(to_be_cancelled.map(take_over));
+    }
+    let (dead, due) = match head {
+        None => (rows::first_dead(tx, boot, now)?, rows::first_due(tx, now)?),
+        Some(head) => (rows::dead_of(tx, head, boot, now)?, rows::due_of(tx, head, now)?),
+    };
+    Ok(dead.map(take_over).or_else(|| due.map(|job| (job, JobEvent::Claim { worker, boot, lease }))))
 }
 
 /// One event of the job that the claim names.

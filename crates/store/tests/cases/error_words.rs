@@ -15,11 +15,16 @@ fn broken() -> StoreError {
 }
 
 /// Every error of a store, how it is to be taken, and what it says.
-fn store_errors() -> [(StoreError, ErrorClass, &'static str); 4] {
+fn store_errors() -> [(StoreError, ErrorClass, &'static str); 5] {
     [
         (StoreError::LeaseLost(LOST), ErrorClass::Cancelled, LOST_SAYS),
         (StoreError::Busy, ErrorClass::Transient, "the store is busy"),
         (StoreError::Full, ErrorClass::Permanent, "the store has no space left"),
+        (
+            StoreError::TooNew { found: 8, known: 7 },
+            ErrorClass::Permanent,
+            "the store is of version 8 now, this program knows versions up to 7",
+        ),
         (broken(), ErrorClass::Permanent, "the store is broken: the disk is gone"),
     ]
 }

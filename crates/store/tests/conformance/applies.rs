@@ -247,3 +247,27 @@ pub(crate) async fn an_apply_that_failed_before_its_seal_leaves_no_apply(bench: 
     assert!(end(&bench, 1, ApplyEnd::Applied).await);
     assert_ne!(bench.plan(plan_id(1)).await.state, PlanState::Strategize(Work::Queued));
 }
+
+pub(crate) async fn applies_that_have_not_ended_are_listed_and_no_others(bench: Bench) {
+    assert_eq!(bench.store.open_applies().await, Ok(Vec::new()));
+    reach(&bench, 2, APPLIED).await;
+    for new in [an_apply(7, 2, ApplyKind::Undo), an_apply(4, 2, ApplyKind::Undo)] {
+        bench.store.begin_apply(new).await.unwrap();
+    }
+    sealed(&bench).await;
+    let open = async || {
+        let open = bench.store.open_applies().await.unwrap();
+        open.iter().map(|apply| (apply.id, apply.plan, apply.kind)).collect::<Vec<_>>()
+    };
+    let (first, fourth, seventh) = (
+        (id(1), plan_id(1), ApplyKind::Apply),
+        (id(4), plan_id(2), ApplyKind::Undo),
+        (id(7), plan_id(2), ApplyKind::Undo),
+    );
+    assert_eq!(open().await, [first, fourth, seventh]);
+    let ends = [(1, ApplyEnd::Applied), (4, ApplyEnd::NeverBegan)];
+    for (n, how) in ends {
+        assert!(end(&bench, n, how).await);
+    }
+    assert_eq!(open().await, [seventh]);
+}

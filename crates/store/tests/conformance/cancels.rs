@@ -1,10 +1,10 @@
 //! Cancels: a request wins over every other end, unless the apply was sealed or the job was final before it.
 
-use domain::{CancelRequest, Fence, Job, JobRefused, JobState, Ms, NewJob, Phase};
+use domain::{CancelRequest, ClaimRequest, Fence, Job, JobRefused, JobState, Ms, NewJob, Phase};
 use store::{JobEnd, JobStoreError};
 
 use super::bench::{Bench, Owner, failed};
-use super::sample::{ANN, ONE_MS, job_id, new_apply, new_job, request};
+use super::sample::{ANN, BOB, LEASE, ONE_MS, job_id, new_apply, new_job, plan_id, request};
 
 fn refused<T>(refused: JobRefused) -> Result<T, JobStoreError> {
     Err(JobStoreError::Refused(refused))
@@ -117,6 +117,29 @@ pub(crate) async fn a_release_before_the_cancel_lets_it_end_the_job(bench: Bench
     owner.release().await.unwrap();
     let cancelled = cancel(&bench, 1).await.unwrap();
     assert_eq!((cancelled.state, cancelled.fence), (JobState::Cancelled, Fence(1)));
+}
+
+pub(crate) async fn a_cancel_whose_owner_died_is_finished_though_no_slot_is_free(bench: Bench) {
+    for n in [1, 2, 3] {
+        bench.owner(n).await;
+    }
+    bench.owner_of(new_apply(4)).await.seal().await.unwrap();
+    bench.pass(LEASE);
+    bench.owner(5).await;
+    for n in [2, 3] {
+        cancel(&bench, n).await.unwrap();
+    }
+    bench.enqueue(new_job(6)).await;
+    let full = ClaimRequest { concurrency_max: 1, ..request(BOB) };
+    for n in [1, 4, 6] {
+        let only = ClaimRequest { only: Some(plan_id(n)), ..full };
+        assert_eq!(bench.claim(only).await, None, "job {n} is not to be cancelled");
+    }
+    let third = bench.claim(ClaimRequest { only: Some(plan_id(3)), ..full }).await.unwrap();
+    assert_eq!((third.id, third.fence, third.worker), (job_id(3), Fence(2), Some(BOB)));
+    let second = bench.claim(full).await.unwrap();
+    assert_eq!((second.id, second.fence), (job_id(2), Fence(2)));
+    assert_eq!(bench.claim(full).await, None, "whoever cancels is alive, and is waited for");
 }
 
 pub(crate) async fn a_seal_before_the_cancel_wins_until_the_job_ends(bench: Bench) {

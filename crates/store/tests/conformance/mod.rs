@@ -124,6 +124,7 @@ macro_rules! conformance {
                 a_cancel_before_every_other_end_wins,
                 an_end_before_the_cancel_wins,
                 a_release_before_the_cancel_lets_it_end_the_job,
+                a_cancel_whose_owner_died_is_finished_though_no_slot_is_free,
                 a_seal_before_the_cancel_wins_until_the_job_ends,
                 only_an_apply_is_sealed,
             }
@@ -221,6 +222,7 @@ macro_rules! conformance {
                 an_undo_leaves_the_plan_applied_and_says_when,
                 an_undo_that_did_not_come_about_changes_nothing,
                 an_apply_that_failed_before_its_seal_leaves_no_apply,
+                applies_that_have_not_ended_are_listed_and_no_others,
             }
             events {
                 what_happened_is_told_in_pages,

@@ -11,12 +11,13 @@ use serde_json::{Value, json};
 
 use super::{agreed, diff};
 use crate::cli::invocation::Named;
+use crate::cli::stops::Stops;
 use crate::cli::{Invocation, work};
 use crate::diff_view::{self, counted};
 use crate::failure::{Exit, Failure, codes, from_engine};
 use crate::output::{Note, Report};
 use crate::plan_view;
-use crate::review::{self, Review};
+use crate::review::{self, Ending, Review};
 use crate::time::stamp;
 
 #[derive(Debug, clap::Args)]
@@ -102,8 +103,13 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
     if !stands {
         if args.interactive {
             match reviewed(&engine, &plan, invocation).await? {
-                Some(left_out) => request.reject.extend(left_out),
-                None => return Ok(not_applied(&plan)),
+                Ending::Apply(left_out) => request.reject.extend(left_out),
+                Ending::Quit => return Ok(not_applied(&plan)),
+                Ending::Interrupted => {
+                    let message =
+                        format!("the review of plan {} was broken off; nothing was applied", plan.short);
+                    return Err(Failure::new(&codes::CANCELLED, message));
+                }
             }
         }
         let preview = engine.preview(plan.id, &request).await;
@@ -132,8 +138,13 @@ fn may_ask(preview: &Preview, facts: &engine::plans::PlanFacts) -> bool {
     let is_ready = matches!(
         facts.plan.state,
         PlanState::Execute(Work::Complete)
-            | PlanState::Apply(ApplyState::Constrained | ApplyState::Errored | ApplyState::Applied)
+            | PlanState::Apply(
+                ApplyState::Constrained | ApplyState::Errored | ApplyState::Applied | ApplyState::Queued
+            )
     );
+    // One whose owner is gone is gone on with, perhaps with another choice.
+    let is_processing = facts.plan.state == PlanState::Apply(ApplyState::Processing);
+    let is_ready = is_ready || (is_processing && facts.owner_is_gone);
     is_ready && preview.conflicts.is_empty() && preview.validations.lets_through()
 }
 
@@ -159,12 +170,8 @@ fn not_applied(plan: &Named) -> Report {
     report
 }
 
-/// What is left out, chosen on the screen; none when the person quit.
-async fn reviewed(
-    engine: &Engine,
-    plan: &Named,
-    invocation: &Invocation,
-) -> Result<Option<Vec<String>>, Failure> {
+/// What the person chose on the screen.
+async fn reviewed(engine: &Engine, plan: &Named, invocation: &Invocation) -> Result<Ending, Failure> {
     if !invocation.look.can_ask {
         return Err(Failure::new(
             &codes::CONFIRMATION_NEEDED,
@@ -179,12 +186,14 @@ async fn reviewed(
     let title = format!("plan {}  {}", plan.short, crate::output::calm(&found.plan.title));
     let review = Review::new(title, diff_view::to_review(&shown));
     let with_colour = invocation.look.err_paint.is_on();
-    let screen = tokio::task::spawn_blocking(move || review::on_screen(review, with_colour));
-    let cannot = |why: &dyn std::fmt::Display| {
-        Failure::new(&codes::IO_FAILED, format!("the review cannot be shown: {why}"))
-            .hint("choose with `--only` and `--reject`")
+    let mut stops = Stops::listen();
+    let stopped = async {
+        stops.next().await;
     };
-    screen.await.map_err(|error| cannot(&error))?.map_err(|error| cannot(&error))
+    review::on_screen(review, with_colour, stopped).await.map_err(|error| {
+        Failure::new(&codes::IO_FAILED, format!("the review cannot be shown: {error}"))
+            .hint("choose with `--only` and `--reject`")
+    })
 }
 
 /// The apply as programs read it.

@@ -38,6 +38,7 @@ fn reason(text: &str) -> Result<String, String> {
 pub(super) async fn run(args: CancelArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
+    plan_view::refuse_undone(&super::facts(&engine, &plan).await?, &plan.short)?;
     let cancelled = engine.cancel(plan.id, &args.reason, args.wait).await;
     let report = cancelled.map_err(|error| from_engine::cancel(&error, &plan.short))?;
     let facts = super::facts(&engine, &plan).await?;

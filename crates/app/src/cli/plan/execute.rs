@@ -5,6 +5,7 @@ use engine::plans::ExecuteOptions;
 use crate::cli::{Invocation, run, task, work};
 use crate::failure::{Failure, from_engine};
 use crate::output::Report;
+use crate::plan_view;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ExecuteArgs {
@@ -18,9 +19,11 @@ pub(in crate::cli) struct ExecuteArgs {
 pub(super) async fn run(args: ExecuteArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
-    task::tell_unset(&super::facts(&engine, &plan).await?.plan.spec.task.pass_env, invocation);
+    let facts = super::facts(&engine, &plan).await?;
+    plan_view::refuse_undone(&facts, &plan.short)?;
+    task::tell_unset(&facts.plan.spec.task.pass_env, invocation);
     let options = ExecuteOptions { again: args.again, stop_before_apply: false };
     let facts = work::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
     let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
-    Ok(run::shown(&facts, &plan, invocation))
+    run::finish(invocation, &engine, &plan, facts).await
 }

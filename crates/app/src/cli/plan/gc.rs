@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::plans::{GcReport, GcRequest};
+use engine::plans::{Engine, GcReport, GcRequest};
 use serde_json::json;
 
 use crate::cli::Invocation;
@@ -20,10 +20,16 @@ pub(in crate::cli) struct GcArgs {
     /// Plans that ended longer ago than this [default: the setting retention.days]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     older: Option<Duration>,
+    /// Give up the interrupted apply of this plan, whose project will not come back; clears nothing else
+    #[arg(long, value_name = "PLAN", conflicts_with_all = ["dry_run", "older"])]
+    set_aside: Option<String>,
 }
 
 pub(super) async fn run(args: GcArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let settings = invocation.settings(Vec::new(), &[])?;
+    if let Some(plan) = &args.set_aside {
+        return set_aside(plan, &invocation.engine_to_mend(&settings).await?, invocation).await;
+    }
     let engine = invocation.engine_with(&settings).await?;
     let kept = Duration::from_secs(settings.count(Key::RetentionDays).saturating_mul(86_400));
     let request = GcRequest {
@@ -38,6 +44,27 @@ pub(super) async fn run(args: GcArgs, invocation: &Invocation) -> Result<Report,
         "content_bytes": report.content_bytes,
     });
     Ok(Report::new(data, shown(&report, args.dry_run)))
+}
+
+async fn set_aside(word: &str, engine: &Engine, invocation: &Invocation) -> Result<Report, Failure> {
+    let plan = invocation.plan(engine, word).await?;
+    let given_up = engine.set_aside(plan.id).await;
+    let given_up = given_up.map_err(|error| from_engine::set_aside(&error, &plan.short))?;
+    let all: Vec<_> = given_up
+        .iter()
+        .map(|given_up| json!({ "apply": given_up.apply, "kind": given_up.kind.as_str() }))
+        .collect();
+    let text: String = given_up
+        .iter()
+        .map(|given_up| {
+            let kind = given_up.kind.as_str();
+            format!(
+                "set aside: the interrupted {kind} of plan {}; the files are as it left them, its journal is kept as undo/{}.journal\n",
+                plan.short, given_up.apply
+            )
+        })
+        .collect();
+    Ok(Report::new(json!({ "plan": plan.id, "set_aside": all }), text))
 }
 
 fn shown(report: &GcReport, dry_run: bool) -> String {

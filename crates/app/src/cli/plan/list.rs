@@ -26,8 +26,8 @@ pub(in crate::cli) struct ListArgs {
     #[arg(long, value_name = "DIR")]
     project: Option<PathBuf>,
     /// At most so many
-    #[arg(long, default_value_t = 50)]
-    limit: usize,
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
 }
 
 fn phases() -> Vec<&'static str> {
@@ -47,7 +47,7 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
         phase: args.phase,
         state: args.state,
         root: root.map(|root| root.as_os_str().as_bytes().to_vec()),
-        limit: args.limit,
+        limit: usize::try_from(args.limit).unwrap_or(usize::MAX),
     };
     let engine = invocation.engine().await?;
     let (rows, total) = engine.list(&filter).await.map_err(|error| from_engine::store(&error))?;

@@ -3,6 +3,7 @@
 use crate::cli::{Invocation, run, task, work};
 use crate::failure::{Failure, from_engine};
 use crate::output::Report;
+use crate::plan_view;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ResumeArgs {
@@ -13,8 +14,10 @@ pub(in crate::cli) struct ResumeArgs {
 pub(super) async fn run(args: ResumeArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
-    task::tell_unset(&super::facts(&engine, &plan).await?.plan.spec.task.pass_env, invocation);
+    let facts = super::facts(&engine, &plan).await?;
+    plan_view::refuse_undone(&facts, &plan.short)?;
+    task::tell_unset(&facts.plan.spec.task.pass_env, invocation);
     let facts = work::follow(invocation, &engine, &plan, engine.resume(plan.id)).await?;
     let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
-    Ok(run::shown(&facts, &plan, invocation))
+    run::finish(invocation, &engine, &plan, facts).await
 }

@@ -18,7 +18,7 @@ pub(super) async fn run(args: StatusArgs, invocation: &Invocation) -> Result<Rep
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let facts = super::facts(&engine, &plan).await?;
-    let mut text = plan_view::to_text(&facts, &plan.short, &invocation.look);
+    let mut text = plan_view::to_text_with_times(&facts, &plan.short, &invocation.look);
     for (rung, why) in facts.sandbox.iter().flat_map(|sandbox| &sandbox.passed_over) {
         text.push_str(&format!("sandbox {rung} was not possible: {}\n", crate::output::calm(why)));
     }

@@ -10,6 +10,7 @@ use domain::{EventKind, EventRecord};
 use serde_json::{Value, json};
 
 use crate::cli::{Invocation, run};
+use crate::diff_view::counted;
 use crate::failure::{Failure, from_engine};
 use crate::output::{Report, calm};
 use crate::time::{local, stamp};
@@ -83,14 +84,9 @@ fn told(event: &EventRecord) -> Option<String> {
         EventKind::DecisionRecorded => format!("decision {}: {}", word("seq"), word("question")),
         EventKind::ToolStarted => format!("call {} {} began", word("call"), word("node")),
         EventKind::ToolFinished => {
-            format!(
-                "call {} {}: {}, {} ms, {} changes",
-                word("call"),
-                word("node"),
-                word("state"),
-                word("ms"),
-                word("entries")
-            )
+            let entries = data.get("entries").and_then(Value::as_u64).unwrap_or(0);
+            let changes = counted(usize::try_from(entries).unwrap_or(usize::MAX), "change");
+            format!("call {} {}: {}, {} ms, {changes}", word("call"), word("node"), word("state"), word("ms"))
         }
         EventKind::ErrorRecorded => {
             format!("error, {}: {} ({})", word("category"), word("message"), word("action"))

@@ -10,6 +10,12 @@ use super::super::carry::{self, Authority, CarryError};
 use super::Stopped;
 use crate::worker::JobRun;
 
+/// Why nothing was applied when another choice was asked for meanwhile.
+pub(super) fn replaced() -> Reason {
+    let message = "another choice was asked for before anything was written".to_owned();
+    Reason { kind: "replaced".to_owned(), subject: String::new(), message }
+}
+
 pub(super) async fn apply(house: &Arc<House>, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
     let request: Option<ApplyRequest> = serde_json::from_value(plan.request.clone()).map_err(|error| {
         let message =

@@ -5,7 +5,7 @@
 //! 2. The command runs in the plan's sandbox, or, for a check, in a layer above it that is thrown away. While it runs
 //!    the bases of what it changes are saved every few seconds.
 //! 3. When its whole process tree is dead, what changed is captured: after a failure and a time-out too.
-//! 4. Its end, its changes and their contents are stored as one step.
+//! 4. Its end, its changes and their contents are stored as one step. When they cannot be, the sandbox is kept.
 //!
 //! A run that is interrupted stops between 2 and 3; whoever winds it down does the rest.
 
@@ -32,6 +32,7 @@ use super::super::contents::Staging;
 use super::super::facts::RUN_COMMAND;
 use super::super::use_plan::path_of;
 use super::execute::blocking;
+use super::kept::{self, KeptEnd};
 use super::work::{LiveRun, Open};
 use super::{Stopped, sandbox_category};
 use crate::worker::JobRun;
@@ -41,7 +42,7 @@ const SAVE_BASES_EVERY: Duration = Duration::from_secs(2);
 /// How much of a command a message repeats.
 const SHOWN_CHARS_MAX: usize = 80;
 /// How much of a command's output its result repeats.
-const LAST_WORDS_BYTES: usize = 2 * 1024;
+pub(super) const LAST_WORDS_BYTES: usize = 2 * 1024;
 
 /// A command to be run for a plan.
 pub(super) struct Task {
@@ -71,6 +72,15 @@ pub(super) struct Finished {
 impl Finished {
     pub(super) fn call(&self) -> &ToolCall {
         &self.call
+    }
+
+    pub(super) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// What isolation was in force.
+    pub(super) fn isolation(&self) -> Option<Value> {
+        self.ended.as_ref().ok().and_then(|(_, used)| serde_json::to_value(used).ok())
     }
 
     pub(super) fn state(&self) -> CallState {
@@ -205,8 +215,26 @@ async fn save_bases(live: &LiveRun) -> Result<(), Stopped> {
     .await
 }
 
-/// Stores the end of a call with all that it changed. What a check wrote into the sandbox itself is put back.
+/// Stores the end of a call with all that it changed. What a check wrote into the sandbox itself is put back. When what
+/// the plan's command changed cannot be stored, its sandbox is kept.
 pub(super) async fn record(
+    house: &Arc<House>,
+    run: &JobRun,
+    live: &Arc<LiveRun>,
+    plan: &Plan,
+    finished: &Finished,
+    result: Option<Value>,
+) -> Result<(), Stopped> {
+    match stored(house, run, live, plan, finished, result).await {
+        Err(Stopped::Failed { category, message }) if finished.call.new.tool == RUN_COMMAND => {
+            let end = KeptEnd::of(house, finished);
+            Err(kept::keep(live, &end, category, &message).await)
+        }
+        other => other,
+    }
+}
+
+async fn stored(
     house: &Arc<House>,
     run: &JobRun,
     live: &Arc<LiveRun>,
@@ -284,7 +312,7 @@ fn rules(plan: &Plan) -> CaptureRules {
     }
 }
 
-fn new_call(house: &House, plan: &Plan, task: &Task) -> NewCall {
+pub(super) fn new_call(house: &House, plan: &Plan, task: &Task) -> NewCall {
     let names = task.env.iter().map(|(name, _)| name.to_string());
     let requested = json!({
         "command": house.redactor.redact_text(&task.run.shown()),
@@ -394,7 +422,7 @@ pub(super) fn kept_log(staging: &Staging, log: &Path) -> Option<KeptOutput> {
 }
 
 /// The command on one line that a message can hold.
-fn one_line(shown: &str) -> String {
+pub(super) fn one_line(shown: &str) -> String {
     let line = shown.lines().next().unwrap_or_default();
     let cut: String = line.chars().take(SHOWN_CHARS_MAX).collect();
     if cut == shown { cut } else { format!("{cut}…") }

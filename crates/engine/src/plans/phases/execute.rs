@@ -4,6 +4,9 @@
 //! A sandbox starts from the live tree. If the command of this attempt ended well before (the run was broken off in its
 //! checks), the recorded changes are put back into it. If it did not, they are taken back by inverse entries, and the
 //! command runs again as if for the first time.
+//!
+//! If what the command changed could not be captured, its sandbox was kept: that one is opened again, captured, and the
+//! command is not run a second time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +15,7 @@ use domain::{
     CallEnd, CallState, ChangeId, ErrorCategory, NetChange, NewCall, NewChange, NotCaptured, Outcome, Plan,
     RootNo, SandboxRecord, ToolCall, Validation, ValidationResult, fold, net_hash,
 };
-use sandbox::{Choice, OpenRequest, RootSpec};
+use sandbox::{Choice, OpenError, OpenRequest, RootSpec, Sandbox};
 use serde_json::{Value, json};
 use store::{By, CallOutcome};
 
@@ -21,6 +24,7 @@ use super::super::contents::{Staging, Stored};
 use super::super::facts::{RUN_COMMAND, TAKE_BACK, VALIDATE, execute_node};
 use super::super::use_plan::path_of;
 use super::command::{self, Finished, Task};
+use super::kept;
 use super::work::{LiveRun, Open};
 use super::{Stopped, sandbox_category};
 use crate::plan_context::ChangesetHandle;
@@ -35,30 +39,72 @@ pub(super) async fn execute(
     live: &Arc<LiveRun>,
     plan: &Plan,
 ) -> Result<(), Stopped> {
-    open_sandbox(house, run, live, plan).await?;
+    let kept = open_sandbox(house, run, live, plan).await?;
     let handle = run.context().start_changeset().await?;
     with_open(live, |open| open.changeset = Some(handle.id())).await?;
-    let recorded = fold(&house.entries(plan).await?);
-    if command_is_done(house, plan).await? {
-        put_back(house, live, recorded).await?;
-    } else {
-        if !recorded.is_empty() {
-            take_back(house, run, plan, &handle, recorded).await?;
+    let mut is_there = false;
+    if let Some(note) = kept {
+        is_there = kept::capture(house, run, live, plan, &note).await?;
+        if !is_there {
+            close_sandbox(live).await?;
+            open_sandbox(house, run, live, plan).await?;
+            with_open(live, |open| open.changeset = Some(handle.id())).await?;
         }
-        run_command(house, run, live, plan).await?;
+    }
+    if !is_there {
+        let recorded = fold(&house.entries(plan).await?);
+        if command_is_done(house, plan).await? {
+            put_back(house, live, recorded).await?;
+        } else {
+            if !recorded.is_empty() {
+                take_back(house, run, plan, &handle, recorded).await?;
+            }
+            run_command(house, run, live, plan).await?;
+        }
     }
     validate(house, run, live, plan).await?;
     handle.close().await?;
     Ok(())
 }
 
+/// Opens the sandbox; or again the one that is kept of this attempt, whose note is given back.
 async fn open_sandbox(
     house: &Arc<House>,
     run: &JobRun,
     live: &Arc<LiveRun>,
     plan: &Plan,
-) -> Result<(), Stopped> {
+) -> Result<Option<String>, Stopped> {
     let effect = run.enter()?;
+    let request = open_request(house, plan)?;
+    let mut place = Arc::clone(&live.open).lock_owned().await;
+    let (house, plan, scope) = (Arc::clone(house), plan.clone(), run.scope().clone());
+    let opening = Arc::clone(&house);
+    // The place goes with the thread: whoever winds down waits for it, and finds what it opened.
+    let opened = blocking(move || {
+        let (sandbox, note) = if sandbox::is_kept(&request.dir) {
+            sandbox::reopen(request).map(|(sandbox, note)| (sandbox, Some(note)))?
+        } else {
+            (sandbox::open_unless(request, &|| scope.is_cancelled())?, None)
+        };
+        let record = record_of(&opening, &plan, &sandbox);
+        let staging = Arc::new(Staging::new(Arc::clone(&opening.store)));
+        let (kept, found) = (None, Vec::new());
+        let open =
+            Open { plan, sandbox, record: record.clone(), changeset: None, call: None, staging, kept, found };
+        *place = Some(open);
+        Ok((record, note))
+    });
+    let (record, note) = opened.await?.map_err(|error: OpenError| {
+        if matches!(error, OpenError::Stopped) {
+            return Stopped::Cancelled;
+        }
+        Stopped::failed(sandbox_category(&error), error)
+    })?;
+    house.store.sandbox_opened(&effect, &run.claim(), record).await?;
+    Ok(note)
+}
+
+fn open_request(house: &House, plan: &Plan) -> Result<OpenRequest, Stopped> {
     let choice: Choice =
         plan.spec.sandbox.parse().map_err(|error| Stopped::failed(ErrorCategory::InvalidInput, error))?;
     let roots = plan.projects.iter().zip(0..).map(|(project, no)| RootSpec {
@@ -66,17 +112,13 @@ async fn open_sandbox(
         path: path_of(&project.root),
         read_only: project.read_only,
     });
-    let request = OpenRequest {
-        dir: house.sandbox_home(plan),
-        roots: roots.collect(),
-        choice,
-        include: vec![".env*".to_owned()],
-    };
-    let mut place = Arc::clone(&live.open).lock_owned().await;
-    let opened = blocking(move || sandbox::open(request)).await?;
-    let sandbox = opened.map_err(|error| Stopped::failed(sandbox_category(&error), error))?;
+    let (dir, include) = (house.sandbox_home(plan), vec![".env*".to_owned()]);
+    Ok(OpenRequest { dir, roots: roots.collect(), choice, include })
+}
+
+fn record_of(house: &House, plan: &Plan, sandbox: &Sandbox) -> SandboxRecord {
     let passed_over = sandbox.passed_over().iter();
-    let record = SandboxRecord {
+    SandboxRecord {
         plan: plan.id,
         attempt: plan.attempt,
         rung: sandbox.rung().as_str().to_owned(),
@@ -86,21 +128,13 @@ async fn open_sandbox(
         opened: house.wall(),
         closed: None,
         not_captured: NotCaptured::default(),
-    };
-    let kept = record.clone();
-    let staging = Arc::new(Staging::new(Arc::clone(&house.store)));
-    *place = Some(Open {
-        plan: plan.clone(),
-        sandbox,
-        record,
-        changeset: None,
-        call: None,
-        staging,
-        found: Vec::new(),
-    });
-    drop(place);
-    house.store.sandbox_opened(&effect, &run.claim(), kept).await?;
-    Ok(())
+    }
+}
+
+async fn close_sandbox(live: &LiveRun) -> Result<(), Stopped> {
+    let mut place = Arc::clone(&live.open).lock_owned().await;
+    let closed = blocking(move || place.take().map_or(Ok(()), |open| open.sandbox.close()));
+    closed.await?.map_err(|error| Stopped::failed(ErrorCategory::Sandbox, error))
 }
 
 /// Whether the command of this attempt has ended well.
@@ -171,14 +205,10 @@ async fn take_back(
     Ok(())
 }
 
-async fn run_command(
-    house: &Arc<House>,
-    run: &JobRun,
-    live: &Arc<LiveRun>,
-    plan: &Plan,
-) -> Result<(), Stopped> {
+/// The plan's command.
+pub(super) fn task_of(plan: &Plan) -> Task {
     let command = &plan.spec.task;
-    let task = Task {
+    Task {
         node: execute_node().to_owned(),
         tool: RUN_COMMAND,
         run: command.run.clone(),
@@ -189,8 +219,16 @@ async fn run_command(
         env: command.env.clone(),
         pass_env: command.pass_env.clone(),
         writable: command.writable.clone(),
-    };
-    let finished = command::run(house, run, live, plan, task).await?;
+    }
+}
+
+async fn run_command(
+    house: &Arc<House>,
+    run: &JobRun,
+    live: &Arc<LiveRun>,
+    plan: &Plan,
+) -> Result<(), Stopped> {
+    let finished = command::run(house, run, live, plan, task_of(plan)).await?;
     command::record(house, run, live, plan, &finished, None).await?;
     match finished.failure() {
         None => Ok(()),

@@ -2,16 +2,19 @@
 //!
 //! # Where to look
 //! `execute` opens the sandbox and takes the plan's command and checks through it, `command` is the gate that every
-//! command passes, `apply` brings the result to the user's files.
+//! command passes, `kept` is what becomes of changes that could not be captured, `apply` brings the result to the user's
+//! files.
 //!
 //! # Invariants
 //! 1. Nothing of a run outlives it: its processes are killed when it is interrupted, and its sandbox is closed when it
 //!    winds down, whatever became of it.
-//! 2. What an interrupted command had changed is captured before the sandbox goes.
+//! 2. What a command had changed is captured before its sandbox goes, also when the command was interrupted; a sandbox
+//!    whose changes could not be captured stays on the disk.
 
 mod apply;
 mod command;
 mod execute;
+mod kept;
 mod work;
 
 use std::collections::BTreeMap;
@@ -35,7 +38,17 @@ use work::LiveRun;
 /// Does the jobs of this process.
 pub(super) struct PhaseRunner {
     house: Arc<House>,
+    apply: ApplyAs,
     live: Mutex<BTreeMap<(JobId, Fence), Arc<LiveRun>>>,
+}
+
+/// What is to be done with an apply that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ApplyAs {
+    /// As it was asked for.
+    Asked,
+    /// Nothing: another choice takes its place.
+    Replaced,
 }
 
 /// What ends a phase early.
@@ -79,7 +92,7 @@ impl From<store::StoreError> for Stopped {
         match error {
             store::StoreError::LeaseLost(_) => Self::Cancelled,
             store::StoreError::Full => Self::failed(ErrorCategory::Resource, error),
-            store::StoreError::Busy | store::StoreError::Broken { .. } => {
+            store::StoreError::Busy | store::StoreError::TooNew { .. } | store::StoreError::Broken { .. } => {
                 Self::failed(ErrorCategory::Internal, error)
             }
         }
@@ -117,8 +130,8 @@ impl From<PlanError> for Stopped {
 }
 
 impl PhaseRunner {
-    pub(super) fn new(house: Arc<House>) -> Self {
-        Self { house, live: Mutex::default() }
+    pub(super) fn new(house: Arc<House>, apply: ApplyAs) -> Self {
+        Self { house, apply, live: Mutex::default() }
     }
 
     fn live_of(&self, run: &JobRun) -> Arc<LiveRun> {
@@ -135,7 +148,10 @@ impl PhaseRunner {
         match run.job().phase {
             Phase::Strategize => strategize(&self.house, run, plan).await,
             Phase::Execute => execute::execute(&self.house, run, &self.live_of(run), plan).await,
-            Phase::Apply => apply::apply(&self.house, run, plan).await,
+            Phase::Apply => match self.apply {
+                ApplyAs::Asked => apply::apply(&self.house, run, plan).await,
+                ApplyAs::Replaced => Err(Stopped::Constrained(vec![apply::replaced()])),
+            },
         }
     }
 
@@ -144,6 +160,7 @@ impl PhaseRunner {
         let step = StepId { attempt: plan.attempt, node: run.job().phase.to_string(), visit: 1 };
         let id = ErrorId::from_u128(self.house.ids.ulid());
         let message = self.house.redactor.redact_text(&message);
+        *lock(&self.house.last_failure) = Some(message.clone());
         let error = NewError::new(id, run.job().phase, step, category, message.clone());
         let _ = self.house.recovery.record_error(&run.claim(), error).await;
         RunFailure::failed(message)

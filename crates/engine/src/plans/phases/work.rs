@@ -35,6 +35,8 @@ pub(super) struct Open {
     pub(super) call: Option<ToolCall>,
     /// What that call made, until it is stored.
     pub(super) staging: Arc<Staging>,
+    /// Why what that call changed could not be captured: the sandbox is kept for it.
+    pub(super) kept: Option<String>,
     /// What that call changed, as far as it was found and not stored yet: a look tells only what is new.
     pub(super) found: Vec<CapturedChange>,
 }
@@ -71,7 +73,7 @@ impl LiveRun {
     }
 }
 
-/// Captures what an interrupted command had changed, and closes the sandbox.
+/// Captures what an interrupted command had changed, and closes the sandbox. One that is kept stays on the disk.
 pub(super) async fn wind_down(
     house: &Arc<House>,
     run: &JobRun,
@@ -89,10 +91,10 @@ pub(super) async fn wind_down(
         };
         open = back;
         let end = CallEnd {
-            state: CallState::Cancelled,
+            state: if open.kept.is_some() { CallState::Failed } else { CallState::Cancelled },
             duration_ms: house.wall().0.saturating_sub(call.started.0),
             exit: None,
-            error: interrupted.map(|reason| reason.to_string()),
+            error: open.kept.clone().or(interrupted.map(|reason| reason.to_string())),
             result: Value::Null,
             isolation: None,
             stdout,
@@ -107,13 +109,32 @@ pub(super) async fn wind_down(
             changes,
             contents: open.staging.contents(),
         };
-        // What the store does not take any more is lost with the sandbox; the run ends all the same.
-        let _ = house.store.end_call(By::Finisher(finisher), &run.claim(), outcome).await;
+        // The run ends all the same; what the store does not take stays in the sandbox.
+        let stored = house.store.end_call(By::Finisher(finisher), &run.claim(), outcome).await;
+        if stored.is_err() {
+            let kept = tokio::task::spawn_blocking(move || {
+                keep_interrupted(&mut open);
+                open
+            });
+            let Ok(kept) = kept.await else { return };
+            open = kept;
+        }
     }
-    let Open { sandbox, mut record, .. } = open;
+    let Open { sandbox, mut record, kept, .. } = open;
     let _ = tokio::task::spawn_blocking(move || sandbox.close()).await;
+    if kept.is_some() {
+        return;
+    }
     record.closed = Some(house.wall());
     let _ = house.store.sandbox_closed(record).await;
+}
+
+/// Keeps the sandbox for what an interrupted command had changed. How the command would have ended nobody knows.
+fn keep_interrupted(open: &mut Open) {
+    if open.kept.is_none() && open.sandbox.keep("").is_ok() {
+        let dir = open.sandbox.dir().display();
+        open.kept = Some(format!("what it changed could not be captured; its sandbox is kept in {dir}"));
+    }
 }
 
 type LastCapture = (Open, Vec<CapturedChange>, [Option<KeptOutput>; 2]);
@@ -122,11 +143,12 @@ type LastCapture = (Open, Vec<CapturedChange>, [Option<KeptOutput>; 2]);
 async fn captured_last(mut open: Open, call: &ToolCall, logs: PathBuf) -> Option<LastCapture> {
     let is_writer = call.new.tool == RUN_COMMAND && open.changeset.is_some();
     let captured = tokio::task::spawn_blocking(move || {
-        if is_writer {
-            // What was found before a look that failed is kept all the same.
-            let _ = command::scan(&mut open);
+        if is_writer && open.kept.is_none() && command::scan(&mut open).is_err() {
+            keep_interrupted(&mut open);
         }
-        let changes = std::mem::take(&mut open.found);
+        // What is captured later is captured whole.
+        let found = std::mem::take(&mut open.found);
+        let changes = if open.kept.is_some() { Vec::new() } else { found };
         let kept = |name| command::kept_log(&open.staging, &logs.join(name));
         let outputs = [kept("stdout"), kept("stderr")];
         (open, changes, outputs)

@@ -91,6 +91,30 @@ pub(super) fn first_dead(tx: &Tx<'_>, boot: BootId, now: Ms) -> Result<Option<Jo
     tx.one(dead, (ms(now), Text(boot)), |row| parsed(row, 0))
 }
 
+/// The first job whose owner died with a cancel pending.
+pub(super) fn first_dead_to_be_cancelled(
+    tx: &Tx<'_>,
+    boot: BootId,
+    now: Ms,
+) -> Result<Option<JobId>, StoreError> {
+    let dead = "SELECT id FROM jobs WHERE state = 'running' AND (lease_until <= ?1 OR boot IS NOT ?2)
+                AND cancel_at IS NOT NULL AND sealed_at IS NULL ORDER BY id LIMIT 1";
+    tx.one(dead, (ms(now), Text(boot)), |row| parsed(row, 0))
+}
+
+/// The job of one plan whose owner died with a cancel pending.
+pub(super) fn dead_to_be_cancelled_of(
+    tx: &Tx<'_>,
+    head: Head,
+    boot: BootId,
+    now: Ms,
+) -> Result<Option<JobId>, StoreError> {
+    let dead =
+        "SELECT id FROM jobs WHERE head = ?1 AND state = 'running' AND (lease_until <= ?2 OR boot IS NOT ?3)
+         AND cancel_at IS NOT NULL AND sealed_at IS NULL";
+    tx.one(dead, (head.0, ms(now), Text(boot)), |row| parsed(row, 0))
+}
+
 /// The first queued job that is due.
 pub(super) fn first_due(tx: &Tx<'_>, now: Ms) -> Result<Option<JobId>, StoreError> {
     let due = "SELECT id FROM jobs WHERE state = 'queued' AND not_before <= ?1 ORDER BY id LIMIT 1";

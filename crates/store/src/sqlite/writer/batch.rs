@@ -6,6 +6,7 @@
 //!    Such a commit makes all earlier ones durable too, since they lie before it in the same log.
 //! 3. Files of contents that a batch promises to keep are on the disk before its commit.
 
+use std::cmp::Ordering;
 use std::path::PathBuf;
 
 use rusqlite::Connection;
@@ -122,11 +123,15 @@ fn statement(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
 fn begin(connection: &Connection) -> Result<(), Undone> {
     statement(connection, "BEGIN IMMEDIATE").map_err(|error| failed(&error))?;
     let found = version(connection).map_err(|error| failed(&error))?;
-    if found != schema::VERSION {
-        let why = format!("it is of version {found} now, this program writes version {}", schema::VERSION);
-        return Err(Undone::for_good(StoreError::Broken { why }));
+    match found.cmp(&schema::VERSION) {
+        Ordering::Equal => Ok(()),
+        Ordering::Greater => Err(Undone::for_good(StoreError::TooNew { found, known: schema::VERSION })),
+        Ordering::Less => {
+            let why =
+                format!("it is of version {found} now, this program writes version {}", schema::VERSION);
+            Err(Undone::for_good(StoreError::Broken { why }))
+        }
     }
-    Ok(())
 }
 
 fn run_all(connection: &Connection, files: &Files, writes: &mut [Pending]) -> Result<(), Undone> {
@@ -169,6 +174,8 @@ fn failed(error: &rusqlite::Error) -> Undone {
 fn of_kind(error: StoreError) -> Undone {
     match error {
         StoreError::Busy | StoreError::Full => Undone::for_now(error),
-        StoreError::Broken { .. } | StoreError::LeaseLost(_) => Undone::for_good(error),
+        StoreError::TooNew { .. } | StoreError::Broken { .. } | StoreError::LeaseLost(_) => {
+            Undone::for_good(error)
+        }
     }
 }

@@ -190,8 +190,18 @@ fn a_newer_program_that_migrated_the_file_meanwhile_ends_the_writing() {
     Connection::open(&bench.path).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
     for name in ["b", "c"] {
         let answer = block_on(bench.row(FOR_PROCESS, name));
-        assert_eq!(why(&answer), "it is of version 99 now, this program writes version 1");
+        assert_eq!(answer, Err(StoreError::TooNew { found: 99, known: 1 }));
     }
+    assert_eq!(bench.rows(), ["a"]);
+}
+
+#[test]
+fn a_file_that_was_set_back_to_an_older_form_is_not_written() {
+    let bench = Bench::new();
+    block_on(bench.row(FOR_PROCESS, "a")).unwrap();
+    Connection::open(&bench.path).unwrap().execute_batch("PRAGMA user_version = 0").unwrap();
+    let answer = block_on(bench.row(FOR_PROCESS, "b"));
+    assert_eq!(why(&answer), "it is of version 0 now, this program writes version 1");
     assert_eq!(bench.rows(), ["a"]);
 }
 

@@ -1,0 +1,90 @@
+//! When a plan was made, when its phases began and ended, and when it was undone.
+//!
+//! # Invariants
+//! People see the present attempt and one date: a clock time without one is of the day before it. Programs get
+//! every attempt, in UTC.
+
+use domain::{Phase, PhaseTime, WallMs};
+use engine::plans::PlanFacts;
+use serde_json::{Value, json};
+
+use crate::output::Paint;
+use crate::time::{local, stamp};
+
+/// How long the phase was worked on in its newest attempt; none before it ended once.
+pub fn worked(facts: &PlanFacts, phase: Phase) -> Option<u64> {
+    newest(facts, phase).filter(|time| time.finished.is_some()).map(|time| time.worked_ms)
+}
+
+fn newest(facts: &PlanFacts, phase: Phase) -> Option<&PhaseTime> {
+    facts.phases.iter().rev().find(|time| time.phase == phase)
+}
+
+/// The times as programs read them.
+pub fn to_json(facts: &PlanFacts) -> Value {
+    let plan = &facts.plan;
+    let phases: Vec<Value> = facts.phases.iter().map(phase_json).collect();
+    json!({
+        "created": stamp(plan.created), "updated": stamp(plan.updated), "undone": plan.undone_at.map(stamp),
+        "phases": phases,
+    })
+}
+
+fn phase_json(time: &PhaseTime) -> Value {
+    json!({
+        "attempt": time.attempt, "phase": time.phase, "started": stamp(time.started),
+        "finished": time.finished.map(stamp), "duration_ms": time.finished.map(|_| time.worked_ms),
+    })
+}
+
+/// The times on one line.
+pub fn to_text(facts: &PlanFacts, paint: Paint) -> String {
+    let mut told = Told { day: String::new() };
+    let mut parts = vec![format!("made {}", told.moment(facts.plan.created))];
+    for time in Phase::ALL.into_iter().filter_map(|phase| newest(facts, phase)) {
+        let started = told.moment(time.started);
+        parts.push(match time.finished {
+            Some(finished) => format!("{} {started} to {}", time.phase, told.moment(finished)),
+            None => format!("{} since {started}", time.phase),
+        });
+    }
+    parts.extend(facts.plan.undone_at.map(|at| format!("undone {}", told.moment(at))));
+    format!("{}  {}\n", paint.dim("times"), parts.join(", "))
+}
+
+/// Moments as they are told one after the other.
+struct Told {
+    day: String,
+}
+
+impl Told {
+    /// The moment, with its day unless that was told just before.
+    fn moment(&mut self, at: WallMs) -> String {
+        let whole = local(at);
+        match whole.split_once(' ') {
+            Some((day, clock)) if day == self.day => clock.to_owned(),
+            Some((day, _)) => {
+                self.day = day.to_owned();
+                whole
+            }
+            None => whole,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_is_told_once() {
+        const HOUR: u64 = 3_600_000;
+        let noon = WallMs(20_000 * 24 * HOUR + 12 * HOUR);
+        let mut told = Told { day: String::new() };
+        let (first, second, third) =
+            (told.moment(noon), told.moment(noon), told.moment(WallMs(noon.0 + 24 * HOUR)));
+        assert_eq!(first, local(noon));
+        assert_eq!(first, format!("{} {second}", first.split(' ').next().unwrap()));
+        assert!(third.len() == first.len() && third != first, "{third}");
+    }
+}

@@ -1,0 +1,113 @@
+//! What a person chose of a plan's changes, and what its checks say about them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use domain::{
+    Choosable, ChosenPart, Narrowed, NetChange, Plan, Selection, ValidationSummary, fold, narrow, net_hash,
+    sum_up,
+};
+use store::StoreError;
+
+use super::House;
+use super::apply::{ApplyError, ApplyRequest};
+use super::diff::aliases;
+use super::facts::results_of;
+use super::merging::Wanted;
+
+/// What a person chose of a plan's changes.
+pub(super) struct ChosenChanges {
+    pub(super) net: Vec<NetChange>,
+    pub(super) wanted: Vec<Wanted>,
+    pub(super) left_out: Vec<String>,
+}
+
+impl ChosenChanges {
+    /// Whether whoever has `other` has these: the same files and hunks, and the plan's file wherever that is to win.
+    pub(super) fn is_covered_by(&self, other: &ChosenChanges) -> bool {
+        let parts = |chosen: &ChosenChanges| -> Vec<(String, Option<Vec<u8>>)> {
+            chosen.wanted.iter().map(|wanted| (wanted.address.clone(), wanted.content.clone())).collect()
+        };
+        let taken = |chosen: &ChosenChanges| -> BTreeSet<String> {
+            chosen.wanted.iter().filter(|wanted| wanted.take).map(|wanted| wanted.address.clone()).collect()
+        };
+        parts(self) == parts(other) && taken(self).is_subset(&taken(other))
+    }
+}
+
+impl House {
+    /// The changes of a plan's present attempt, cut down to what was chosen.
+    pub(super) async fn chosen(
+        self: &Arc<Self>,
+        plan: &Plan,
+        request: &ApplyRequest,
+    ) -> Result<ChosenChanges, ApplyError> {
+        let net = fold(&self.entries(plan).await?);
+        let names = aliases(plan);
+        let selection = Selection::parse(&request.only, &request.reject, &request.take, &names);
+        let is_plain = request.only.is_empty() && request.reject.is_empty() && request.take.is_empty();
+        let diffs: Vec<_> = if is_plain {
+            Vec::new()
+        } else {
+            net.iter().map(|change| self.file_diff(change.clone(), &names)).collect()
+        };
+        let choosable: Vec<Choosable<'_>> = diffs
+            .iter()
+            .map(|diff| Choosable {
+                change: &diff.change,
+                hunks: u32::try_from(diff.hunks.len()).unwrap_or(u32::MAX),
+            })
+            .collect();
+        let chosen = selection.choose(&choosable)?;
+        let (mut wanted, mut left_out) = (Vec::new(), Vec::new());
+        for (at, change) in net.iter().enumerate() {
+            let address = domain::change_address(change, &names);
+            let whole = |take| Wanted {
+                change: change.clone(),
+                address: address.clone(),
+                content: None,
+                attributes: None,
+                take,
+            };
+            let (Some(chosen), Some(diff)) = (chosen.get(at), diffs.get(at)) else {
+                wanted.push(whole(false));
+                continue;
+            };
+            match &chosen.part {
+                ChosenPart::None => left_out.push(address),
+                ChosenPart::Whole => wanted.push(whole(chosen.take)),
+                ChosenPart::Hunks(numbers) => {
+                    let narrowed = narrow(change, diff.before.as_deref(), diff.after.as_deref(), numbers);
+                    match narrowed {
+                        Narrowed::Nothing => left_out.push(address),
+                        Narrowed::Whole => wanted.push(whole(chosen.take)),
+                        Narrowed::Part { change, content } => {
+                            let all = 1..=u32::try_from(diff.hunks.len()).unwrap_or(u32::MAX);
+                            let missing = all.filter(|number| !numbers.contains(number));
+                            left_out.extend(missing.map(|number| format!("{address}#{number}")));
+                            wanted.push(Wanted {
+                                change,
+                                address,
+                                content: Some(content),
+                                attributes: None,
+                                take: chosen.take,
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        Ok(ChosenChanges { net, wanted, left_out })
+    }
+
+    /// What the checks say about these changes.
+    pub(super) async fn checks(
+        &self,
+        plan: &Plan,
+        net: &[NetChange],
+    ) -> Result<ValidationSummary, StoreError> {
+        let mut calls = self.store.calls(plan.id).await?;
+        calls.retain(|call| call.new.attempt == plan.attempt);
+        Ok(sum_up(&plan.spec.validations, &results_of(&calls), &net_hash(net)))
+    }
+}

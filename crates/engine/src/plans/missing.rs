@@ -1,0 +1,193 @@
+//! Applies that the store knows as begun and whose journal is not there: brought to the end that the files show.
+//!
+//! How it comes about: power was lost after the seal was on the disk and before the journal was; or somebody removed the
+//! journal, or set it aside and was killed before the store was told. In the first case nothing was written.
+//!
+//! # Invariants
+//! 1. Only the holder of the locks of the plan's projects ends such an apply: whoever lives and works on it has them.
+//! 2. Nothing of the user's is touched.
+//! 3. While a project is not there, nothing can be told, and the apply stays open.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use domain::{ApplyEnd, ApplyId, ApplyKind, ApplyRecord, ApplyStage, Plan, Reason};
+use sandbox::content::ContentSource;
+use sandbox::journal::UndoError;
+use store::PlanStoreError;
+
+use super::House;
+use super::apply::ApplyRequest;
+use super::contents::Stored;
+use super::diff::aliases;
+use super::locks::RootLocks;
+use super::merging::{Roots, Wanted, merge_all};
+use super::recover::{OpenApply, OpenWhy, RecoveredApply, RecoveredEnd, Recovery, RecoveryError};
+use super::undo::wanted_back;
+use super::use_plan::path_of;
+
+/// What is told of an apply that was given up by hand.
+pub(super) fn set_aside() -> ApplyEnd {
+    ApplyEnd::RolledBack(vec![Reason {
+        kind: "set_aside".to_owned(),
+        subject: String::new(),
+        message: "the apply was broken off and set aside: its files are as it left them".to_owned(),
+    }])
+}
+
+/// Ends the applies whose journal is gone.
+pub(super) async fn end_missing(
+    house: &Arc<House>,
+    held: &RootLocks,
+    recovery: &mut Recovery,
+) -> Result<(), RecoveryError> {
+    let sealed = house.store.open_applies().await?;
+    if sealed.is_empty() {
+        return Ok(());
+    }
+    // Read after the rows: a journal is there before its row is, and goes after the row was ended.
+    let journals: BTreeSet<ApplyId> = house.journals.open_ids()?.iter().map(|journal| journal.id).collect();
+    for apply in sealed.into_iter().filter(|apply| !journals.contains(&apply.id)) {
+        let plan = match house.store.plan(apply.plan).await {
+            Ok(plan) => plan,
+            Err(PlanStoreError::Store(error)) => return Err(error.into()),
+            // A plan that was never made, or is forgotten, waits for nothing.
+            Err(
+                PlanStoreError::NotFound { .. }
+                | PlanStoreError::Moved { .. }
+                | PlanStoreError::Refused(_)
+                | PlanStoreError::Job(_)
+                | PlanStoreError::QueueFull { .. }
+                | PlanStoreError::IdTaken { .. },
+            ) => continue,
+        };
+        let roots: Vec<PathBuf> = plan.projects.iter().map(|project| path_of(&project.root)).collect();
+        let Some(_locks) = RootLocks::try_take(roots.clone(), held) else { continue };
+        // Whoever had the locks before may have ended it.
+        let now = house.store.apply(apply.id).await?;
+        if now.is_none_or(|now| now.stage != ApplyStage::Sealed) {
+            continue;
+        }
+        if roots.iter().any(|root| matches!(root.try_exists(), Ok(false))) {
+            recovery.open.push(OpenApply {
+                apply: apply.id,
+                plan: Some(plan.id),
+                kind: apply.kind,
+                projects: roots,
+                since: Some(apply.started),
+                why: OpenWhy::ProjectAbsent,
+            });
+            continue;
+        }
+        let (how, end, left) = match kept_end(house, apply.id)? {
+            Some(kept) => kept,
+            None => seen_end(look(house, &plan, &apply).await),
+        };
+        if house.store.end_apply(apply.id, how).await? {
+            let (apply, plan, kind) = (apply.id, Some(plan.id), apply.kind);
+            recovery.ended.push(RecoveredApply { apply, plan, kind, end, left, journal_is_missing: true });
+        }
+    }
+    Ok(())
+}
+
+type End = (ApplyEnd, RecoveredEnd, Vec<String>);
+
+/// How it ended by its journal, when that lies among the kept ones.
+fn kept_end(house: &House, apply: ApplyId) -> Result<Option<End>, RecoveryError> {
+    if !house.journals.undo_ids()?.iter().any(|kept| kept.id == apply) {
+        return Ok(None);
+    }
+    Ok(match house.journals.read_undo(apply) {
+        Ok(_) => Some((ApplyEnd::Applied, RecoveredEnd::Finished, Vec::new())),
+        // One that has no end was set aside.
+        Err(UndoError::Expired { .. } | UndoError::RolledBack { .. }) => {
+            Some((set_aside(), RecoveredEnd::TakenBack, Vec::new()))
+        }
+        Err(UndoError::Io { .. }) => None,
+    })
+}
+
+/// What the files show.
+enum Seen {
+    /// All is as it was asked for.
+    All,
+    /// Nothing is.
+    Nothing,
+    /// These are, others are not.
+    Some(Vec<String>),
+    /// It cannot be told.
+    Unknown(String),
+}
+
+fn seen_end(seen: Seen) -> End {
+    match seen {
+        Seen::All => (ApplyEnd::Applied, RecoveredEnd::Finished, Vec::new()),
+        Seen::Nothing => (ApplyEnd::NeverBegan, RecoveredEnd::NeverBegan, Vec::new()),
+        Seen::Some(there) => {
+            let reasons = there.iter().map(|file| Reason {
+                kind: "left".to_owned(),
+                subject: file.clone(),
+                message: "it is as the plan has it, and the journal of the apply is missing".to_owned(),
+            });
+            (ApplyEnd::RolledBack(reasons.collect()), RecoveredEnd::TakenBack, there)
+        }
+        Seen::Unknown(why) => {
+            let message = format!("the journal of the apply is missing, and the files do not tell: {why}");
+            let reason = Reason { kind: "conflict".to_owned(), subject: String::new(), message };
+            (ApplyEnd::RolledBack(vec![reason]), RecoveredEnd::TakenBack, Vec::new())
+        }
+    }
+}
+
+/// Compares the files with what the apply was to make of them.
+async fn look(house: &Arc<House>, plan: &Plan, apply: &ApplyRecord) -> Seen {
+    match apply.kind {
+        ApplyKind::Apply => {
+            let request: Option<ApplyRequest> = serde_json::from_value(apply.selection.clone()).ok();
+            let request = request.unwrap_or_default();
+            match house.chosen(plan, &request).await {
+                Err(error) => Seen::Unknown(error.to_string()),
+                Ok(_) if request.branch.is_some() => Seen::Nothing,
+                Ok(chosen) => match compare(plan, &chosen.wanted, &Stored(house.store.as_ref())) {
+                    Seen::All if request.commit.is_some() => {
+                        Seen::Unknown("see with `git log` whether its commit was made".to_owned())
+                    }
+                    seen @ (Seen::All | Seen::Nothing | Seen::Some(_) | Seen::Unknown(_)) => seen,
+                },
+            }
+        }
+        ApplyKind::Undo => {
+            let applies = match house.store.applies(plan.id).await {
+                Ok(applies) => applies,
+                Err(error) => return Seen::Unknown(error.to_string()),
+            };
+            let is_standing =
+                |apply: &&ApplyRecord| apply.kind == ApplyKind::Apply && apply.stage == ApplyStage::Applied;
+            let Some(standing) = applies.iter().rev().find(is_standing) else { return Seen::Nothing };
+            match house.journals.read_undo(standing.id) {
+                Ok(images) => compare(plan, &wanted_back(&images, &aliases(plan)), &images),
+                Err(error) => Seen::Unknown(error.to_string()),
+            }
+        }
+    }
+}
+
+fn compare(plan: &Plan, wanted: &[Wanted], contents: &dyn ContentSource) -> Seen {
+    let merged = Roots::open(plan).and_then(|roots| merge_all(&roots, wanted, contents));
+    let merged = match merged {
+        Ok(merged) => merged,
+        Err(error) => return Seen::Unknown(error.to_string()),
+    };
+    let state = |image: &Option<sandbox::journal::Image>| image.as_ref().map(|image| image.state);
+    // A file that has the plan's lines beside others is merged into itself.
+    let (there, due): (Vec<_>, Vec<_>) =
+        merged.changes.iter().partition(|change| state(&change.pre) == state(&change.post));
+    if due.is_empty() && merged.conflicts.is_empty() {
+        return Seen::All;
+    }
+    let mut found = merged.already;
+    found.extend(there.iter().map(|change| change.path.to_string()));
+    if found.is_empty() { Seen::Nothing } else { Seen::Some(found) }
+}

@@ -1,0 +1,210 @@
+//! A sandbox that is kept because what its command changed could not be captured or stored, and how it is captured when
+//! the plan is resumed.
+//!
+//! # Invariants
+//! 1. What a command did is never thrown away because it could not be captured: its sandbox stays on the disk, and the
+//!    error names it.
+//! 2. A command whose end is known is not run again: resuming captures its changes, and its end stands.
+//! 3. A sandbox is kept until its changes are stored.
+//!
+//! # Not here
+//! How a sandbox is kept and opened again: crate `sandbox`. When it is cleared: `gc`.
+
+use std::sync::Arc;
+
+use domain::{CallEnd, CallNo, CallState, ErrorCategory, KeptOutput, NewChange, Plan, ToolCall};
+use sandbox::NOTE_BYTES_MAX;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use store::{By, CallOutcome};
+
+use super::super::House;
+use super::Stopped;
+use super::command::{self, Finished, LAST_WORDS_BYTES};
+use super::execute::{blocking, task_of};
+use super::work::{LiveRun, Open};
+use crate::worker::JobRun;
+
+/// How a command ended whose changes are still in its sandbox only.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct KeptEnd {
+    call: u32,
+    state: String,
+    exit: Option<i32>,
+    duration_ms: u64,
+    error: Option<String>,
+    isolation: Option<Value>,
+    /// The command in short.
+    shown: String,
+}
+
+impl KeptEnd {
+    pub(super) fn of(house: &House, finished: &Finished) -> Self {
+        Self {
+            call: finished.call().no.0,
+            state: finished.state().as_str().to_owned(),
+            exit: finished.exit(),
+            duration_ms: finished.duration_ms(),
+            error: finished.failure().map(|failure| house.redactor.redact_text(&failure)),
+            isolation: finished.isolation(),
+            shown: house.redactor.redact_text(finished.shown()),
+        }
+    }
+
+    /// As a note that fits.
+    fn note(&self) -> String {
+        let text = |end: &Self| serde_json::to_string(end).unwrap_or_default();
+        let whole = text(self);
+        if whole.len() <= NOTE_BYTES_MAX {
+            return whole;
+        }
+        text(&Self { isolation: None, error: None, shown: String::new(), ..self.clone() })
+    }
+}
+
+/// Keeps the sandbox, and says so: what `message` tells has made its changes impossible to store.
+pub(super) async fn keep(live: &LiveRun, end: &KeptEnd, category: ErrorCategory, message: &str) -> Stopped {
+    let mut place = Arc::clone(&live.open).lock_owned().await;
+    let (note, shown, message) = (end.note(), end.shown.clone(), message.to_owned());
+    let kept = blocking(move || {
+        let Some(open) = place.as_mut() else { return Stopped::Cancelled };
+        match open.sandbox.keep(&note) {
+            Ok(()) => not_captured(open, category, &shown, &message),
+            Err(error) => Stopped::failed(
+                category,
+                format!("what `{shown}` changed is lost: {message}, and its sandbox cannot be kept: {error}"),
+            ),
+        }
+    });
+    kept.await.unwrap_or_else(|stopped| stopped)
+}
+
+fn not_captured(open: &mut Open, category: ErrorCategory, shown: &str, message: &str) -> Stopped {
+    let dir = open.sandbox.dir().display();
+    let message = format!(
+        "what `{shown}` changed could not be captured: {message}; nothing is lost, its sandbox is kept in {dir}"
+    );
+    open.kept = Some(message.clone());
+    // A new sandbox would not help, which is what recovery knows for one that fails: going on with this one does.
+    let is_sandbox = category == ErrorCategory::Sandbox;
+    let category = if is_sandbox { ErrorCategory::Resource } else { category };
+    Stopped::failed(category, message)
+}
+
+/// Captures what is in the sandbox that was kept. False when its command was interrupted, and must run again.
+pub(super) async fn capture(
+    house: &Arc<House>,
+    run: &JobRun,
+    live: &Arc<LiveRun>,
+    plan: &Plan,
+    note: &str,
+) -> Result<bool, Stopped> {
+    let end: Option<KeptEnd> = serde_json::from_str(note).ok();
+    match capture_all(house, run, live, plan, end.as_ref()).await {
+        Err(Stopped::Failed { category, message }) => {
+            let mut place = live.open.lock().await;
+            let open = place.as_mut().ok_or(Stopped::Cancelled)?;
+            let shown = command::one_line(&task_of(plan).run.shown());
+            return Err(not_captured(open, category, &house.redactor.redact_text(&shown), &message));
+        }
+        other => other?,
+    }
+    let Some(end) = end else { return Ok(false) };
+    match CallState::parse(&end.state) {
+        Some(CallState::Ok) => Ok(true),
+        Some(CallState::Failed | CallState::TimedOut | CallState::Refused) => {
+            let why = end.error.unwrap_or_else(|| format!("`{}` failed", end.shown));
+            Err(Stopped::failed(ErrorCategory::Tool, why))
+        }
+        Some(CallState::Cancelled | CallState::Running) | None => Ok(false),
+    }
+}
+
+/// Stores what is in the sandbox under a new call, with the end that the command had; then it is kept no more.
+async fn capture_all(
+    house: &Arc<House>,
+    run: &JobRun,
+    live: &Arc<LiveRun>,
+    plan: &Plan,
+    end: Option<&KeptEnd>,
+) -> Result<(), Stopped> {
+    let effect = run.enter()?;
+    let mut new = command::new_call(house, plan, &task_of(plan));
+    if let (Some(end), Value::Object(requested)) = (end, &mut new.requested) {
+        requested.insert("captured_from_call".to_owned(), json!(end.call));
+    }
+    let call = house.store.begin_call(&effect, &run.claim(), new).await?;
+    let outcome = outcome(house, live, plan, &call, end).await?;
+    house.store.end_call(By::Effect(&effect), &run.claim(), outcome).await?;
+    let mut place = Arc::clone(&live.open).lock_owned().await;
+    blocking(move || {
+        let Some(open) = place.as_mut() else { return };
+        open.call = None;
+        open.found.clear();
+        open.staging.clear();
+        // It goes with its owner; should the owner die before, what is captured is captured once more.
+        let _ = open.sandbox.keep_no_more();
+    })
+    .await
+}
+
+async fn outcome(
+    house: &Arc<House>,
+    live: &Arc<LiveRun>,
+    plan: &Plan,
+    call: &ToolCall,
+    end: Option<&KeptEnd>,
+) -> Result<CallOutcome, Stopped> {
+    let mut place = Arc::clone(&live.open).lock_owned().await;
+    let logs = end.map(|end| house.log_dir(plan, CallNo(end.call)));
+    let (house, call, end) = (Arc::clone(house), call.clone(), end.cloned());
+    blocking(move || {
+        let open = place.as_mut().ok_or(Stopped::Cancelled)?;
+        open.call = Some(call.clone());
+        command::scan(open)?;
+        let changes: Vec<NewChange> =
+            open.found.iter().cloned().map(|found| command::new_change(&house, call.no, found)).collect();
+        let kept =
+            |name: &str| logs.as_ref().and_then(|logs| command::kept_log(&open.staging, &logs.join(name)));
+        let outputs = [kept("stdout"), kept("stderr")];
+        Ok(CallOutcome {
+            attempt: call.new.attempt,
+            no: call.no,
+            end: call_end(&house, end, &logs_tail(logs.as_deref()), outputs, changes.len()),
+            changeset: open.changeset.filter(|_| !changes.is_empty()),
+            changes,
+            contents: open.staging.contents(),
+        })
+    })
+    .await?
+}
+
+fn call_end(
+    house: &House,
+    end: Option<KeptEnd>,
+    last_words: &str,
+    [stdout, stderr]: [Option<KeptOutput>; 2],
+    changed: usize,
+) -> CallEnd {
+    let result = json!({ "changed": changed, "last_words": house.redactor.redact_text(last_words) });
+    let state = end.as_ref().and_then(|end| CallState::parse(&end.state)).unwrap_or(CallState::Cancelled);
+    let (duration_ms, exit, error, isolation) = match end {
+        Some(end) => (end.duration_ms, end.exit, end.error, end.isolation),
+        None => (0, None, Some("it was interrupted".to_owned()), None),
+    };
+    CallEnd { state, duration_ms, exit, error, result, isolation, stdout, stderr }
+}
+
+/// What the command said last, as its logs have it.
+fn logs_tail(logs: Option<&std::path::Path>) -> String {
+    let tail = |name: &str| {
+        let bytes = logs.and_then(|logs| std::fs::read(logs.join(name)).ok()).unwrap_or_default();
+        let from = bytes.len().saturating_sub(LAST_WORDS_BYTES);
+        String::from_utf8_lossy(&bytes[from..]).trim_end().to_owned()
+    };
+    [tail("stdout"), tail("stderr")]
+        .into_iter()
+        .filter(|text| !text.is_empty())
+        .collect::<Vec<_>>()
+        .join("\n")
+}
