@@ -4,7 +4,7 @@
 //! itself anew with a hidden verb as its first argument.
 //!
 //! # Not here
-//! What needs a process for a moment only: [`beside`](crate::beside).
+//! What needs a process for a moment only: `beside`.
 //!
 //! # Invariants
 //! [`dispatch`] is the first act of `main`: nothing has been started, opened or read before it.

@@ -10,7 +10,7 @@
 //! 5. A sandbox whose lock says that it is kept is removed only by whoever asks for exactly that one.
 //!
 //! # Not here
-//! What the lock says: [`kept`](crate::kept).
+//! What the lock says: `kept`.
 
 use std::ffi::{CStr, CString, OsString};
 use std::io;

@@ -3,7 +3,7 @@
 //! # Where to begin
 //! - [`beneath`]: every path is resolved by the kernel, beneath its root.
 //! - [`content`]: what capture hands contents to, and restore takes them from.
-//! - [`ladder`]: how a sandbox is opened; [`opened::Sandbox`]: what it is; [`reopen`]: one that was kept.
+//! - [`ladder`]: how a sandbox is opened; [`opened::Sandbox`]: what it is; [`mod@reopen`]: one that was kept.
 //! - [`capture`]: what changed in it; [`restore`]: how recorded changes come back into one.
 //! - [`command`] and [`isolation`]: how a command runs, and what keeps it from the rest of the machine.
 //! - [`journal`]: how changes reach the user's files, all or none; [`git_ref`]: the commit that goes with them.
