@@ -3,6 +3,7 @@
 //! # Where to begin
 //! - [`cli`]: the command line, a file for each command.
 //! - [`config`]: what is set, where, and who may set it.
+//! - [`actor_file`]: the steps of a plan, from a file.
 //! - [`output`]: how answers are shown; [`failure`]: what a command could not do, and every code there is.
 //!
 //! # Invariants
@@ -14,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod actor_file;
 pub mod cli;
 pub mod config;
 pub mod diff_view;

@@ -81,7 +81,7 @@ pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
 
 /// Whether this went wrong for want of the network, as far as what the command printed tells.
 fn wants_network(record: &ErrorRecord, facts: &PlanFacts) -> bool {
-    !facts.plan.spec.task.network && record.error.message().contains(NETWORK_WORDS)
+    !facts.plan.spec.uses_network() && record.error.message().contains(NETWORK_WORDS)
 }
 
 /// The network is frozen in the plan, so only a new plan can have it.
@@ -232,7 +232,7 @@ fn body(facts: &PlanFacts, id: &str, look: &Look) -> String {
     if let Some(sandbox) = &facts.sandbox {
         head.push_str(&format!("   sandbox {}", sandbox.rung));
     }
-    if plan.spec.task.network {
+    if plan.spec.uses_network() {
         head.push_str(", network on");
     }
     let mut text = head + "\n";

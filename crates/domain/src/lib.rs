@@ -111,13 +111,14 @@ pub use path::{PATH_BYTES_MAX, PathError, RelPath};
 pub use phase::Phase;
 pub use phase_times::{PhaseTime, phase_times};
 pub use plan::{
-    ApplyState, Automation, BadTransition, ByteText, CommandTask, HandMove, HandMoved, NewPlan, Plan,
+    ApplyState, Automation, BadTransition, ByteText, CommandTask, Does, HandMove, HandMoved, NewPlan, Plan,
     PlanEvent, PlanMoveError, PlanRefused, PlanSpec, PlanState, ProjectLink, REVERSIONS_MAX, Reason, Run,
-    TITLE_CHARS_MAX, Work, follow, why_constrained,
+    STEPS_MAX, Step, TITLE_CHARS_MAX, Work, follow, why_constrained,
 };
 pub use plan_record::{PlanRecord, RecordError};
 pub use recovery::{
-    Action, BACKOFF_MAX, Gate, Policy, PolicyError, Recovery, Verdict, WAIT_MAX, Why, backoff, decide,
+    Action, BACKOFF_MAX, Gate, Policy, PolicyError, RETRIES_PER_STEP_MAX, Recovery, Verdict, WAIT_MAX, Why,
+    backoff, decide,
 };
 pub use redact::{Redactor, RedactorError, SECRET_BYTES_MIN, SecretKind, UnknownMark};
 pub use sandbox_record::{NotCaptured, SandboxRecord};

@@ -1,8 +1,8 @@
 //! A plan: one run of a command or an action on projects, from thought to the user's files.
 //!
 //! # Where to look
-//! `state` has the states and the one function that moves them, `spec` what the plan was asked to do, `follow` how
-//! the plan goes with its job, `by_hand` the moves that no job makes.
+//! `state` has the states and the one function that moves them, `spec` and `step` what the plan was asked to do,
+//! `follow` how the plan goes with its job, `by_hand` the moves that no job makes.
 //!
 //! # Invariants
 //! 1. Every move goes through [`PlanState::next`], called by [`Plan::moved`] alone.
@@ -17,11 +17,13 @@ mod by_hand;
 mod follow;
 mod spec;
 mod state;
+mod step;
 
 pub use by_hand::{HandMove, HandMoved, PlanMoveError};
 pub use follow::follow;
 pub use spec::{Automation, ByteText, CommandTask, PlanSpec, ProjectLink, Run};
 pub use state::{ApplyState, BadTransition, PlanEvent, PlanState, Work, table_markdown};
+pub use step::{Does, STEPS_MAX, Step};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -38,6 +38,9 @@ pub const WAIT_MAX: Duration = Duration::from_secs(10 * 60);
 
 const SANDBOX_RETRIES_PER_STEP: usize = 1;
 
+/// The most that a step can be retried.
+pub const RETRIES_PER_STEP_MAX: u32 = 100;
+
 /// Whether a person has to say yes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -92,9 +95,15 @@ impl Policy {
         replan: Gate,
         reversions_left: u8,
     ) -> Result<Policy, PolicyError> {
-        at_most("recovery.max_retries_per_step", max_retries_per_step, 100)?;
+        at_most("recovery.max_retries_per_step", max_retries_per_step, RETRIES_PER_STEP_MAX)?;
         at_most("recovery.max_retries_per_plan", max_retries_per_plan, 1000)?;
         Ok(Policy { max_retries_per_step, max_retries_per_plan, replan, reversions_left })
+    }
+
+    /// The same, for a step that says itself how often it is retried; no more than a step can be.
+    #[must_use]
+    pub fn with_retries_per_step(self, retries: u32) -> Policy {
+        Policy { max_retries_per_step: retries.min(RETRIES_PER_STEP_MAX), ..self }
     }
 
     /// How often one step is retried.

@@ -23,6 +23,13 @@ impl ErrorRecoveryService {
         Self { store, policy }
     }
 
+    /// The same, for a step that says itself how often it may be done again.
+    #[must_use]
+    pub fn of_step(&self, retries: Option<u32>) -> Self {
+        let policy = retries.map_or(self.policy, |retries| self.policy.with_retries_per_step(retries));
+        Self { store: Arc::clone(&self.store), policy }
+    }
+
     /// Records an error of the plan that `claim` owns, and decides.
     ///
     /// # Errors

@@ -4,18 +4,20 @@
 //! 1. A plan's spec is frozen here from flags and settings: later changes of either do not touch it.
 //! 2. The command begins where the person stands, in the sandbox.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use domain::{
-    Automation, ByteText, CommandTask, Gate, PlanSpec, ProjectLink, RootNo, Run, TITLE_CHARS_MAX, Validation,
-    ValidationMode,
+    Automation, ByteText, CommandTask, Does, Gate, PlanSpec, ProjectLink, RETRIES_PER_STEP_MAX, RootNo, Run,
+    STEPS_MAX, Step, TITLE_CHARS_MAX, Validation, ValidationMode,
 };
 use engine::plans::NewPlanRequest;
 
 use super::Invocation;
 use super::invocation::path_of;
+use crate::actor_file;
 use crate::config::{Key, Settings, Value, join_validations};
 use crate::failure::{Failure, codes};
 use crate::output::{Note, one_line_of};
@@ -63,6 +65,16 @@ pub(super) struct TaskArgs {
     /// What goes on without asking: manual, review or auto [default: the setting]
     #[arg(long, value_name = "LEVEL", value_parser = ["manual", "review", "auto"])]
     automation: Option<String>,
+    /// A step, run by the shell in the sandbox after the ones before it, instead of a command; may be repeated
+    #[arg(long, value_name = "CMD", conflicts_with_all = ["command", "actor"])]
+    step: Vec<String>,
+    /// Steps from a file, as nodes that need each other, instead of a command
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
+    actor: Option<PathBuf>,
+    /// How often a step that failed is done again, its changes taken back first: 0 to 100 [default: only after a
+    /// failure that passes, as `recovery.max_retries_per_step` says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(RETRIES_PER_STEP_MAX)))]
+    retries: Option<u32>,
     /// Taken for a command that was typed without `--`
     #[arg(hide = true)]
     what: Option<OsString>,
@@ -101,16 +113,16 @@ impl TaskArgs {
             return Err(Failure::new(&codes::PREFLIGHT_FAILED, message)
                 .hint("leave `--network` out, or allow it: `agents config set policy.network=declared`"));
         }
-        let run = Run::Argv(self.command.iter().cloned().map(|word| ByteText(word.into_vec())).collect());
-        let title = self.title.clone().unwrap_or_else(|| run.shown());
+        let spec = self.spec(apply, &settings, &projects, invocation)?;
+        let title = self.title.clone().unwrap_or_else(|| spec.shown());
         let title = one_line_of(&title, TITLE_CHARS_MAX);
-        let spec = self.spec(run, apply, &settings, &projects, invocation)?;
-        tell_unset(&spec.task.pass_env, invocation);
+        tell_unset(&spec, invocation);
         Ok(Asked { request: NewPlanRequest { title, spec, projects }, settings })
     }
 
     fn refuse_missing_command(&self) -> Result<(), Failure> {
-        match (&self.what, self.command.is_empty()) {
+        let is_missing = self.command.is_empty() && self.step.is_empty() && self.actor.is_none();
+        match (&self.what, is_missing) {
             (None, false) => Ok(()),
             (None, true) => Err(Failure::new(&codes::USAGE, "no command was given")
                 .hint("put it after `--`, like `agents run -- make fix`")),
@@ -124,7 +136,6 @@ impl TaskArgs {
 
     fn spec(
         &self,
-        run: Run,
         apply: Gate,
         settings: &Settings,
         projects: &[ProjectLink],
@@ -144,7 +155,7 @@ impl TaskArgs {
             words.map(|path| ByteText(path.into_os_string().into_vec())).collect()
         };
         let task = CommandTask {
-            run,
+            run: Run::Argv(self.command.iter().cloned().map(|word| ByteText(word.into_vec())).collect()),
             cwd: cwd.clone(),
             timeout_s: Some(self.timeout),
             network: self.network,
@@ -153,7 +164,7 @@ impl TaskArgs {
             writable: self.writable_paths(invocation)?,
         };
         Ok(PlanSpec {
-            task,
+            steps: self.steps(task, &invocation.here)?,
             validations: join_validations(checks.chain(settings.validations.iter().cloned())),
             apply,
             automation: Automation::parse(settings.word(Key::Automation)).unwrap_or_default(),
@@ -166,6 +177,33 @@ impl TaskArgs {
             scratch: paths(Key::IsolationScratch),
             time_limit_s: settings.count(Key::LimitsTime),
         })
+    }
+
+    /// What is to be done; `like` is the command after `--`, and how commands are run.
+    fn steps(&self, like: CommandTask, here: &Path) -> Result<Vec<Step>, Failure> {
+        let mut steps = match &self.actor {
+            Some(file) => actor_file::read(&here.join(file), &like).map_err(|error| {
+                Failure::new(&codes::PREFLIGHT_FAILED, error.to_string())
+                    .hint("`agents run --help` tells of `--actor`; docs/actors.md has the keys of a node")
+            })?,
+            None if self.step.is_empty() => vec![Step::only(like)],
+            None => (1..)
+                .zip(&self.step)
+                .map(|(number, text)| Step {
+                    node: format!("step{number}"),
+                    does: Does::Command(CommandTask { run: Run::Shell(text.clone()), ..like.clone() }),
+                    retries: None,
+                })
+                .collect(),
+        };
+        if steps.len() > STEPS_MAX {
+            let message = format!("{} steps are more than {STEPS_MAX}", steps.len());
+            return Err(Failure::new(&codes::USAGE, message).hint("put several into one script"));
+        }
+        for step in &mut steps {
+            step.retries = step.retries.or(self.retries);
+        }
+        Ok(steps)
     }
 
     /// Where the person stands below the first project's root.
@@ -197,8 +235,9 @@ impl TaskArgs {
 }
 
 /// Tells which variables are to be passed on and are not there: the command would only show that it misses them.
-pub(super) fn tell_unset(names: &[String], invocation: &Invocation) {
-    for name in names.iter().filter(|name| std::env::var_os(name.as_str()).is_none()) {
+pub(super) fn tell_unset(spec: &PlanSpec, invocation: &Invocation) {
+    let names: BTreeSet<&String> = spec.commands().flat_map(|command| &command.pass_env).collect();
+    for name in names.into_iter().filter(|name| std::env::var_os(name.as_str()).is_none()) {
         invocation.tell(&Note::info(format!("{name} is not set, so the command does not get it")));
     }
 }

@@ -8,6 +8,7 @@ mod pages;
 mod plans;
 mod refusals;
 mod settings;
+mod steps;
 mod stopping;
 mod support;
 mod survive;

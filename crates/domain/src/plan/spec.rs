@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::step::{self, Step};
 use crate::recovery::Gate;
 use crate::validation::Validation;
 
@@ -109,7 +110,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// A program that does the execute phase.
+/// A command that a step runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandTask {
     /// What is run.
@@ -169,8 +170,9 @@ impl Automation {
 /// Everything that a plan was asked to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanSpec {
-    /// Who does execute.
-    pub task: CommandTask,
+    /// What execute does, in this order.
+    #[serde(alias = "task", deserialize_with = "step::stored")]
+    pub steps: Vec<Step>,
     /// What is checked at the end of execute.
     #[serde(default)]
     pub validations: Vec<Validation>,
@@ -200,6 +202,23 @@ pub struct PlanSpec {
     pub scratch: Vec<ByteText>,
     /// How long the plan may process all in all, in seconds.
     pub time_limit_s: u64,
+}
+
+impl PlanSpec {
+    /// The commands of its steps.
+    pub fn commands(&self) -> impl Iterator<Item = &CommandTask> {
+        self.steps.iter().filter_map(Step::command)
+    }
+
+    /// Whether a command of it may use the network.
+    pub fn uses_network(&self) -> bool {
+        self.commands().any(|command| command.network)
+    }
+
+    /// Its steps on one line, as a person would type them.
+    pub fn shown(&self) -> String {
+        self.steps.iter().map(Step::shown).collect::<Vec<_>>().join("; ")
+    }
 }
 
 fn ask() -> Gate {

@@ -79,7 +79,10 @@ fn a_spec_without_the_newer_fields_still_reads() {
         (Gate::Ask, Automation::Review),
         "a person is asked unless somebody said otherwise"
     );
-    assert_eq!((spec.validations.len(), spec.task.network, spec.task.timeout_s), (0, false, None));
+    let [only] = &spec.steps[..] else { panic!("a task is one step: {:?}", spec.steps) };
+    let task = only.command().unwrap();
+    assert_eq!((spec.validations.len(), task.network, task.timeout_s), (0, false, None));
+    assert_eq!((only.node.as_str(), only.shown().as_str(), only.retries), ("execute", "make", None));
     let json = serde_json::to_value(&spec).unwrap();
     assert_eq!(serde_json::from_value::<PlanSpec>(json).unwrap(), spec);
 }

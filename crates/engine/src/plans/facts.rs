@@ -1,6 +1,6 @@
 //! All that is known of a plan, gathered for whoever shows it.
 
-use domain::{ApplyRecord, ChangeEntry, EventKind, JobState, Ms, Phase};
+use domain::{ApplyRecord, ChangeEntry, EventKind, JobState, Ms};
 use domain::{
     CallState, ErrorHistory, Job, NetChange, NotCaptured, PhaseTime, Plan, PlanId, SandboxRecord, ToolCall,
     ValidationResult, ValidationSummary, fold, net_hash, phase_times, sum_up,
@@ -9,13 +9,16 @@ use store::{JobStoreError, PlanFilter, PlanStoreError, StoreError};
 
 use super::Engine;
 use super::presence::is_present;
+use super::standing::{Standing, TAKE_BACK};
 
 /// The tool by which validations are recorded.
 pub(super) const VALIDATE: &str = "validate";
 /// The tool that runs a command.
 pub(super) const RUN_COMMAND: &str = "run_command";
-/// The tool that takes the changes of an unfinished try back.
-pub(super) const TAKE_BACK: &str = "take_back";
+/// The tool that reads a file.
+pub(super) const READ_FILE: &str = "read_file";
+/// The tool that lets time pass.
+pub(super) const WAIT: &str = "wait";
 
 /// How many events are read at a time.
 const EVENTS_MAX: usize = 1_000;
@@ -90,8 +93,7 @@ impl Engine {
         let store = &self.house.store;
         let plan = store.plan(id).await?;
         let entries = self.entries(&plan).await?;
-        let mut calls = store.calls(id).await?;
-        calls.retain(|call| call.new.attempt == plan.attempt);
+        let calls = self.house.calls(&plan).await?;
         let sandboxes = store.sandboxes(id).await?;
         let sandbox = sandboxes.into_iter().rev().find(|sandbox| sandbox.attempt == plan.attempt);
         let net = fold(&entries);
@@ -100,7 +102,7 @@ impl Engine {
         let live_job = self.live_job(id).await?;
         let owner_is_gone = live_job.as_ref().is_some_and(|job| self.house.owner_is_gone(job));
         Ok(PlanFacts {
-            shown: self.house.redactor.redact_text(&plan.spec.task.run.shown()),
+            shown: self.house.redactor.redact_text(&plan.spec.shown()),
             live_job,
             owner_is_gone,
             not_captured: sandbox.as_ref().map(|sandbox| sandbox.not_captured).unwrap_or_default(),
@@ -168,16 +170,23 @@ impl super::House {
 
     /// The entries of the plan's present attempt, in order. A changeset belongs to the attempt of its calls.
     pub(crate) async fn entries(&self, plan: &Plan) -> Result<Vec<ChangeEntry>, StoreError> {
-        let mut entries = self.store.entries(plan.id, plan.attempt).await?;
-        let calls = self.store.calls(plan.id).await?;
-        let of_attempt = |call: &&ToolCall| call.new.attempt == plan.attempt && call.new.tool == TAKE_BACK;
-        let taken_back =
-            calls.iter().filter(of_attempt).filter(|call| call.end.is_some()).map(|call| call.no).max();
-        // What came before was taken back whole: the tree that the next try found is another.
-        if let Some(taken_back) = taken_back {
-            entries.retain(|entry| entry.call > taken_back);
+        Ok(self.standing(plan).await?.all())
+    }
+
+    /// The same, told apart.
+    pub(super) async fn standing(&self, plan: &Plan) -> Result<Standing, StoreError> {
+        let entries = self.store.entries(plan.id, plan.attempt).await?;
+        if entries.is_empty() {
+            return Ok(Standing::default());
         }
-        Ok(entries)
+        Ok(Standing::of(entries, &self.calls(plan).await?))
+    }
+
+    /// The calls of the plan's present attempt.
+    pub(crate) async fn calls(&self, plan: &Plan) -> Result<Vec<ToolCall>, StoreError> {
+        let mut calls = self.store.calls(plan.id).await?;
+        calls.retain(|call| call.new.attempt == plan.attempt);
+        Ok(calls)
     }
 }
 
@@ -213,9 +222,4 @@ pub(super) fn store_error(error: JobStoreError) -> StoreError {
         JobStoreError::Refused(refused) => StoreError::Broken { why: refused.to_string() },
         JobStoreError::QueueFull { .. } => StoreError::Broken { why: error.to_string() },
     }
-}
-
-/// The node of the command in the execute phase.
-pub(super) fn execute_node() -> &'static str {
-    Phase::Execute.as_str()
 }

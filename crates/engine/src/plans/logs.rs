@@ -6,6 +6,7 @@ use domain::{CallNo, KeptOutput, Plan, PlanId, ToolCall};
 use store::PlanStoreError;
 
 use super::contents::Stored;
+use super::facts::READ_FILE;
 use super::{Engine, House};
 
 /// The output of one call.
@@ -42,7 +43,14 @@ impl House {
         };
         match &call.end {
             Some(end) => {
-                let (stdout, stderr) = (kept(end.stdout), kept(end.stderr));
+                let mut stdout = kept(end.stdout);
+                // What was read is the whole of such a call's output, and stands in its result.
+                if call.new.tool == READ_FILE
+                    && let Some(text) = end.result["text"].as_str()
+                {
+                    stdout = text.as_bytes().to_vec();
+                }
+                let stderr = kept(end.stderr);
                 let left_out =
                     [end.stdout, end.stderr].into_iter().flatten().map(|output| output.left_out).sum();
                 CallLog { stdout, stderr, left_out, call }

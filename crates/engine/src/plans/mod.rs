@@ -38,6 +38,7 @@ mod presence;
 mod recover;
 mod secrets;
 mod set_aside;
+mod standing;
 mod undo;
 mod use_plan;
 

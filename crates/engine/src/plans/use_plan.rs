@@ -4,8 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use domain::{
-    ByteText, DecisionKind, JobId, Ms, NewDecision, NewJob, NewPlan, Phase, Plan, PlanId, PlanSpec,
-    ProjectLink,
+    ByteText, CommandTask, DecisionKind, Does, JobId, Ms, NewDecision, NewJob, NewPlan, Phase, Plan, PlanId,
+    PlanSpec, ProjectLink, RelPath, Step,
 };
 use store::PlanStoreError;
 
@@ -49,7 +49,7 @@ impl Engine {
         }
         let NewPlanRequest { title, spec, projects } = request;
         let title = house.redactor.redact_text(&title);
-        let shown = house.redactor.redact_text(&spec.task.run.shown());
+        let shown = house.redactor.redact_text(&spec.shown());
         let id = PlanId::from_u128(house.ids.ulid());
         let prompt = NewDecision {
             parent: None,
@@ -79,13 +79,11 @@ fn preflight(request: &NewPlanRequest, sandbox_dir: &Path, data_dir: &Path) -> V
     for project in &request.projects {
         findings.extend(project_findings(project, sandbox_dir, data_dir));
     }
-    let argv = request.spec.task.run.argv();
-    match argv.first() {
-        None => findings.push("there is no command to run".to_owned()),
-        Some(program) if program.as_bytes().is_empty() => {
-            findings.push("the command's name is empty".to_owned());
-        }
-        Some(program) => findings.extend(program_finding(program, request)),
+    if request.spec.steps.is_empty() {
+        findings.push("there is no step to do".to_owned());
+    }
+    for step in &request.spec.steps {
+        findings.extend(step_finding(step, request));
     }
     if request.spec.time_limit_s == 0 {
         findings.push("limits.time is 0: nothing could run".to_owned());
@@ -115,13 +113,28 @@ fn project_findings(project: &ProjectLink, sandbox_dir: &Path, data_dir: &Path) 
     None
 }
 
+fn step_finding(step: &Step, request: &NewPlanRequest) -> Option<String> {
+    match &step.does {
+        Does::Command(task) => match task.run.argv().first() {
+            None => Some("there is no command to run".to_owned()),
+            Some(program) if program.as_bytes().is_empty() => Some("the command's name is empty".to_owned()),
+            Some(program) => program_finding(program, task, request),
+        },
+        Does::Read { path } => match RelPath::new(path.as_bytes()) {
+            Ok(_) => None,
+            Err(error) => Some(format!("step {} cannot read {path}: {error}", step.node)),
+        },
+        Does::Wait { .. } => None,
+    }
+}
+
 /// A program without a slash is looked up on PATH, as the command will be; with one it may be made by the plan itself.
-fn program_finding(program: &ByteText, request: &NewPlanRequest) -> Option<String> {
+fn program_finding(program: &ByteText, task: &CommandTask, request: &NewPlanRequest) -> Option<String> {
     let name = path_of(program);
     let missing = |place: &str| Some(format!("the program `{program}` was not found {place}"));
     if program.as_bytes().contains(&b'/') {
         let first = request.projects.first().map(|project| path_of(&project.root)).unwrap_or_default();
-        let file = first.join(path_of(&request.spec.task.cwd)).join(&name);
+        let file = first.join(path_of(&task.cwd)).join(&name);
         return if file.exists() { None } else { missing(&format!("at {}", file.display())) };
     }
     let path = std::env::var_os("PATH").unwrap_or_default();

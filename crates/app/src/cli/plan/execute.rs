@@ -21,7 +21,7 @@ pub(super) async fn run(args: ExecuteArgs, invocation: &Invocation) -> Result<Re
     let plan = invocation.plan(&engine, &args.plan).await?;
     let facts = super::facts(&engine, &plan).await?;
     plan_view::refuse_undone(&facts, &plan.short)?;
-    task::tell_unset(&facts.plan.spec.task.pass_env, invocation);
+    task::tell_unset(&facts.plan.spec, invocation);
     let options = ExecuteOptions { again: args.again, stop_before_apply: false };
     let facts = work::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
     let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;

@@ -16,7 +16,7 @@ pub(super) async fn run(args: ResumeArgs, invocation: &Invocation) -> Result<Rep
     let plan = invocation.plan(&engine, &args.plan).await?;
     let facts = super::facts(&engine, &plan).await?;
     plan_view::refuse_undone(&facts, &plan.short)?;
-    task::tell_unset(&facts.plan.spec.task.pass_env, invocation);
+    task::tell_unset(&facts.plan.spec, invocation);
     let facts = work::follow(invocation, &engine, &plan, engine.resume(plan.id)).await?;
     let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
     run::finish(invocation, &engine, &plan, facts).await

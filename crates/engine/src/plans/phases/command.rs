@@ -31,12 +31,14 @@ use super::super::House;
 use super::super::contents::Staging;
 use super::super::facts::RUN_COMMAND;
 use super::super::use_plan::path_of;
-use super::execute::blocking;
+use super::ground::blocking;
 use super::kept::{self, KeptEnd};
 use super::work::{LiveRun, Open};
 use super::{Stopped, sandbox_category};
 use crate::worker::JobRun;
 
+/// The exit status by which a program says that another time it may work: EX_TEMPFAIL.
+const TRY_LATER: i32 = 75;
 /// How often the bases of a running command's changes are saved.
 const SAVE_BASES_EVERY: Duration = Duration::from_secs(2);
 /// How much of a command a message repeats.
@@ -146,6 +148,7 @@ impl Finished {
         match &self.ended {
             Err(StartError::NotFound { .. }) => ErrorCategory::InvalidInput,
             Err(_) => ErrorCategory::Sandbox,
+            Ok((Ended { how: HowEnded::Exited(TRY_LATER), .. }, _)) => ErrorCategory::Overloaded,
             Ok(_) => ErrorCategory::Tool,
         }
     }

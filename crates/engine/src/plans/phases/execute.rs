@@ -1,37 +1,26 @@
-//! The execute phase: a sandbox, the plan's command in it, its checks.
+//! The execute phase: the plan's steps, one after the other, in a sandbox if one of them needs it; then its checks.
 //!
-//! # How a run begins
-//! A sandbox starts from the live tree. If the command of this attempt ended well before (the run was broken off in its
-//! checks), the recorded changes are put back into it. If it did not, they are taken back by inverse entries, and the
-//! command runs again as if for the first time.
+//! # How a try begins
+//! Each begins the same way, be it the first, one after a failure, or one after a crash. A sandbox starts from the live
+//! tree. What finished steps recorded is put back into it, and they are not done again. What the unfinished step had
+//! recorded is taken back by inverse entries, and that step begins anew.
 //!
-//! If what the command changed could not be captured, its sandbox was kept: that one is opened again, captured, and the
+//! If what a command changed could not be captured, its sandbox was kept: that one is opened again, captured, and the
 //! command is not run a second time.
+//!
+//! # Invariants
+//! One loop retries, and it does what the recovery says: nothing below it tries again.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
-use domain::{
-    CallEnd, CallState, ChangeId, ErrorCategory, NetChange, NewCall, NewChange, NotCaptured, Outcome, Plan,
-    RootNo, SandboxRecord, ToolCall, Validation, ValidationResult, fold, net_hash,
-};
-use sandbox::{Choice, OpenError, OpenRequest, RootSpec, Sandbox};
-use serde_json::{Value, json};
-use store::{By, CallOutcome};
+use domain::{Action, CallState, Plan, Step, ToolCall, fold};
 
 use super::super::House;
-use super::super::contents::{Staging, Stored};
-use super::super::facts::{RUN_COMMAND, TAKE_BACK, VALIDATE, execute_node};
-use super::super::use_plan::path_of;
-use super::command::{self, Finished, Task};
-use super::kept;
-use super::work::{LiveRun, Open};
-use super::{Stopped, sandbox_category};
+use super::work::LiveRun;
+use super::{Stopped, Told, checks, ground, kept, steps, tell};
 use crate::plan_context::ChangesetHandle;
 use crate::worker::JobRun;
-
-/// How much of a check's output its message keeps.
-const MESSAGE_BYTES_MAX: usize = 2 * 1024;
 
 pub(super) async fn execute(
     house: &Arc<House>,
@@ -39,270 +28,97 @@ pub(super) async fn execute(
     live: &Arc<LiveRun>,
     plan: &Plan,
 ) -> Result<(), Stopped> {
-    let kept = open_sandbox(house, run, live, plan).await?;
-    let handle = run.context().start_changeset().await?;
-    with_open(live, |open| open.changeset = Some(handle.id())).await?;
-    let mut is_there = false;
-    if let Some(note) = kept {
-        is_there = kept::capture(house, run, live, plan, &note).await?;
-        if !is_there {
-            close_sandbox(live).await?;
-            open_sandbox(house, run, live, plan).await?;
-            with_open(live, |open| open.changeset = Some(handle.id())).await?;
-        }
-    }
-    if !is_there {
-        let recorded = fold(&house.entries(plan).await?);
-        if command_is_done(house, plan).await? {
-            put_back(house, live, recorded).await?;
-        } else {
-            if !recorded.is_empty() {
-                take_back(house, run, plan, &handle, recorded).await?;
+    let mut changeset = None;
+    loop {
+        let mut at = None;
+        let tried = try_all(house, run, live, plan, &mut changeset, &mut at).await;
+        let Err(Stopped::Failed { category, message }) = tried else {
+            tried?;
+            break;
+        };
+        let Told { message, recovery } = tell(house, run, plan, at, category, message).await;
+        match recovery.map(|recovery| recovery.action) {
+            Some(Action::Retry { after, .. }) => {
+                ground::close(live).await?;
+                steps::pause(run, after).await?;
             }
-            run_command(house, run, live, plan).await?;
+            Some(Action::Revert | Action::Ask | Action::GiveUp) | None => return Err(Stopped::Told(message)),
         }
     }
-    validate(house, run, live, plan).await?;
-    handle.close().await?;
+    if let Some(changeset) = changeset {
+        changeset.close().await?;
+    }
     Ok(())
 }
 
-/// Opens the sandbox; or again the one that is kept of this attempt, whose note is given back.
-async fn open_sandbox(
+/// Takes the plan from where it stands to the end of its steps and checks. `at` is the step that is being done.
+async fn try_all<'a>(
+    house: &Arc<House>,
+    run: &JobRun,
+    live: &Arc<LiveRun>,
+    plan: &'a Plan,
+    changeset: &mut Option<ChangesetHandle>,
+    at: &mut Option<&'a Step>,
+) -> Result<(), Stopped> {
+    let calls = house.calls(plan).await?;
+    let mut left: VecDeque<&Step> = plan.spec.steps.iter().filter(|step| !is_done(step, &calls)).collect();
+    *at = left.front().copied();
+    if needs_sandbox(plan) && begin(house, run, live, plan, changeset, *at).await? {
+        left.pop_front();
+    }
+    for step in left {
+        *at = Some(step);
+        steps::run(house, run, live, plan, step, &calls).await?;
+    }
+    *at = None;
+    checks::run_all(house, run, live, plan).await
+}
+
+/// Whether the step has ended well in this attempt.
+fn is_done(step: &Step, calls: &[ToolCall]) -> bool {
+    let last = calls.iter().rfind(|call| call.new.node == step.node);
+    last.is_some_and(|call| call.state() == CallState::Ok)
+}
+
+/// A plan that only reads needs none.
+fn needs_sandbox(plan: &Plan) -> bool {
+    plan.spec.commands().next().is_some() || !plan.spec.validations.is_empty()
+}
+
+/// Opens the sandbox and brings it to where the plan stands. True when the next step is done by that: it ended well
+/// before, and what it changed was kept.
+async fn begin(
     house: &Arc<House>,
     run: &JobRun,
     live: &Arc<LiveRun>,
     plan: &Plan,
-) -> Result<Option<String>, Stopped> {
-    let effect = run.enter()?;
-    let request = open_request(house, plan)?;
-    let mut place = Arc::clone(&live.open).lock_owned().await;
-    let (house, plan, scope) = (Arc::clone(house), plan.clone(), run.scope().clone());
-    let opening = Arc::clone(&house);
-    // The place goes with the thread: whoever winds down waits for it, and finds what it opened.
-    let opened = blocking(move || {
-        let (sandbox, note) = if sandbox::is_kept(&request.dir) {
-            sandbox::reopen(request).map(|(sandbox, note)| (sandbox, Some(note)))?
-        } else {
-            (sandbox::open_unless(request, &|| scope.is_cancelled())?, None)
-        };
-        let record = record_of(&opening, &plan, &sandbox);
-        let staging = Arc::new(Staging::new(Arc::clone(&opening.store)));
-        let (kept, found) = (None, Vec::new());
-        let open =
-            Open { plan, sandbox, record: record.clone(), changeset: None, call: None, staging, kept, found };
-        *place = Some(open);
-        Ok((record, note))
-    });
-    let (record, note) = opened.await?.map_err(|error: OpenError| {
-        if matches!(error, OpenError::Stopped) {
-            return Stopped::Cancelled;
+    changeset: &mut Option<ChangesetHandle>,
+    next: Option<&Step>,
+) -> Result<bool, Stopped> {
+    let note = ground::open(house, run, live, plan).await?;
+    let handle = match changeset {
+        Some(handle) => handle,
+        None => changeset.insert(run.context().start_changeset().await?),
+    };
+    let id = handle.id();
+    ground::with_open(live, |open| open.changeset = Some(id)).await?;
+    let standing = house.standing(plan).await?;
+    if let (Some(note), Some(step)) = (note, next) {
+        // What is kept is all that the sandbox holds: which part is whose can be told for the first step only.
+        let is_whole = standing.finished.is_empty();
+        if is_whole && kept::capture(house, run, live, plan, step, &note).await? {
+            return Ok(true);
         }
-        Stopped::failed(sandbox_category(&error), error)
-    })?;
-    house.store.sandbox_opened(&effect, &run.claim(), record).await?;
-    Ok(note)
-}
-
-fn open_request(house: &House, plan: &Plan) -> Result<OpenRequest, Stopped> {
-    let choice: Choice =
-        plan.spec.sandbox.parse().map_err(|error| Stopped::failed(ErrorCategory::InvalidInput, error))?;
-    let roots = plan.projects.iter().zip(0..).map(|(project, no)| RootSpec {
-        no: RootNo(no),
-        path: path_of(&project.root),
-        read_only: project.read_only,
-    });
-    let (dir, include) = (house.sandbox_home(plan), vec![".env*".to_owned()]);
-    Ok(OpenRequest { dir, roots: roots.collect(), choice, include })
-}
-
-fn record_of(house: &House, plan: &Plan, sandbox: &Sandbox) -> SandboxRecord {
-    let passed_over = sandbox.passed_over().iter();
-    SandboxRecord {
-        plan: plan.id,
-        attempt: plan.attempt,
-        rung: sandbox.rung().as_str().to_owned(),
-        passed_over: passed_over.map(|over| (over.rung.as_str().to_owned(), over.why.clone())).collect(),
-        dir: command::bytes_of(sandbox.dir()),
-        boot: house.boot,
-        opened: house.wall(),
-        closed: None,
-        not_captured: NotCaptured::default(),
+        ground::discard(live).await?;
+        ground::open(house, run, live, plan).await?;
+        ground::with_open(live, |open| open.changeset = Some(id)).await?;
     }
-}
-
-async fn close_sandbox(live: &LiveRun) -> Result<(), Stopped> {
-    let mut place = Arc::clone(&live.open).lock_owned().await;
-    let closed = blocking(move || place.take().map_or(Ok(()), |open| open.sandbox.close()));
-    closed.await?.map_err(|error| Stopped::failed(ErrorCategory::Sandbox, error))
-}
-
-/// Whether the command of this attempt has ended well.
-async fn command_is_done(house: &House, plan: &Plan) -> Result<bool, Stopped> {
-    let calls = house.store.calls(plan.id).await?;
-    let last = |call: &&ToolCall| call.new.attempt == plan.attempt && call.new.node == execute_node();
-    Ok(calls.iter().rfind(last).is_some_and(|call| call.state() == CallState::Ok))
-}
-
-/// The recorded changes into a fresh sandbox; their bases stay as they were recorded.
-async fn put_back(house: &Arc<House>, live: &Arc<LiveRun>, recorded: Vec<NetChange>) -> Result<(), Stopped> {
-    let (house, mut place) = (Arc::clone(house), Arc::clone(&live.open).lock_owned().await);
-    let restored = blocking(move || {
-        let open = place.as_mut()?;
-        Some(open.sandbox.restore(&recorded, &Stored(house.store.as_ref())))
-    });
-    match restored.await? {
-        None => Err(Stopped::Cancelled),
-        Some(Ok(())) => Ok(()),
-        Some(Err(error)) => Err(Stopped::failed(ErrorCategory::Sandbox, error)),
+    let standing = house.standing(plan).await?;
+    if !standing.unfinished.is_empty() {
+        ground::take_back(house, run, plan, handle, fold(&standing.unfinished)).await?;
     }
-}
-
-/// Inverse entries for what an unfinished try had changed: the fresh sandbox does not have it.
-async fn take_back(
-    house: &Arc<House>,
-    run: &JobRun,
-    plan: &Plan,
-    handle: &ChangesetHandle,
-    recorded: Vec<NetChange>,
-) -> Result<(), Stopped> {
-    let effect = run.enter()?;
-    let new = NewCall {
-        attempt: plan.attempt,
-        node: TAKE_BACK.to_owned(),
-        tool: TAKE_BACK.to_owned(),
-        requested: Value::Null,
-        effective: Value::Null,
-    };
-    let call = house.store.begin_call(&effect, &run.claim(), new).await?;
-    let changes = recorded.iter().flat_map(|change| {
-        domain::inverse(change).into_iter().map(|draft| NewChange {
-            id: ChangeId::from_u128(house.ids.ulid()),
-            call: call.no,
-            root: change.root,
-            base: change.base,
-            draft,
-        })
-    });
-    let outcome = CallOutcome {
-        attempt: plan.attempt,
-        no: call.no,
-        end: CallEnd {
-            state: CallState::Ok,
-            duration_ms: 0,
-            exit: None,
-            error: None,
-            result: json!({ "paths": recorded.len() }),
-            isolation: None,
-            stdout: None,
-            stderr: None,
-        },
-        changeset: Some(handle.id()),
-        changes: changes.collect(),
-        contents: Vec::new(),
-    };
-    house.store.end_call(By::Effect(&effect), &run.claim(), outcome).await?;
-    Ok(())
-}
-
-/// The plan's command.
-pub(super) fn task_of(plan: &Plan) -> Task {
-    let command = &plan.spec.task;
-    Task {
-        node: execute_node().to_owned(),
-        tool: RUN_COMMAND,
-        run: command.run.clone(),
-        root: RootNo(0),
-        cwd: command.cwd.clone(),
-        timeout: command.timeout_s.map(Duration::from_secs),
-        network: command.network,
-        env: command.env.clone(),
-        pass_env: command.pass_env.clone(),
-        writable: command.writable.clone(),
+    if !standing.finished.is_empty() {
+        ground::put_back(house, live, fold(&standing.finished)).await?;
     }
-}
-
-async fn run_command(
-    house: &Arc<House>,
-    run: &JobRun,
-    live: &Arc<LiveRun>,
-    plan: &Plan,
-) -> Result<(), Stopped> {
-    let finished = command::run(house, run, live, plan, task_of(plan)).await?;
-    command::record(house, run, live, plan, &finished, None).await?;
-    match finished.failure() {
-        None => Ok(()),
-        Some(message) => Err(Stopped::failed(finished.category(), message)),
-    }
-}
-
-/// Runs every check, each on the plan's changes and none upon what another one wrote.
-async fn validate(house: &Arc<House>, run: &JobRun, live: &Arc<LiveRun>, plan: &Plan) -> Result<(), Stopped> {
-    if plan.spec.validations.is_empty() {
-        return Ok(());
-    }
-    let present = net_hash(&fold(&house.entries(plan).await?)).to_string();
-    let mut validations: Vec<&Validation> = plan.spec.validations.iter().collect();
-    validations.sort_by(|a, b| (a.mode, &a.name).cmp(&(b.mode, &b.name)));
-    for validation in validations {
-        let task = Task {
-            node: format!("validate/{}", validation.name),
-            tool: VALIDATE,
-            run: validation.run.clone(),
-            root: validation.root,
-            cwd: validation.cwd.clone(),
-            timeout: Some(Duration::from_secs(validation.timeout_s)),
-            network: plan.spec.task.network,
-            env: plan.spec.task.env.clone(),
-            pass_env: plan.spec.task.pass_env.clone(),
-            writable: Vec::new(),
-        };
-        let finished = command::run(house, run, live, plan, task).await?;
-        let result = result_of(house, plan, validation, &finished, &present);
-        let result = serde_json::to_value(result).unwrap_or(Value::Null);
-        command::record(house, run, live, plan, &finished, Some(result)).await?;
-    }
-    Ok(())
-}
-
-fn result_of(
-    house: &House,
-    plan: &Plan,
-    validation: &Validation,
-    finished: &Finished,
-    present: &str,
-) -> ValidationResult {
-    let outcome = match finished.state() {
-        CallState::Ok => Outcome::Passed,
-        CallState::Failed if finished.exit().is_some() => Outcome::Failed,
-        CallState::Failed
-        | CallState::TimedOut
-        | CallState::Refused
-        | CallState::Cancelled
-        | CallState::Running => Outcome::Errored,
-    };
-    let message = house.redactor.redact_text(&finished.last_words(MESSAGE_BYTES_MAX));
-    ValidationResult {
-        validation: validation.name.clone(),
-        mode: validation.mode,
-        outcome,
-        message,
-        duration_ms: finished.duration_ms(),
-        attempt: plan.attempt,
-        call: finished.call().no,
-        net_hash: present.to_owned(),
-    }
-}
-
-/// Changes what is known of the open sandbox.
-async fn with_open(live: &LiveRun, change: impl FnOnce(&mut Open)) -> Result<(), Stopped> {
-    live.open.lock().await.as_mut().map(change).ok_or(Stopped::Cancelled)
-}
-
-/// Runs what blocks on a thread that may.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Stopped> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Stopped::failed(ErrorCategory::Internal, error))
+    Ok(false)
 }

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use domain::{CallEnd, CallNo, CallState, ErrorCategory, KeptOutput, NewChange, Plan, ToolCall};
+use domain::{CallEnd, CallNo, CallState, ErrorCategory, KeptOutput, NewChange, Plan, Step, ToolCall};
 use sandbox::NOTE_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -21,7 +21,8 @@ use store::{By, CallOutcome};
 use super::super::House;
 use super::Stopped;
 use super::command::{self, Finished, LAST_WORDS_BYTES};
-use super::execute::{blocking, task_of};
+use super::ground::blocking;
+use super::steps::task_of;
 use super::work::{LiveRun, Open};
 use crate::worker::JobRun;
 
@@ -97,14 +98,15 @@ pub(super) async fn capture(
     run: &JobRun,
     live: &Arc<LiveRun>,
     plan: &Plan,
+    step: &Step,
     note: &str,
 ) -> Result<bool, Stopped> {
     let end: Option<KeptEnd> = serde_json::from_str(note).ok();
-    match capture_all(house, run, live, plan, end.as_ref()).await {
+    match capture_all(house, run, live, plan, step, end.as_ref()).await {
         Err(Stopped::Failed { category, message }) => {
             let mut place = live.open.lock().await;
             let open = place.as_mut().ok_or(Stopped::Cancelled)?;
-            let shown = command::one_line(&task_of(plan).run.shown());
+            let shown = command::one_line(&step.shown());
             return Err(not_captured(open, category, &house.redactor.redact_text(&shown), &message));
         }
         other => other?,
@@ -126,10 +128,12 @@ async fn capture_all(
     run: &JobRun,
     live: &Arc<LiveRun>,
     plan: &Plan,
+    step: &Step,
     end: Option<&KeptEnd>,
 ) -> Result<(), Stopped> {
     let effect = run.enter()?;
-    let mut new = command::new_call(house, plan, &task_of(plan));
+    let Some(command) = step.command() else { return Ok(()) };
+    let mut new = command::new_call(house, plan, &task_of(step, command));
     if let (Some(end), Value::Object(requested)) = (end, &mut new.requested) {
         requested.insert("captured_from_call".to_owned(), json!(end.call));
     }

@@ -1,9 +1,9 @@
 //! Does the phases of plans: what a claimed job means.
 //!
 //! # Where to look
-//! `execute` opens the sandbox and takes the plan's command and checks through it, `command` is the gate that every
-//! command passes, `kept` is what becomes of changes that could not be captured, `apply` brings the result to the user's
-//! files.
+//! `execute` takes a plan through its `steps` and `checks`, in the sandbox that `ground` opens; `command` is the gate that
+//! every command passes, `kept` is what becomes of changes that could not be captured, `apply` brings the result to the
+//! user's files.
 //!
 //! # Invariants
 //! 1. Nothing of a run outlives it: its processes are killed when it is interrupted, and its sandbox is closed when it
@@ -12,9 +12,12 @@
 //!    whose changes could not be captured stays on the disk.
 
 mod apply;
+mod checks;
 mod command;
 mod execute;
+mod ground;
 mod kept;
+mod steps;
 mod work;
 
 use std::collections::BTreeMap;
@@ -25,7 +28,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{
-    DecisionKind, ErrorCategory, ErrorId, Fence, JobId, NewDecision, NewError, Phase, Plan, StepId,
+    DecisionKind, ErrorCategory, ErrorId, Fence, JobId, NewDecision, NewError, Phase, Plan, Recovery, Step,
+    StepId,
 };
 use sync::primitives::{Mutex, lock};
 use sync::{CancelReason, Cancelled, Finisher};
@@ -58,6 +62,8 @@ enum Stopped {
     Cancelled,
     /// It failed; the error is told to the recovery, which decides.
     Failed { category: ErrorCategory, message: String },
+    /// The same, and the recovery knows.
+    Told(String),
     /// A gate or a conflict stands in the way of an apply.
     Constrained(Vec<domain::Reason>),
 }
@@ -154,17 +160,37 @@ impl PhaseRunner {
             },
         }
     }
+}
 
-    /// Tells the failure to the recovery, and what is done about it to the worker.
-    async fn tell(&self, run: &JobRun, plan: &Plan, category: ErrorCategory, message: String) -> RunFailure {
-        let step = StepId { attempt: plan.attempt, node: run.job().phase.to_string(), visit: 1 };
-        let id = ErrorId::from_u128(self.house.ids.ulid());
-        let message = self.house.redactor.redact_text(&message);
-        *lock(&self.house.last_failure) = Some(message.clone());
-        let error = NewError::new(id, run.job().phase, step, category, message.clone());
-        let _ = self.house.recovery.record_error(&run.claim(), error).await;
-        RunFailure::failed(message)
+/// A failure that was told to the recovery.
+struct Told {
+    message: String,
+    /// What is done about it; none when that could not be stored.
+    recovery: Option<Recovery>,
+}
+
+/// Tells a failure to the recovery. `at` is the step that failed; none when it was the phase itself.
+async fn tell(
+    house: &House,
+    run: &JobRun,
+    plan: &Plan,
+    at: Option<&Step>,
+    category: ErrorCategory,
+    message: String,
+) -> Told {
+    let phase = run.job().phase;
+    let node = at.map_or_else(|| phase.to_string(), |step| step.node.clone());
+    let id = ErrorId::from_u128(house.ids.ulid());
+    let message = house.redactor.redact_text(&message);
+    *lock(&house.last_failure) = Some(message.clone());
+    let step = StepId { attempt: plan.attempt, node, visit: 1 };
+    let mut error = NewError::new(id, phase, step, category, message.clone());
+    let retries = at.and_then(|step| step.retries);
+    if retries.is_some() {
+        error = error.idempotent();
     }
+    let recovery = house.recovery.of_step(retries).record_error(&run.claim(), error).await.ok();
+    Told { message, recovery }
 }
 
 #[async_trait]
@@ -180,17 +206,21 @@ impl JobRunner for PhaseRunner {
             phase = &mut phase => phase,
             () = tokio::time::sleep(limit) => {
                 let message = format!("the {} phase took longer than limits.time ({limit:?})", run.job().phase);
-                let failure = self.tell(run, &plan, ErrorCategory::Budget, message).await;
+                let told = tell(&self.house, run, &plan, None, ErrorCategory::Budget, message).await;
                 run.token().cancel(CancelReason::Timeout);
                 // Its processes are killed by now; what it had in hand comes to an end, or is dropped by the worker.
                 let _ = phase.await;
-                return Err(failure);
+                return Err(RunFailure::failed(told.message));
             }
         };
         match phase {
             Ok(()) => Ok(()),
             Err(Stopped::Cancelled) => Err(RunFailure::failed("the run was stopped".to_owned())),
-            Err(Stopped::Failed { category, message }) => Err(self.tell(run, &plan, category, message).await),
+            Err(Stopped::Told(message)) => Err(RunFailure::failed(message)),
+            Err(Stopped::Failed { category, message }) => {
+                let told = tell(&self.house, run, &plan, None, category, message).await;
+                Err(RunFailure::failed(told.message))
+            }
             Err(Stopped::Constrained(reasons)) => Err(RunFailure::constrained(reasons)),
         }
     }
@@ -206,7 +236,7 @@ impl JobRunner for PhaseRunner {
     }
 }
 
-/// Without a strategist the strategy is one step, the task itself.
+/// Without a strategist the strategy is what was asked for.
 async fn strategize(house: &House, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
     let known = house.store.decisions(plan.id).await?;
     let is_this = |new: &NewDecision| new.kind == DecisionKind::Strategy && new.attempt == plan.attempt;
@@ -219,8 +249,11 @@ async fn strategize(house: &House, run: &JobRun, plan: &Plan) -> Result<(), Stop
         phase: Phase::Strategize,
         kind: DecisionKind::Strategy,
         question: "How is it done?".to_owned(),
-        chosen: "one step: the command itself".to_owned(),
-        rationale: "the plan names its command, so there is nothing to choose".to_owned(),
+        chosen: match plan.spec.steps.len() {
+            1 => "one step: the command itself".to_owned(),
+            steps => format!("{steps} steps, as they were asked for"),
+        },
+        rationale: "the plan names what is to be done, so there is nothing to choose".to_owned(),
         confidence: Some(1.0),
     };
     let effect = run.enter()?;

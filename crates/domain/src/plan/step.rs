@@ -1,0 +1,83 @@
+//! What execute does, one step after the other.
+//!
+//! # Invariants
+//! 1. Steps of a plan have different names; the name is the node of every call that the step makes.
+//! 2. A plan of an older version names one command, its task: that is a plan of one step.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::spec::{ByteText, CommandTask};
+use crate::phase::Phase;
+
+/// The most steps that a plan has.
+pub const STEPS_MAX: usize = 200;
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Its name.
+    pub node: String,
+    /// What it does.
+    #[serde(flatten)]
+    pub does: Does,
+    /// How often it is done again when it failed. None: when its failure was a passing one, as often as the settings
+    /// say. Whoever names a number says that it may be done twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
+}
+
+/// What a step does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Does {
+    /// Runs a command in the sandbox.
+    Command(CommandTask),
+    /// Reads a file of the first project.
+    Read {
+        /// Where, below the project's root.
+        path: ByteText,
+    },
+    /// Lets time pass.
+    Wait {
+        /// How much.
+        seconds: u64,
+    },
+}
+
+impl Step {
+    /// The only step of a plan: its command.
+    pub fn only(task: CommandTask) -> Step {
+        Step { node: Phase::Execute.as_str().to_owned(), does: Does::Command(task), retries: None }
+    }
+
+    /// The command that it runs; none when it runs none.
+    pub fn command(&self) -> Option<&CommandTask> {
+        match &self.does {
+            Does::Command(task) => Some(task),
+            Does::Read { .. } | Does::Wait { .. } => None,
+        }
+    }
+
+    /// On one line, as a person would say it.
+    pub fn shown(&self) -> String {
+        match &self.does {
+            Does::Command(task) => task.run.shown(),
+            Does::Read { path } => format!("read {path}"),
+            Does::Wait { seconds } => format!("wait {seconds} s"),
+        }
+    }
+}
+
+/// The steps of a plan as they are stored: a list, or the one task of an older version.
+pub(super) fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Step>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Steps(Vec<Step>),
+        Task(CommandTask),
+    }
+    Ok(match Either::deserialize(deserializer)? {
+        Either::Steps(steps) => steps,
+        Either::Task(task) => vec![Step::only(task)],
+    })
+}

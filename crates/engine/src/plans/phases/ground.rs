@@ -1,0 +1,182 @@
+//! The sandbox that a run works in: opened, brought to where the plan stood, closed.
+//!
+//! # Invariants
+//! What an unfinished try had changed is taken back by inverse entries before the next one begins.
+
+use std::sync::Arc;
+
+use domain::{
+    CallEnd, CallState, ChangeId, ErrorCategory, NetChange, NewCall, NewChange, NotCaptured, Plan, RootNo,
+    SandboxRecord,
+};
+use sandbox::{Choice, OpenError, OpenRequest, RootSpec, Sandbox};
+use serde_json::{Value, json};
+use store::{By, CallOutcome};
+
+use super::super::House;
+use super::super::contents::{Staging, Stored};
+use super::super::standing::TAKE_BACK;
+use super::super::use_plan::path_of;
+use super::work::{LiveRun, Open};
+use super::{Stopped, command, sandbox_category};
+use crate::plan_context::ChangesetHandle;
+use crate::worker::JobRun;
+
+/// Opens the sandbox; or again the one that is kept of this attempt, whose note is given back.
+pub(super) async fn open(
+    house: &Arc<House>,
+    run: &JobRun,
+    live: &Arc<LiveRun>,
+    plan: &Plan,
+) -> Result<Option<String>, Stopped> {
+    let effect = run.enter()?;
+    let request = open_request(house, plan)?;
+    let mut place = Arc::clone(&live.open).lock_owned().await;
+    let (house, plan, scope) = (Arc::clone(house), plan.clone(), run.scope().clone());
+    let opening = Arc::clone(&house);
+    // The place goes with the thread: whoever winds down waits for it, and finds what it opened.
+    let opened = blocking(move || {
+        let (sandbox, note) = if sandbox::is_kept(&request.dir) {
+            sandbox::reopen(request).map(|(sandbox, note)| (sandbox, Some(note)))?
+        } else {
+            (sandbox::open_unless(request, &|| scope.is_cancelled())?, None)
+        };
+        let record = record_of(&opening, &plan, &sandbox);
+        let staging = Arc::new(Staging::new(Arc::clone(&opening.store)));
+        let (kept, found) = (None, Vec::new());
+        let open =
+            Open { plan, sandbox, record: record.clone(), changeset: None, call: None, staging, kept, found };
+        *place = Some(open);
+        Ok((record, note))
+    });
+    let (record, note) = opened.await?.map_err(|error: OpenError| {
+        if matches!(error, OpenError::Stopped) {
+            return Stopped::Cancelled;
+        }
+        Stopped::failed(sandbox_category(&error), error)
+    })?;
+    house.store.sandbox_opened(&effect, &run.claim(), record).await?;
+    Ok(note)
+}
+
+fn open_request(house: &House, plan: &Plan) -> Result<OpenRequest, Stopped> {
+    let choice: Choice =
+        plan.spec.sandbox.parse().map_err(|error| Stopped::failed(ErrorCategory::InvalidInput, error))?;
+    let roots = plan.projects.iter().zip(0..).map(|(project, no)| RootSpec {
+        no: RootNo(no),
+        path: path_of(&project.root),
+        read_only: project.read_only,
+    });
+    let (dir, include) = (house.sandbox_home(plan), vec![".env*".to_owned()]);
+    Ok(OpenRequest { dir, roots: roots.collect(), choice, include })
+}
+
+fn record_of(house: &House, plan: &Plan, sandbox: &Sandbox) -> SandboxRecord {
+    let passed_over = sandbox.passed_over().iter();
+    SandboxRecord {
+        plan: plan.id,
+        attempt: plan.attempt,
+        rung: sandbox.rung().as_str().to_owned(),
+        passed_over: passed_over.map(|over| (over.rung.as_str().to_owned(), over.why.clone())).collect(),
+        dir: command::bytes_of(sandbox.dir()),
+        boot: house.boot,
+        opened: house.wall(),
+        closed: None,
+        not_captured: NotCaptured::default(),
+    }
+}
+
+pub(super) async fn close(live: &LiveRun) -> Result<(), Stopped> {
+    let mut place = Arc::clone(&live.open).lock_owned().await;
+    let closed = blocking(move || place.take().map_or(Ok(()), |open| open.sandbox.close()));
+    closed.await?.map_err(|error| Stopped::failed(ErrorCategory::Sandbox, error))
+}
+
+/// Closes a sandbox that was kept, which is no longer worth it.
+pub(super) async fn discard(live: &LiveRun) -> Result<(), Stopped> {
+    with_open(live, |open| {
+        open.kept = None;
+        // What cannot be unmarked is found by `gc`, and is no worse than before.
+        let _ = open.sandbox.keep_no_more();
+    })
+    .await?;
+    close(live).await
+}
+
+/// The recorded changes into a fresh sandbox; their bases stay as they were recorded.
+pub(super) async fn put_back(
+    house: &Arc<House>,
+    live: &Arc<LiveRun>,
+    recorded: Vec<NetChange>,
+) -> Result<(), Stopped> {
+    let (house, mut place) = (Arc::clone(house), Arc::clone(&live.open).lock_owned().await);
+    let restored = blocking(move || {
+        let open = place.as_mut()?;
+        Some(open.sandbox.restore(&recorded, &Stored(house.store.as_ref())))
+    });
+    match restored.await? {
+        None => Err(Stopped::Cancelled),
+        Some(Ok(())) => Ok(()),
+        Some(Err(error)) => Err(Stopped::failed(ErrorCategory::Sandbox, error)),
+    }
+}
+
+/// Inverse entries for what an unfinished try had changed: the fresh sandbox does not have it.
+pub(super) async fn take_back(
+    house: &Arc<House>,
+    run: &JobRun,
+    plan: &Plan,
+    handle: &ChangesetHandle,
+    recorded: Vec<NetChange>,
+) -> Result<(), Stopped> {
+    let effect = run.enter()?;
+    let new = NewCall {
+        attempt: plan.attempt,
+        node: TAKE_BACK.to_owned(),
+        tool: TAKE_BACK.to_owned(),
+        requested: Value::Null,
+        effective: Value::Null,
+    };
+    let call = house.store.begin_call(&effect, &run.claim(), new).await?;
+    let changes = recorded.iter().flat_map(|change| {
+        domain::inverse(change).into_iter().map(|draft| NewChange {
+            id: ChangeId::from_u128(house.ids.ulid()),
+            call: call.no,
+            root: change.root,
+            base: change.base,
+            draft,
+        })
+    });
+    let outcome = CallOutcome {
+        attempt: plan.attempt,
+        no: call.no,
+        end: CallEnd {
+            state: CallState::Ok,
+            duration_ms: 0,
+            exit: None,
+            error: None,
+            result: json!({ "paths": recorded.len() }),
+            isolation: None,
+            stdout: None,
+            stderr: None,
+        },
+        changeset: Some(handle.id()),
+        changes: changes.collect(),
+        contents: Vec::new(),
+    };
+    house.store.end_call(By::Effect(&effect), &run.claim(), outcome).await?;
+    Ok(())
+}
+
+/// Changes what is known of the open sandbox.
+pub(super) async fn with_open(live: &LiveRun, change: impl FnOnce(&mut Open)) -> Result<(), Stopped> {
+    live.open.lock().await.as_mut().map(change).ok_or(Stopped::Cancelled)
+}
+
+/// Runs what blocks on a thread that may.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Stopped> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Stopped::failed(ErrorCategory::Internal, error))
+}
