@@ -76,6 +76,8 @@ struct Node {
 #[serde(rename_all = "snake_case")]
 enum Tool {
     Read,
+    Write,
+    Edit,
     Wait,
 }
 
@@ -83,7 +85,17 @@ enum Tool {
 #[serde(deny_unknown_fields)]
 struct With {
     path: Option<String>,
+    text: Option<String>,
+    old: Option<String>,
+    new: Option<String>,
     seconds: Option<u64>,
+}
+
+impl With {
+    fn is_empty(&self) -> bool {
+        let With { path, text, old, new, seconds } = self;
+        [path, text, old, new].iter().all(|word| word.is_none()) && seconds.is_none()
+    }
 }
 
 /// Nodes in the order of the file.
@@ -162,16 +174,28 @@ fn steps(nodes: Vec<(String, Node)>, like: &CommandTask) -> Result<Vec<Step>, St
 
 fn step(name: &str, node: &Node, like: &CommandTask) -> Result<Step, String> {
     let timeout = node.timeout.as_deref().map(parse_duration).transpose().map_err(|why| why.to_string())?;
-    let With { path, seconds } = &node.with;
+    let With { path, text, old, new, seconds } = &node.with;
+    let path = path.as_deref().map(ByteText::from);
     let does = match (&node.run, node.tool) {
-        (Some(run), None) if path.is_none() && seconds.is_none() => Does::Command(CommandTask {
+        (Some(run), None) if node.with.is_empty() => Does::Command(CommandTask {
             run: run.clone(),
             timeout_s: timeout.map_or(like.timeout_s, |timeout| Some(timeout.as_secs())),
             ..like.clone()
         }),
         (None, Some(Tool::Read)) => match path {
-            Some(path) => Does::Read { path: ByteText::from(path.as_str()) },
+            Some(path) => Does::Read { path },
             None => return Err("read needs `with: { path: … }`".to_owned()),
+        },
+        (None, Some(Tool::Write)) => match (path, text.clone()) {
+            (Some(path), Some(text)) => Does::Write { path, text },
+            (_, _) => return Err("write needs `with: { path: …, text: … }`".to_owned()),
+        },
+        (None, Some(Tool::Edit)) => match (path, old.clone(), new.clone()) {
+            (_, Some(old), _) if old.is_empty() => {
+                return Err("edit needs an `old` that is not empty".to_owned());
+            }
+            (Some(path), Some(old), Some(new)) => Does::Edit { path, old, new },
+            (_, _, _) => return Err("edit needs `with: { path: …, old: …, new: … }`".to_owned()),
         },
         (None, Some(Tool::Wait)) => match seconds {
             Some(seconds) => Does::Wait { seconds: *seconds },
@@ -233,6 +257,11 @@ mod tests {
             ("nodes: { a: { run: x, with: { path: b } } }", "node a: `with` is for a `tool`"),
             ("nodes: { a: { tool: read } }", "node a: read needs"),
             ("nodes: { a: { tool: wait } }", "node a: wait needs"),
+            ("nodes: { a: { tool: write, with: { path: b } } }", "node a: write needs"),
+            (
+                "nodes: { a: { tool: edit, with: { path: b, old: '', new: c } } }",
+                "node a: edit needs an `old`",
+            ),
             ("nodes: { a: { run: x, retries: 101 } }", "node a: retries are at most 100"),
             ("nodes: { 'a b': { run: x } }", "`a b` is no name"),
             ("nodes: { a: { run: x, colour: red } }", "colour"),

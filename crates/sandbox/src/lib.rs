@@ -4,6 +4,7 @@
 //! - [`beneath`]: every path is resolved by the kernel, beneath its root.
 //! - [`content`]: what capture hands contents to, and restore takes them from.
 //! - [`ladder`]: how a sandbox is opened; [`opened::Sandbox`]: what it is; [`mod@reopen`]: one that was kept.
+//! - [`file_tools`]: single files of it, read and written without a process.
 //! - [`capture`]: what changed in it; [`restore`]: how recorded changes come back into one.
 //! - [`command`] and [`isolation`]: how a command runs, and what keeps it from the rest of the machine.
 //! - [`journal`]: how changes reach the user's files, all or none; [`git_ref`]: the commit that goes with them.
@@ -46,6 +47,7 @@ pub mod reopen;
 mod worktree;
 
 pub mod capture;
+pub mod file_tools;
 pub mod layer;
 pub mod restore;
 
@@ -58,6 +60,7 @@ pub mod journal;
 pub use capture::{CaptureError, CaptureRules, Captured, CapturedChange, NotCaptured};
 pub use child::{ChildProgram, dispatch};
 pub use copy::Skipped;
+pub use file_tools::{WriteFileError, read_file};
 pub use kept::NOTE_BYTES_MAX;
 pub use ladder::{OpenError, OpenRequest, RootSpec, open, open_unless, probe};
 pub use layer::{Layer, LayerError};

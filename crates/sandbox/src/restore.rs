@@ -215,7 +215,7 @@ fn make(
 }
 
 /// Makes the directories on the way; what else lies there was removed before.
-fn make_parents(tree: BorrowedFd<'_>, path: &RelPath) -> Result<OwnedFd, RestoreError> {
+pub(crate) fn make_parents(tree: BorrowedFd<'_>, path: &RelPath) -> Result<OwnedFd, RestoreError> {
     match beneath::open_parent(tree, path) {
         Ok(parent) => return Ok(parent),
         Err(why) if why.is_not_found() => {}

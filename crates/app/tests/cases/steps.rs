@@ -145,3 +145,38 @@ fn a_read_step_sees_the_sandbox() {
     let logs = person.agents(&["plan", "logs", "@last", "--call", "2"]);
     assert_eq!(logs.stdout, "one\ntwo\n", "{logs:?}");
 }
+
+#[test]
+fn files_are_written_and_edited_in_the_sandbox_without_a_process() {
+    let person = Person::new();
+    person.write("a.txt", "one two two\n");
+    let actor = |nodes: &str| {
+        person.write("actor.yaml", &format!("nodes:\n{nodes}"));
+        person.json(&["run", "--actor", "actor.yaml"])
+    };
+    let said = actor(
+        "  write: { tool: write, with: { path: new/deep/b.txt, text: \"b\\n\" } }\n  \
+           edit: { tool: edit, with: { path: a.txt, old: one, new: uno }, needs: [write] }\n  \
+           see: { run: 'grep -q uno a.txt && grep -q b new/deep/b.txt', needs: [edit] }\n",
+    );
+    assert_eq!(said.exit, 0, "{said:?}");
+    assert_eq!(person.read("a.txt"), "one two two\n", "before the apply nothing is written");
+    assert_eq!(person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
+    assert_eq!(
+        (person.read("a.txt").as_str(), person.read("new/deep/b.txt").as_str()),
+        ("uno two two\n", "b\n")
+    );
+
+    for (node, why) in [
+        ("{ tool: edit, with: { path: a.txt, old: two, new: x } }", "2 times"),
+        ("{ tool: edit, with: { path: a.txt, old: three, new: x } }", "does not have the text"),
+        ("{ tool: edit, with: { path: none, old: a, new: b } }", "none cannot be read"),
+        ("{ tool: write, with: { path: .git/config, text: x } }", "protected"),
+        ("{ tool: write, with: { path: new, text: x } }", "new"),
+    ] {
+        let said = actor(&format!("  a: {node}\n"));
+        let errors = person.agents(&["plan", "errors", "@last"]).stdout;
+        assert!(said.exit == 1 && errors.contains(why), "{node}: {said:?} {errors}");
+        assert_eq!(person.agents(&["plan", "diff", "@last", "--name-only"]).stdout, "");
+    }
+}

@@ -37,6 +37,22 @@ pub enum Does {
         /// Where, below the project's root.
         path: ByteText,
     },
+    /// Writes a whole file of the first project's sandbox.
+    Write {
+        /// Where, below the project's root.
+        path: ByteText,
+        /// What is in it then.
+        text: String,
+    },
+    /// Replaces a piece of text that a file of the first project's sandbox has exactly once.
+    Edit {
+        /// Where, below the project's root.
+        path: ByteText,
+        /// The piece.
+        old: String,
+        /// What takes its place.
+        new: String,
+    },
     /// Lets time pass.
     Wait {
         /// How much.
@@ -54,7 +70,23 @@ impl Step {
     pub fn command(&self) -> Option<&CommandTask> {
         match &self.does {
             Does::Command(task) => Some(task),
-            Does::Read { .. } | Does::Wait { .. } => None,
+            Does::Read { .. } | Does::Write { .. } | Does::Edit { .. } | Does::Wait { .. } => None,
+        }
+    }
+
+    /// Whether it may change files.
+    pub fn writes(&self) -> bool {
+        match &self.does {
+            Does::Command(_) | Does::Write { .. } | Does::Edit { .. } => true,
+            Does::Read { .. } | Does::Wait { .. } => false,
+        }
+    }
+
+    /// The file that it is about; none when it names none.
+    pub fn path(&self) -> Option<&ByteText> {
+        match &self.does {
+            Does::Read { path } | Does::Write { path, .. } | Does::Edit { path, .. } => Some(path),
+            Does::Command(_) | Does::Wait { .. } => None,
         }
     }
 
@@ -63,6 +95,8 @@ impl Step {
         match &self.does {
             Does::Command(task) => task.run.shown(),
             Does::Read { path } => format!("read {path}"),
+            Does::Write { path, .. } => format!("write {path}"),
+            Does::Edit { path, .. } => format!("edit {path}"),
             Does::Wait { seconds } => format!("wait {seconds} s"),
         }
     }

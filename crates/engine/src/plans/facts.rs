@@ -17,8 +17,17 @@ pub(super) const VALIDATE: &str = "validate";
 pub(super) const RUN_COMMAND: &str = "run_command";
 /// The tool that reads a file.
 pub(super) const READ_FILE: &str = "read_file";
+/// The tool that writes a file.
+pub(super) const WRITE_FILE: &str = "write_file";
+/// The tool that replaces a piece of a file.
+pub(super) const EDIT_FILE: &str = "edit_file";
 /// The tool that lets time pass.
 pub(super) const WAIT: &str = "wait";
+
+/// Whether what changed while the tool was at work is its doing.
+pub(super) fn writes(tool: &str) -> bool {
+    [RUN_COMMAND, WRITE_FILE, EDIT_FILE].contains(&tool)
+}
 
 /// How many events are read at a time.
 const EVENTS_MAX: usize = 1_000;

@@ -120,10 +120,10 @@ fn step_finding(step: &Step, request: &NewPlanRequest) -> Option<String> {
             Some(program) if program.as_bytes().is_empty() => Some("the command's name is empty".to_owned()),
             Some(program) => program_finding(program, task, request),
         },
-        Does::Read { path } => match RelPath::new(path.as_bytes()) {
-            Ok(_) => None,
-            Err(error) => Some(format!("step {} cannot read {path}: {error}", step.node)),
-        },
+        Does::Read { path } | Does::Write { path, .. } | Does::Edit { path, .. } => {
+            let wrong = RelPath::new(path.as_bytes()).err();
+            wrong.map(|error| format!("step {} cannot use the path {path}: {error}", step.node))
+        }
         Does::Wait { .. } => None,
     }
 }

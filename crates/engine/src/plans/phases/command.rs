@@ -252,16 +252,30 @@ async fn stored(
     if finished.wrote_to_sandbox && is_check {
         put_back(live).await?;
     }
+    end_call(house, run, live, plan, (&finished.call, &finished.effect), |open, changed| {
+        call_end(house, finished, &open.staging, result, changed)
+    })
+    .await
+}
+
+/// Stores the end of a call with what was found to be changed since the last one.
+pub(super) async fn end_call(
+    house: &House,
+    run: &JobRun,
+    live: &LiveRun,
+    plan: &Plan,
+    (call, effect): (&ToolCall, &Effect),
+    end: impl FnOnce(&Open, usize) -> Result<CallEnd, Stopped>,
+) -> Result<(), Stopped> {
     let mut place = live.open.lock().await;
     let open = place.as_mut().ok_or(Stopped::Cancelled)?;
     let changes: Vec<NewChange> =
-        open.found.iter().cloned().map(|found| new_change(house, finished.call.no, found)).collect();
-    let end = call_end(house, finished, &open.staging, result, changes.len())?;
+        open.found.iter().cloned().map(|found| new_change(house, call.no, found)).collect();
+    let end = end(open, changes.len())?;
     let changeset = open.changeset.filter(|_| !changes.is_empty());
     let contents = open.staging.contents();
-    let outcome =
-        CallOutcome { attempt: plan.attempt, no: finished.call.no, end, changeset, changes, contents };
-    house.store.end_call(By::Effect(&finished.effect), &run.claim(), outcome).await?;
+    let outcome = CallOutcome { attempt: plan.attempt, no: call.no, end, changeset, changes, contents };
+    house.store.end_call(By::Effect(effect), &run.claim(), outcome).await?;
     open.call = None;
     open.found.clear();
     open.staging.clear();
@@ -307,7 +321,7 @@ pub(super) fn new_change(house: &House, call: CallNo, found: CapturedChange) -> 
     NewChange { id: ChangeId::from_u128(house.ids.ulid()), call, root, base, draft }
 }
 
-fn rules(plan: &Plan) -> CaptureRules {
+pub(super) fn rules(plan: &Plan) -> CaptureRules {
     CaptureRules {
         ignore: plan.spec.ignore.clone(),
         protected: plan.spec.protected.clone(),

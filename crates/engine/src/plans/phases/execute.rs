@@ -82,7 +82,7 @@ fn is_done(step: &Step, calls: &[ToolCall]) -> bool {
 
 /// A plan that only reads needs none.
 fn needs_sandbox(plan: &Plan) -> bool {
-    plan.spec.commands().next().is_some() || !plan.spec.validations.is_empty()
+    plan.spec.steps.iter().any(Step::writes) || !plan.spec.validations.is_empty()
 }
 
 /// Opens the sandbox and brings it to where the plan stands. True when the next step is done by that: it ended well

@@ -1,12 +1,11 @@
-//! What a step does: a command in the sandbox, a file that is read, time that passes.
+//! What a step does: a command in the sandbox, a file that is read or written, time that passes.
 //!
 //! # Invariants
 //! 1. Every step is a call: admitted before it begins, its end stored with what it changed. The end is the durable
 //!    point that a resumed plan goes on from.
 //! 2. A wait is counted from its first beginning, also when the plan is resumed elsewhere.
 
-use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,13 +13,12 @@ use domain::{
     ByteText, CallEnd, CallState, CommandTask, Does, ErrorCategory, NewCall, Plan, RelPath, RootNo, Step,
     ToolCall, WallMs,
 };
-use rustix::fs::{Mode, OFlags};
-use sandbox::beneath::{self, Links};
+use sandbox::beneath;
 use serde_json::{Value, json};
 use store::{By, CallOutcome};
 
 use super::super::House;
-use super::super::facts::{READ_FILE, RUN_COMMAND, WAIT};
+use super::super::facts::{EDIT_FILE, READ_FILE, RUN_COMMAND, WAIT, WRITE_FILE};
 use super::super::use_plan::path_of;
 use super::Stopped;
 use super::command::{self, Task};
@@ -29,7 +27,7 @@ use super::work::LiveRun;
 use crate::worker::JobRun;
 
 /// How much of a file a call keeps.
-const TEXT_BYTES_MAX: usize = 64 * 1024;
+const TEXT_BYTES_MAX: u64 = 64 * 1024;
 
 /// Does one step. `calls` are those of the attempt so far.
 pub(super) async fn run(
@@ -43,6 +41,15 @@ pub(super) async fn run(
     match &step.does {
         Does::Command(task) => run_command(house, run, live, plan, step, task).await,
         Does::Read { path } => read(house, run, live, plan, step, path).await,
+        Does::Write { path, text } => {
+            let text = text.clone().into_bytes();
+            write(house, run, live, plan, step, (WRITE_FILE, path), move |_, _| Ok(text)).await
+        }
+        Does::Edit { path, old, new } => {
+            let (old, new) = (old.clone(), new.clone());
+            let text = move |path: &RelPath, now| edited(path, now, &old, &new);
+            write(house, run, live, plan, step, (EDIT_FILE, path), text).await
+        }
         Does::Wait { seconds } => {
             let began = calls.iter().find(|call| call.new.node == step.node).map(|call| call.started);
             wait(house, run, plan, step, Duration::from_secs(*seconds), began).await
@@ -91,35 +98,80 @@ async fn read(
     step: &Step,
     path: &ByteText,
 ) -> Result<(), Stopped> {
-    let wrong = |error| Stopped::failed(ErrorCategory::InvalidInput, error);
-    let rel = RelPath::new(path.as_bytes()).map_err(wrong)?;
+    let rel = rel(path)?;
     let place = Arc::clone(&live.open).lock_owned().await;
     let root = plan.projects.first().map(|project| path_of(&project.root)).unwrap_or_default();
     call(house, run, plan, step, READ_FILE, json!({ "path": path }), async {
-        let text = blocking(move || match place.as_ref() {
+        let found = blocking(move || match place.as_ref() {
             Some(open) => {
-                let tree = open.sandbox.root(RootNo(0)).map_err(std::io::Error::other)?;
-                read_text(tree, &rel)
+                let root = open.sandbox.root(RootNo(0)).map_err(std::io::Error::other)?;
+                sandbox::read_file(root, &rel, TEXT_BYTES_MAX)
             }
-            None => read_text(beneath::open_root(&root)?.as_fd(), &rel),
+            None => sandbox::read_file(beneath::open_root(&root)?.as_fd(), &rel, TEXT_BYTES_MAX),
         });
-        let (bytes, text) = text.await?.map_err(|error| {
+        let (head, bytes) = found.await?.map_err(|error| {
             Stopped::failed(ErrorCategory::InvalidInput, format!("{path} cannot be read: {error}"))
         })?;
-        Ok(json!({ "bytes": bytes, "text": house.redactor.redact_text(&text) }))
+        let text = house.redactor.redact_text(&String::from_utf8_lossy(&head));
+        Ok(json!({ "bytes": bytes, "text": text }))
     })
     .await
 }
 
-fn read_text(root: BorrowedFd<'_>, path: &RelPath) -> std::io::Result<(u64, String)> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = beneath::open(root, path, flags, Mode::empty(), Links::Refuse)
-        .map_err(sandbox::beneath::BeneathError::into_io)?;
-    let file = std::fs::File::from(file);
-    let bytes = file.metadata()?.len();
-    let mut head = Vec::new();
-    file.take(TEXT_BYTES_MAX as u64).read_to_end(&mut head)?;
-    Ok((bytes, String::from_utf8_lossy(&head).into_owned()))
+fn rel(path: &ByteText) -> Result<RelPath, Stopped> {
+    RelPath::new(path.as_bytes()).map_err(|error| Stopped::failed(ErrorCategory::InvalidInput, error))
+}
+
+/// Writes a file of the sandbox: `text` of what is there now.
+async fn write(
+    house: &Arc<House>,
+    run: &JobRun,
+    live: &Arc<LiveRun>,
+    plan: &Plan,
+    step: &Step,
+    (tool, path): (&str, &ByteText),
+    text: impl FnOnce(&RelPath, std::io::Result<Vec<u8>>) -> Result<Vec<u8>, String> + Send + 'static,
+) -> Result<(), Stopped> {
+    let rel = rel(path)?;
+    let effect = run.enter()?;
+    let call = house
+        .store
+        .begin_call(&effect, &run.claim(), new_call(plan, step, tool, json!({ "path": path })))
+        .await?;
+    let mut place = Arc::clone(&live.open).lock_owned().await;
+    let admitted = call.clone();
+    let written = blocking(move || {
+        let open = place.as_mut().ok_or(Stopped::Cancelled)?;
+        open.call = Some(admitted);
+        let wrong = |message: String| Stopped::failed(ErrorCategory::Tool, message);
+        let root = open.sandbox.root(RootNo(0)).map_err(|error| wrong(error.to_string()))?;
+        let now = sandbox::read_file(root, &rel, open.plan.spec.max_file_bytes).map(|(bytes, _)| bytes);
+        let text = text(&rel, now).map_err(wrong)?;
+        let rules = command::rules(&open.plan);
+        let written = open.sandbox.write_file(RootNo(0), &rel, &text, open.staging.as_ref(), &rules);
+        written.map_err(|error| wrong(error.to_string()))?;
+        command::scan(open)
+    });
+    let written = written.await?;
+    if matches!(written, Err(Stopped::Cancelled)) {
+        return written;
+    }
+    command::end_call(house, run, live, plan, (&call, &effect), |_, changed| {
+        Ok(end_of(house, &call, &written.as_ref().map(|()| json!({ "changed": changed }))))
+    })
+    .await?;
+    written
+}
+
+/// The text with the one place replaced.
+fn edited(path: &RelPath, now: std::io::Result<Vec<u8>>, old: &str, new: &str) -> Result<Vec<u8>, String> {
+    let now = now.map_err(|error| format!("{path} cannot be read: {error}"))?;
+    let now = String::from_utf8(now).map_err(|_| format!("{path} is no text"))?;
+    match now.matches(old).count() {
+        1 => Ok(now.replacen(old, new, 1).into_bytes()),
+        0 => Err(format!("{path} does not have the text that is to be replaced")),
+        many => Err(format!("{path} has the text that is to be replaced {many} times; name more of it")),
+    }
 }
 
 async fn wait(
@@ -159,41 +211,51 @@ async fn call(
     work: impl Future<Output = Result<Value, Stopped>>,
 ) -> Result<(), Stopped> {
     let effect = run.enter()?;
-    let new = NewCall {
+    let new = new_call(plan, step, tool, requested);
+    let call = house.store.begin_call(&effect, &run.claim(), new).await?;
+    let done = work.await;
+    // The run's end does not wait for the account of a call that was stopped.
+    if matches!(done, Err(Stopped::Cancelled)) {
+        return done.map(drop);
+    }
+    let outcome = CallOutcome {
+        attempt: plan.attempt,
+        no: call.no,
+        end: end_of(house, &call, &done.as_ref().map(Value::clone)),
+        changeset: None,
+        changes: Vec::new(),
+        contents: Vec::new(),
+    };
+    house.store.end_call(By::Effect(&effect), &run.claim(), outcome).await?;
+    done.map(drop)
+}
+
+fn new_call(plan: &Plan, step: &Step, tool: &str, requested: Value) -> NewCall {
+    NewCall {
         attempt: plan.attempt,
         node: step.node.clone(),
         tool: tool.to_owned(),
         requested,
         effective: Value::Null,
-    };
-    let call = house.store.begin_call(&effect, &run.claim(), new).await?;
-    let done = work.await;
-    let (state, error, result) = match &done {
+    }
+}
+
+fn end_of(house: &House, call: &ToolCall, done: &Result<Value, &Stopped>) -> CallEnd {
+    let (state, error, result) = match done {
         Ok(result) => (CallState::Ok, None, result.clone()),
         Err(Stopped::Failed { message, .. }) => (CallState::Failed, Some(message.clone()), Value::Null),
-        Err(_) => (CallState::Cancelled, None, Value::Null),
+        Err(Stopped::Cancelled | Stopped::Told(_) | Stopped::Constrained(_)) => {
+            (CallState::Cancelled, None, Value::Null)
+        }
     };
-    let end = CallEnd {
+    CallEnd {
         state,
         duration_ms: house.wall().0.saturating_sub(call.started.0),
         exit: None,
-        error,
+        error: error.map(|error| house.redactor.redact_text(&error)),
         result,
         isolation: None,
         stdout: None,
         stderr: None,
-    };
-    let outcome = CallOutcome {
-        attempt: plan.attempt,
-        no: call.no,
-        end,
-        changeset: None,
-        changes: Vec::new(),
-        contents: Vec::new(),
-    };
-    // The run's end does not wait for the account of a call that was stopped.
-    if !matches!(done, Err(Stopped::Cancelled)) {
-        house.store.end_call(By::Effect(&effect), &run.claim(), outcome).await?;
     }
-    done.map(drop)
 }

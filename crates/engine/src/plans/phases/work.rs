@@ -13,7 +13,7 @@ use sync::{CancelReason, Finisher};
 
 use super::super::House;
 use super::super::contents::Staging;
-use super::super::facts::RUN_COMMAND;
+use super::super::facts::writes;
 use super::command;
 use crate::worker::JobRun;
 
@@ -141,7 +141,7 @@ type LastCapture = (Open, Vec<CapturedChange>, [Option<KeptOutput>; 2]);
 
 /// What the call left in the sandbox and in its logs. What cannot be read any more is not there.
 async fn captured_last(mut open: Open, call: &ToolCall, logs: PathBuf) -> Option<LastCapture> {
-    let is_writer = call.new.tool == RUN_COMMAND && open.changeset.is_some();
+    let is_writer = writes(&call.new.tool) && open.changeset.is_some();
     let captured = tokio::task::spawn_blocking(move || {
         if is_writer && open.kept.is_none() && command::scan(&mut open).is_err() {
             keep_interrupted(&mut open);

@@ -1,0 +1,93 @@
+//! Reading and writing single files of a sandbox, for tools that need no process.
+//!
+//! # Invariants
+//! 1. What a tool replaces is kept as its base before it is touched.
+//! 2. No link is followed, no path leaves its root, and what is protected is not written.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::BorrowedFd;
+
+use domain::{RelPath, RootNo};
+use rustix::fs::{Mode, OFlags};
+
+use crate::beneath::{self, BeneathError, Links};
+use crate::capture::{CaptureError, CaptureRules, is_protected};
+use crate::content::ContentSink;
+use crate::opened::{NoSuchRoot, Sandbox};
+use crate::restore::{RestoreError, make_parents};
+
+/// Why a file was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteFileError {
+    /// The project is not open.
+    #[error(transparent)]
+    NoSuchRoot(#[from] NoSuchRoot),
+    /// It lies in a directory that is never written.
+    #[error("{path} is protected")]
+    Protected {
+        /// Where.
+        path: RelPath,
+    },
+    /// What lies there could not be kept.
+    #[error(transparent)]
+    Base(#[from] CaptureError),
+    /// A directory on the way could not be made.
+    #[error(transparent)]
+    Parents(#[from] RestoreError),
+    /// It could not be written.
+    #[error("{path}: {source}")]
+    Io {
+        /// Where.
+        path: RelPath,
+        /// What failed.
+        source: io::Error,
+    },
+}
+
+/// What lies at `path`, of which at most `bytes_max` are read, and how long it is; beneath any root.
+///
+/// # Errors
+/// It is not there, is no file, or cannot be read.
+pub fn read_file(root: BorrowedFd<'_>, path: &RelPath, bytes_max: u64) -> io::Result<(Vec<u8>, u64)> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened =
+        beneath::open(root, path, flags, Mode::empty(), Links::Refuse).map_err(BeneathError::into_io)?;
+    let file = File::from(opened);
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok((bytes, found.len()))
+}
+
+impl Sandbox {
+    /// Writes a whole file; one that is there keeps its mode, directories that are missing are made. The next scan tells
+    /// of it.
+    ///
+    /// # Errors
+    /// It may not or cannot be written, or what lies there cannot be kept.
+    pub fn write_file(
+        &mut self,
+        no: RootNo,
+        path: &RelPath,
+        bytes: &[u8],
+        sink: &dyn ContentSink,
+        rules: &CaptureRules,
+    ) -> Result<(), WriteFileError> {
+        if is_protected(path) {
+            return Err(WriteFileError::Protected { path: path.clone() });
+        }
+        self.keep_base(no, path, sink, rules)?;
+        let root = self.root(no)?;
+        make_parents(root, path)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let mode = Mode::from_raw_mode(0o666);
+        let written = beneath::open(root, path, flags, mode, Links::Refuse)
+            .map_err(BeneathError::into_io)
+            .and_then(|opened| File::from(opened).write_all(bytes));
+        written.map_err(|source| WriteFileError::Io { path: path.clone(), source })
+    }
+}
