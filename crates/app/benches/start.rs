@@ -13,10 +13,13 @@
     reason = "a benchmark prints, and fails by panicking"
 )]
 
+#[path = "support/alone.rs"]
+mod alone;
+#[path = "support/peers.rs"]
+mod peers;
 #[path = "../../sandbox/benches/support/row.rs"]
 mod row;
 
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -53,8 +56,8 @@ fn main() {
     let runs = option("--runs", 300);
     let dir = tempfile::tempdir().unwrap();
     let agents = without_symbols(dir.path());
-    let codex = tell("Codex", codex());
-    let ripgrep = tell("ripgrep", ripgrep());
+    let codex = peers::tell("Codex", peers::codex());
+    let ripgrep = peers::tell("ripgrep", peers::ripgrep());
     make_plans(&agents, dir.path());
     let started = |name, program: &Path, words: &[&str]| Started {
         name,
@@ -124,82 +127,4 @@ fn make_plans(agents: &Path, dir: &Path) {
         let output = command.current_dir(&project).env("HOME", dir).stdin(Stdio::null()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-}
-
-fn tell(name: &str, peer: Result<PathBuf, String>) -> Option<PathBuf> {
-    peer.inspect_err(|why| println!("{name} cannot be had, and is left out: {why}")).ok()
-}
-
-/// Where peers are kept from one run to the next: beside what cargo builds.
-fn peers_dir() -> PathBuf {
-    let built = Path::new(env!("CARGO_BIN_EXE_agents"));
-    let target = built.ancestors().nth(2).unwrap();
-    let dir = target.join("peers");
-    fs::create_dir_all(&dir).unwrap();
-    dir
-}
-
-fn codex() -> Result<PathBuf, String> {
-    let dir = peers_dir().join("codex");
-    if let Some(found) = find(&dir, "codex", 1 << 20) {
-        return Ok(found);
-    }
-    fs::create_dir_all(&dir).map_err(|error| error.to_string())?;
-    client(
-        Command::new("npm")
-            .args(["install", "--no-audit", "--no-fund", "--prefix"])
-            .arg(&dir)
-            .arg("@openai/codex"),
-    )?;
-    find(&dir, "codex", 1 << 20).ok_or_else(|| "its package has no program for this machine".to_owned())
-}
-
-fn ripgrep() -> Result<PathBuf, String> {
-    let on_path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&on_path).map(|dir| dir.join("rg")).find(|program| program.is_file());
-    let dir = peers_dir().join("ripgrep");
-    if let Some(found) = found.or_else(|| find(&dir, "rg", 1)) {
-        return Ok(found);
-    }
-    fs::create_dir_all(&dir).map_err(|error| error.to_string())?;
-    let unpacked =
-        client(Command::new("apt-get").args(["download", "ripgrep"]).current_dir(&dir)).and_then(|()| {
-            let package = find_with(&dir, &|path| path.extension() == Some(OsStr::new("deb")));
-            let package = package.ok_or_else(|| "apt-get left no package".to_owned())?;
-            client(Command::new("dpkg").arg("-x").arg(package).arg(&dir))
-        });
-    if let Err(why) = unpacked {
-        println!("ripgrep is built, since there is no package of it: {why}");
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        client(Command::new(cargo).args(["install", "--locked", "ripgrep", "--root"]).arg(&dir))?;
-    }
-    find(&dir, "rg", 1).ok_or_else(|| "it was installed and is not there".to_owned())
-}
-
-/// Runs a client of a registry; what it says when it fails.
-fn client(command: &mut Command) -> Result<(), String> {
-    let output = command.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    Err(said.lines().last().unwrap_or("it failed and said nothing").to_owned())
-}
-
-/// A program of this name that has at least so many bytes: a script that starts it is smaller.
-fn find(dir: &Path, name: &str, bytes_min: u64) -> Option<PathBuf> {
-    find_with(dir, &|path| {
-        path.file_name() == Some(OsStr::new(name))
-            && fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.len() >= bytes_min)
-    })
-}
-
-fn find_with(dir: &Path, is_it: &dyn Fn(&Path) -> bool) -> Option<PathBuf> {
-    let mut paths: Vec<PathBuf> =
-        fs::read_dir(dir).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.sort();
-    paths.iter().find(|path| is_it(path)).cloned().or_else(|| {
-        let is_dir = |path: &&PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
-        paths.iter().filter(is_dir).find_map(|dir| find_with(dir, is_it))
-    })
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 #[cfg(target_os = "linux")]
 fn main() -> ExitCode {
-    // Before anything else: a child that opens a sandbox or runs a command must have one thread and nothing open.
+    // Before anything else: a child that runs a command must have one thread and nothing open.
     sandbox::child::dispatch();
     app::cli::main()
 }

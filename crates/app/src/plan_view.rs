@@ -5,11 +5,12 @@
 //! 2. There is always a way on: what can be typed next is part of the answer.
 
 use domain::{ApplyState, CallState, ErrorCategory, ErrorRecord, Phase, PlanState, Reason, Work};
-use engine::plans::PlanFacts;
+use engine::plans::{PlanFacts, QueuePlace};
 use serde_json::{Value, json};
 
 use crate::diff_view::{counted, left_out_line};
 use crate::failure::{Failure, codes, from_engine};
+use crate::ledger_view;
 use crate::output::{Look, Paint, calm, one_line};
 use crate::plan_times;
 use crate::time::took;
@@ -37,6 +38,12 @@ pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
         return vec![step("go on with it", "resume"), step("stop it for good", "cancel")];
     }
     match facts.plan.state {
+        PlanState::Strategize(Work::Queued) | PlanState::Execute(Work::Queued) if is_in_queue(facts) => {
+            vec![step("follow it", "watch"), step("stop it", "cancel")]
+        }
+        PlanState::Strategize(Work::Complete) | PlanState::Execute(Work::Complete) if facts.goes_on => {
+            vec![step("follow it", "watch"), step("stop it", "cancel")]
+        }
         PlanState::Strategize(Work::Queued | Work::Complete) | PlanState::Execute(Work::Queued) => {
             vec![step("start it", "execute"), step("drop it", "cancel")]
         }
@@ -46,9 +53,15 @@ pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
             vec![step("follow it", "watch"), step("stop it", "cancel")]
         }
         PlanState::Strategize(Work::Errored) | PlanState::Execute(Work::Errored) => {
-            let try_again = match last_error(facts).is_some_and(|record| wants_network(record, facts)) {
-                true => NextStep { why: "do it anew with the network", command: with_network(facts) },
-                false => step("try again", "resume"),
+            let try_again = match last_error(facts) {
+                Some(record) if wants_network(record, facts) => {
+                    NextStep { why: "do it anew with the network", command: with_network(facts) }
+                }
+                Some(record) => match ledger_view::raise_command(record, facts, id) {
+                    Some(command) => NextStep { why: "let it use more and go on", command },
+                    None => step("try again", "resume"),
+                },
+                None => step("try again", "resume"),
             };
             vec![step("see why", "errors"), step("see what was printed", "logs"), try_again]
         }
@@ -79,6 +92,37 @@ pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
     }
 }
 
+/// Whether the plan waits for its turn, and not for a person.
+fn is_in_queue(facts: &PlanFacts) -> bool {
+    facts.place.is_some_and(|place| place.is_served || !place.is_held)
+}
+
+/// The slots that a plan waits for, and who comes before it; none when it waits for no slot.
+pub fn waits_for_slot(place: &QueuePlace) -> Option<String> {
+    if !place.waits_for_slot() {
+        return None;
+    }
+    let QueuePlace { slots, busy, .. } = place;
+    Some(format!("waiting: {busy} of {slots} slots busy (plan.concurrency), {}", before(place)))
+}
+
+fn before(place: &QueuePlace) -> String {
+    match place.before {
+        0 => "this plan is next".to_owned(),
+        plans => format!("{} before this one", counted(plans, "plan")),
+    }
+}
+
+/// What a plan in the queue waits for; none when it waits for a person.
+fn queue_words(facts: &PlanFacts) -> Option<String> {
+    let place = facts.place.filter(|_| is_in_queue(facts))?;
+    Some(match waits_for_slot(&place) {
+        Some(words) => words,
+        None if !place.is_served => "waiting: no worker lives, start one with `agents worker`".to_owned(),
+        None => format!("waiting for a worker, {}", before(&place)),
+    })
+}
+
 /// Whether this went wrong for want of the network, as far as what the command printed tells.
 fn wants_network(record: &ErrorRecord, facts: &PlanFacts) -> bool {
     !facts.plan.spec.uses_network() && record.error.message().contains(NETWORK_WORDS)
@@ -104,6 +148,7 @@ pub fn command_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String 
         ErrorCategory::Sandbox | ErrorCategory::Auth => "agents doctor".to_owned(),
         ErrorCategory::MergeConflict => format!("agents plan diff {id} --conflicts"),
         ErrorCategory::Tool if wants_network(record, facts) => with_network(facts),
+        ErrorCategory::Budget => ledger_view::raise_command(record, facts, id).unwrap_or(once_more),
         ErrorCategory::Tool
         | ErrorCategory::Timeout
         | ErrorCategory::Connection
@@ -113,7 +158,6 @@ pub fn command_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String 
         | ErrorCategory::ModelOutput
         | ErrorCategory::Validation
         | ErrorCategory::InvalidInput
-        | ErrorCategory::Budget
         | ErrorCategory::Internal => once_more,
     }
 }
@@ -150,6 +194,9 @@ pub fn to_json(facts: &PlanFacts, id: &str) -> Value {
         "projects": projects, "phase": plan.state.phase(), "state": plan.state.word(), "attempt": plan.attempt,
         "reversions": plan.reversions, "undone": plan.undone_at.is_some(), "broken_off": facts.owner_is_gone,
         "automation": plan.spec.automation,
+        "queue": facts.place.filter(|_| is_in_queue(facts)).map(|place| json!({
+            "slots": place.slots, "busy": place.busy, "before": place.before, "served": place.is_served,
+        })),
         "waiting": waiting(facts, id),
         "steps": steps,
         "changes": {
@@ -157,7 +204,8 @@ pub fn to_json(facts: &PlanFacts, id: &str) -> Value {
             "ignored": facts.not_captured.scratch, "not_captured": facts.not_captured,
         },
         "validations": facts.validations,
-        "usage": { "tokens": 0, "cost": 0 },
+        "usage": ledger_view::usage_json(&facts.ledger),
+        "ledger": ledger_view::to_json(&facts.ledger),
         "error": error_json(facts, id),
         "constrained_by": plan.constrained_by,
         "sandbox": sandbox_json(facts),
@@ -178,6 +226,13 @@ fn waiting(facts: &PlanFacts, id: &str) -> Value {
         let command = next_steps(facts, id).into_iter().next().map(|step| step.command);
         return json!({ "reason": "somebody goes on with it", "command": command });
     }
+    if facts.goes_on {
+        return Value::Null;
+    }
+    if let Some(words) = queue_words(facts) {
+        let command = (!facts.place.is_some_and(|place| place.is_served)).then_some("agents worker");
+        return json!({ "reason": words, "command": command });
+    }
     let reason = match facts.plan.state {
         PlanState::Execute(Work::Complete) if facts.validations.lets_through() && !facts.net.is_empty() => {
             "a person says yes to apply"
@@ -193,7 +248,7 @@ fn waiting(facts: &PlanFacts, id: &str) -> Value {
 }
 
 /// The error that the plan stands at.
-fn last_error(facts: &PlanFacts) -> Option<&ErrorRecord> {
+pub fn last_error(facts: &PlanFacts) -> Option<&ErrorRecord> {
     let is_errored = matches!(
         facts.plan.state,
         PlanState::Strategize(Work::Errored)
@@ -218,9 +273,13 @@ pub fn to_text(facts: &PlanFacts, id: &str, look: &Look) -> String {
     body(facts, id, look) + &next_line(facts, id, look.paint)
 }
 
-/// The same with its times, for whoever asks how it stands.
+/// The same with its times and what it used, for whoever asks how it stands.
 pub fn to_text_with_times(facts: &PlanFacts, id: &str, look: &Look) -> String {
-    body(facts, id, look) + &plan_times::to_text(facts, look.paint) + &next_line(facts, id, look.paint)
+    let used = ledger_view::used_line(&facts.ledger, look.paint);
+    body(facts, id, look)
+        + &plan_times::to_text(facts, look.paint)
+        + &used
+        + &next_line(facts, id, look.paint)
 }
 
 fn body(facts: &PlanFacts, id: &str, look: &Look) -> String {
@@ -239,6 +298,7 @@ fn body(facts: &PlanFacts, id: &str, look: &Look) -> String {
     for line in phase_lines(facts, look) {
         text.push_str(&line);
     }
+    text.extend(queue_words(facts).map(|words| format!("  {words}\n")));
     text.push_str(&broken_line(facts));
     text.push_str(&error_lines(facts, id));
     for reason in &plan.constrained_by {
@@ -291,7 +351,11 @@ fn phase_lines(facts: &PlanFacts, look: &Look) -> Vec<String> {
         PlanState::Execute(_) | PlanState::Apply(_) => "done".to_owned(),
     };
     let worked = |phase| plan_times::worked(facts, phase).map(took).unwrap_or_default();
-    lines.push(line("strategize", strategize, worked(Phase::Strategize), "one step".to_owned()));
+    let steps = match facts.plan.spec.steps.len() {
+        1 => "one step".to_owned(),
+        many => format!("{many} steps"),
+    };
+    lines.push(line("strategize", strategize, worked(Phase::Strategize), steps));
     let command = look.cut(&calm(&one_line(&facts.shown)), 50);
     let execute = match state {
         PlanState::Strategize(_) => None,
@@ -437,6 +501,12 @@ fn errored(facts: &PlanFacts, id: &str) -> Failure {
         return Failure::new(&codes::PLAN_ERRORED, format!("plan {id} failed in {phase}"))
             .hint(format!("try again with `agents plan resume {id}`"));
     };
+    if let Some(command) = ledger_view::raise_command(record, facts, id) {
+        let message = format!("plan {id} stopped in {phase}: {}", record.error.message());
+        return Failure::new(&codes::LIMIT_REACHED, message)
+            .detail(json!({ "category": record.error.category(), "phase": phase, "limit": record.error.detail() }))
+            .hint(format!("let it use more and go on: `{command}`"));
+    }
     let failure = Failure::new(
         &codes::PLAN_ERRORED,
         format!("plan {id} failed in {phase}: {}", record.error.message()),

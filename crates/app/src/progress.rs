@@ -60,7 +60,12 @@ impl Progress {
 
     /// Something happened to the plan.
     pub fn event(&mut self, event: &EventRecord) {
-        let Some(what) = told(event) else { return };
+        if let Some(what) = told(event) {
+            self.becomes(what);
+        }
+    }
+
+    fn becomes(&mut self, what: String) {
         if what != self.what {
             self.since = Instant::now();
             self.what = what;
@@ -68,6 +73,11 @@ impl Progress {
                 self.write(&format!("plan {}: {}\n", self.short, self.what));
             }
         }
+    }
+
+    /// The plan waits, and this is what for.
+    pub fn waits(&mut self, words: &str) {
+        self.becomes(words.to_owned());
     }
 
     /// Draws the live line anew.

@@ -10,6 +10,8 @@
 //! - `terminal`: the review on the screen, questions and Ctrl-C in a pseudo-terminal
 //! - `disk`: disks that are full, read-only or hold huge files
 //! - `told`: what summaries, hints and answers say
+//! - `limits`: what a plan may use, and the history of its errors
+//! - `workers`: many plans at once, in several processes
 //! - `hostile`: projects that try to loosen what guards the user
 
 #![allow(

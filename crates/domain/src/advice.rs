@@ -5,13 +5,14 @@
 
 use std::time::Duration;
 
-use crate::error::ErrorCategory;
+use crate::error::{ErrorCategory, NewError};
 use crate::id::PlanId;
+use crate::ledger::LIMIT_KEY;
 use crate::recovery::{Action, Verdict, Why};
 
 pub(crate) fn hint(verdict: Verdict, category: ErrorCategory) -> String {
     match verdict.action {
-        Action::Retry { after, attempt } => format!("retry {attempt} of this step in {}", shown(after)),
+        Action::Retry { after, attempt } => format!("retry {attempt} of this step in {}", shown_wait(after)),
         Action::Revert => "the plan goes back and thinks again, with what was found".to_owned(),
         Action::Ask | Action::GiveUp => way_on(verdict.why, category),
     }
@@ -23,7 +24,7 @@ fn way_on(why: Why, category: ErrorCategory) -> String {
             format!("all {limit} retries of the plan are used up; look at what fails, then resume")
         }
         Why::WaitTooLong { wait } => {
-            format!("the other side asks to wait {}; resume when that is over", shown(wait))
+            format!("the other side asks to wait {}; resume when that is over", shown_wait(wait))
         }
         Why::AttemptOver { newest } => format!("its attempt is over; attempt {newest} goes on"),
         Why::Apply => "an apply is not retried by itself; resume when the cause is gone".to_owned(),
@@ -52,7 +53,10 @@ fn by_category(category: ErrorCategory) -> &'static str {
     }
 }
 
-pub(crate) fn command(verdict: Verdict, category: ErrorCategory, plan: Option<PlanId>) -> String {
+pub(crate) fn command(verdict: Verdict, error: &NewError, plan: Option<PlanId>) -> String {
+    let category = error.category();
+    // Which limit it was stands in the details of the error.
+    let limit = error.detail().get(LIMIT_KEY).and_then(|name| name.as_str()).unwrap_or("cost");
     let plan = plan.map_or_else(|| "@last".to_owned(), |plan| plan.to_string());
     let goes_on = matches!(verdict.action, Action::Retry { .. } | Action::Revert)
         || matches!(verdict.why, Why::AttemptOver { .. });
@@ -70,14 +74,14 @@ pub(crate) fn command(verdict: Verdict, category: ErrorCategory, plan: Option<Pl
         | ErrorCategory::Validation
         | ErrorCategory::InvalidInput => format!("agents plan prompt {plan} \"…\" --replan"),
         ErrorCategory::Auth | ErrorCategory::Sandbox => "agents doctor".to_owned(),
-        ErrorCategory::Budget => format!("agents plan resume {plan} --limit cost=…"),
+        ErrorCategory::Budget => format!("agents plan resume {plan} --limit {limit}=…"),
         ErrorCategory::MergeConflict => format!("agents plan diff {plan} --conflicts"),
         ErrorCategory::Internal => format!("agents plan errors {plan}"),
     }
 }
 
-/// In whole milliseconds below a second, in whole seconds below two minutes, else in whole minutes.
-fn shown(wait: Duration) -> String {
+/// A wait for people: in whole milliseconds below a second, in whole seconds below two minutes, else in whole minutes.
+pub fn shown_wait(wait: Duration) -> String {
     match (wait.as_secs(), wait.as_millis()) {
         (0, ms) => format!("{ms} ms"),
         (secs @ 1..120, _) => format!("{secs} s"),

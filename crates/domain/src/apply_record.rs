@@ -156,6 +156,11 @@ impl ApplyRecord {
         ApplyRecord { id, plan, kind, stage, net_hash, selection, summary, started: now, ended: None }
     }
 
+    /// Whether it was sealed and has not ended.
+    pub fn is_open(&self) -> bool {
+        self.stage == ApplyStage::Sealed
+    }
+
     /// Whether it is this one, still sealed: then the seal is asked for again.
     pub fn is_sealed_as(&self, new: &NewApply) -> bool {
         let is_same = self.id == new.id && self.plan == new.plan && self.kind == new.kind;

@@ -91,6 +91,14 @@ impl Decision {
         };
         Decision { seq, new, created }
     }
+
+    /// Whether the first of these that are kept were made from those.
+    pub fn are(kept: &[Decision], made_from: &[NewDecision]) -> bool {
+        let is_same = |(kept, new): (&Decision, &NewDecision)| {
+            kept.new == Decision::new(kept.seq, new.clone(), kept.created).new
+        };
+        kept.len() >= made_from.len() && kept.iter().zip(made_from).all(is_same)
+    }
 }
 
 fn cut(text: String, chars_max: usize) -> String {

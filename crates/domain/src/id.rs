@@ -97,6 +97,10 @@ ulid_id! {
     ErrorId, "an error id"
 }
 ulid_id! {
+    /// Names what is about to be spent before it is reserved, so that reserving it again reserves it once.
+    SpendId, "a spend id"
+}
+ulid_id! {
     /// One apply or undo, and its journal.
     ApplyId, "an apply id"
 }

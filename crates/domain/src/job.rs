@@ -41,7 +41,7 @@ pub const LOST_LEASES_MAX: u8 = 3;
 
 /// The `not_before` of a job that is held for whoever serves its plan: a command in the foreground, or a person who will
 /// call one. No worker that takes any plan claims it. It is let go by queuing it again for an earlier moment.
-pub const HELD: Ms = Ms(i64::MAX as u64);
+pub const HELD: Ms = Ms(u64::MAX);
 
 /// Where a job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -59,6 +59,8 @@ pub mod apply_record;
 
 pub mod lock;
 
+pub mod ledger;
+
 pub mod event_record;
 pub mod told;
 
@@ -78,6 +80,7 @@ pub mod selection;
 
 pub mod redact;
 
+pub use advice::shown_wait;
 pub use apply_record::{ApplyEnd, ApplyKind, ApplyMoves, ApplyRecord, ApplyStage, NewApply};
 pub use change::{Base, ChangeEntry, Draft, NewChange, Op, pair_renames};
 pub use changeset::{
@@ -97,12 +100,16 @@ pub use event_record::{EVENT_BYTES_MAX, EventKind, EventRecord};
 pub use file_state::{FileState, Hash, Kind, TEXT_BYTES_MAX, TEXT_PROBE_BYTES, is_text};
 pub use id::{
     ApplyId, BootId, CallNo, ChangeId, ChangesetId, Claim, ErrorId, Fence, IdError, JobId, PlanId, RootNo,
-    WorkerId,
+    SpendId, WorkerId,
 };
 pub use inverse::{inverse, undoing};
 pub use job::{
-    CancelRequest, ClaimRequest, Job, JobEvent, JobRefused, JobState, LOST_LEASES_MAX, LeaseLost, NewJob,
-    pick,
+    CancelRequest, ClaimRequest, HELD, Job, JobEvent, JobRefused, JobState, LOST_LEASES_MAX, LeaseLost,
+    NewJob, pick,
+};
+pub use ledger::{
+    Account, Day, DayLimit, LIMIT_KEY, Ledger, LimitReached, LimitTooLow, Limits, NewSpend, PlanLedger,
+    Scope, Settle, Spend, SpendKind, reserve_in,
 };
 pub use lock::{Lock, LockHeld, LockRequest, LockResource};
 pub use merge::{ConflictKind, FileMerge, Merge, Place, Region, Sides, merge, merge_file};
@@ -115,7 +122,7 @@ pub use plan::{
     PlanEvent, PlanMoveError, PlanRefused, PlanSpec, PlanState, ProjectLink, REVERSIONS_MAX, Reason, Run,
     STEPS_MAX, Step, TITLE_CHARS_MAX, Work, follow, why_constrained,
 };
-pub use plan_record::{PlanRecord, RecordError};
+pub use plan_record::{PlanRecord, RecordError, ReserveError};
 pub use recovery::{
     Action, BACKOFF_MAX, Gate, Policy, PolicyError, RETRIES_PER_STEP_MAX, Recovery, Verdict, WAIT_MAX, Why,
     backoff, decide,

@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::id::PlanId;
+use crate::phase::Phase;
 use crate::time::WallMs;
 
 /// How often a plan may go back to strategize.
@@ -139,6 +140,24 @@ impl Plan {
             created: now,
             updated: now,
         }
+    }
+
+    /// A plan at its beginning, and the moves that take it to its first job: a plan whose strategy is known when it is made
+    /// has strategize behind it.
+    pub fn made_for(new: NewPlan, phase: Phase, now: WallMs) -> (Plan, Vec<(Plan, PlanEvent)>) {
+        let way: &[PlanEvent] = match phase {
+            Phase::Execute => &[PlanEvent::Start, PlanEvent::Complete, PlanEvent::Advance],
+            // An apply needs work that was done: such a plan does not wait for its job, and is refused.
+            Phase::Strategize | Phase::Apply => &[],
+        };
+        let first = Plan::new(new, now);
+        let mut moves: Vec<(Plan, PlanEvent)> = Vec::new();
+        for event in way {
+            let before = moves.last().map_or(&first, |(plan, _)| plan);
+            let Ok(after) = before.moved(*event, Vec::new(), now) else { break };
+            moves.push((after, *event));
+        }
+        (first, moves)
     }
 
     /// The plan after `event`; `reasons` are kept when it is constrained by it.

@@ -2,8 +2,8 @@
 //! and every write to them.
 //!
 //! # Where to look
-//! Here are the jobs and who may write; `moves` has making and moving the plan, `work` what its owner records, `applies`
-//! how it reaches the user's files.
+//! Here are the jobs and who may write; `moves` has making and moving the plan, `work` what its owner records,
+//! `spending` what it may spend, `applies` how it reaches the user's files.
 //!
 //! # Invariants
 //! 1. A plan has at most one live job, and so at most one owner.
@@ -11,6 +11,7 @@
 //!    check and write are one call, so nothing can come between.
 //! 3. No open changeset outlives its owner: success closes what is still open; release, takeover, failure and
 //!    cancel interrupt it; in the same step that moves the job.
+//!    What the owner had reserved and not settled is settled with it, as if all of it had been spent.
 //! 4. A plan follows its job in the step that moves the job, by [`follow`]: it is processing exactly while one runs.
 //! 5. What a step changed is told in that step, numbered from 1 without gaps. Jobs may run for a plan that was never
 //!    made; nothing is told of such a one.
@@ -22,9 +23,12 @@
 
 mod applies;
 mod moves;
+mod spending;
 mod work;
 
 use std::collections::BTreeMap;
+
+pub use spending::ReserveError;
 
 use crate::apply_record::ApplyRecord;
 use crate::changeset::{ChangesetError, Changesets, Closed, Ending};
@@ -35,6 +39,7 @@ use crate::event_record::EventRecord;
 use crate::file_state::Hash;
 use crate::id::{ApplyId, CallNo, Claim, JobId, PlanId};
 use crate::job::{Job, JobEvent, JobRefused, JobState, LeaseLost, NewJob};
+use crate::ledger::PlanLedger;
 use crate::plan::{Plan, Reason, follow};
 use crate::recovery::Policy;
 use crate::sandbox_record::SandboxRecord;
@@ -90,6 +95,7 @@ pub struct PlanRecord {
     sandboxes: BTreeMap<u32, SandboxRecord>,
     applies: BTreeMap<ApplyId, ApplyRecord>,
     errors: ErrorHistory,
+    ledger: PlanLedger,
     events: Vec<EventRecord>,
 }
 
@@ -164,6 +170,7 @@ impl PlanRecord {
         if !after.is_owned_by(&before.claim()) {
             let succeeded = after.state == JobState::Succeeded;
             self.end_changesets(if succeeded { Ending::Closed } else { Ending::Interrupted }, now);
+            self.ledger.assume_all();
         }
         if let Some(error) = after.given_up_error(self.plan.as_ref().map_or(1, |plan| plan.attempt)) {
             self.keep_error(&Policy::default(), error, now, 0);

@@ -223,7 +223,7 @@ impl Verdict {
             seq,
             action: self.action,
             hint: advice::hint(self, error.category()),
-            command: advice::command(self, error.category(), plan),
+            command: advice::command(self, error, plan),
         }
     }
 }

@@ -21,6 +21,8 @@ use crate::tool_call::ToolCall;
 
 /// Who moved a plan that followed its job.
 pub const BY_JOB: &str = "job";
+/// Who moved a plan in the step in which it was made.
+pub const BY_MAKING: &str = "use";
 /// Who moved a plan whose journal was brought to its end without a job.
 pub const BY_JOURNAL: &str = "journal";
 
@@ -39,6 +41,12 @@ pub fn plan_moved(before: &Plan, after: &Plan, event: PlanEvent, by: &str) -> To
         "attempt": after.attempt,
     });
     bounded(EventKind::PlanMoved, data)
+}
+
+/// A plan went these ways in the step in which it was made.
+pub fn plan_made(first: &Plan, moves: &[(Plan, PlanEvent)]) -> Vec<Told> {
+    let befores = std::iter::once(first).chain(moves.iter().map(|(plan, _)| plan));
+    befores.zip(moves).map(|(before, (after, event))| plan_moved(before, after, *event, BY_MAKING)).collect()
 }
 
 /// An apply was undone, or stands again.

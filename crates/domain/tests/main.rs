@@ -2,7 +2,7 @@
 //! space.
 //!
 //! Index: `change`, `changeset_reference`, `error_reference`, `job_pick`, `job_reference`, `job_table`,
-//! `lease_protocol` (in `lease_world`), `must_survive`, `plan_record`, `recovery_table`; of changes: `net`,
+//! `lease_protocol` (in `lease_world`), `ledger_reference`, `must_survive`, `plan_record`, `recovery_table`; of changes: `net`,
 //! `merge`, `merge_file`, `hunks`, `hunks_git`, `selection`, `redact`; of plans: `plan_state`,
 //! `plan_moves`, `plan_following`, `plan_spec`, `validation`, `lock`, `told`.
 
@@ -35,6 +35,8 @@ mod job_table;
 mod lease_protocol;
 #[path = "cases/lease_world.rs"]
 mod lease_world;
+#[path = "cases/ledger_reference.rs"]
+mod ledger_reference;
 #[path = "cases/lock.rs"]
 mod lock;
 #[path = "cases/merge.rs"]

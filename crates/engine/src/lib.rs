@@ -36,6 +36,6 @@ pub use recovery::ErrorRecoveryService;
 pub use runtime::{Runtime, TaskKind, TokioRuntime};
 pub use strategies::ContextStrategies;
 pub use worker::{
-    AsyncWorker, JobRun, JobRunner, Ports, RunFailure, RunningJob, StartError, Stop, StopReport,
-    WorkerConfig, WorkerConfigError, WorkerReport,
+    AsyncWorker, JobRun, JobRunner, Ports, RunFailure, RunningJob, Settled, StartError, Stop, StopReport,
+    WorkerConfig, WorkerConfigError, WorkerNews, WorkerReport,
 };

@@ -98,7 +98,7 @@ pub(crate) fn was_released(job: &Job, claim: &Claim) -> bool {
 /// The store reads its own clock: with several machines on one store, theirs do not agree.
 #[async_trait]
 pub trait JobStore: Send + Sync {
-    /// Queues a job. The same id again is the same job. A plan that was made has to wait for it: to be queued, in the
+    /// Queues a job. The same id again is the same job, due by the earlier of both moments. A plan that was made has to wait for it: to be queued, in the
     /// job's phase; else the answer is [`JobRefused::PlanNotReady`].
     async fn enqueue(&self, new: NewJob) -> Result<Job, JobStoreError>;
 
@@ -113,6 +113,12 @@ pub trait JobStore: Send + Sync {
 
     /// Asks for a cancel. A queued job is cancelled by it at once; a running one by its owner, later.
     async fn cancel(&self, job: JobId, reason: &str) -> Result<Job, JobStoreError>;
+
+    /// The same, and whether nobody had asked for it before: of all who ask at once, one is told so.
+    async fn cancel_first(&self, job: JobId, reason: &str) -> Result<(Job, bool), JobStoreError> {
+        let is_first = self.job(job).await?.cancel.is_none();
+        Ok((self.cancel(job, reason).await?, is_first))
+    }
 
     /// The owner itself asks for the cancel of its job, as a run does that is cancelled from inside its process.
     async fn cancel_own(&self, claim: &Claim, reason: &str) -> Result<Job, JobStoreError>;
@@ -134,4 +140,11 @@ pub trait JobStore: Send + Sync {
 
     /// All jobs, or those of one plan, in order of id.
     async fn jobs(&self, plan: Option<PlanId>) -> Result<Vec<Job>, JobStoreError>;
+
+    /// The jobs that wait or run, in order of id.
+    async fn live_jobs(&self) -> Result<Vec<Job>, JobStoreError> {
+        let mut jobs = self.jobs(None).await?;
+        jobs.retain(|job| !job.state.is_final());
+        Ok(jobs)
+    }
 }

@@ -1,8 +1,8 @@
 //! Where plans, changes, errors and jobs are kept.
 //!
 //! Ports, each an object-safe trait beside the words of its errors: [`PlanStore`], [`ChangesetStore`], [`CallStore`],
-//! [`ContentStore`], [`ErrorStore`], [`JobStore`], [`LockStore`] and [`ApplyStore`]. [`MemoryStore`] and `SqliteStore`
-//! implement all of them on the pure rules of `domain`.
+//! [`ContentStore`], [`ErrorStore`], [`JobStore`], [`LedgerStore`], [`LockStore`] and [`ApplyStore`]. [`MemoryStore`] and
+//! `SqliteStore` implement all of them on the pure rules of `domain`.
 //!
 //! # Invariants
 //! 1. Every call is one atomic step: it happened whole when it returned `Ok`, and not at all otherwise.
@@ -26,6 +26,7 @@ mod changeset_store;
 mod content_store;
 mod error_store;
 mod job_store;
+mod ledger_store;
 mod lock_store;
 mod memory;
 mod plan_store;
@@ -39,8 +40,9 @@ pub use changeset_store::{ChangesetStore, ChangesetStoreError};
 pub use content_store::{Collected, ContentStore, INLINE_BYTES_MAX, STAGED_KEPT, Staged};
 pub use error_store::ErrorStore;
 pub use job_store::{JobEnd, JobStore, JobStoreError, QUEUED_JOBS_MAX};
+pub use ledger_store::{LedgerStore, LedgerStoreError};
 pub use lock_store::{LockStore, LockStoreError};
-pub use memory::MemoryStore;
+pub use memory::{MemoryImage, MemoryStore};
 pub use plan_store::{PlanFilter, PlanMove, PlanStore, PlanStoreError};
 #[cfg(not(shuttle))]
 pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
@@ -48,11 +50,27 @@ pub use store_error::StoreError;
 
 /// A store for everything; whoever implements the ports has it.
 pub trait Store:
-    PlanStore + ChangesetStore + CallStore + ContentStore + ErrorStore + JobStore + LockStore + ApplyStore
+    PlanStore
+    + ChangesetStore
+    + CallStore
+    + ContentStore
+    + ErrorStore
+    + JobStore
+    + LedgerStore
+    + LockStore
+    + ApplyStore
 {
 }
 
 impl<S> Store for S where
-    S: PlanStore + ChangesetStore + CallStore + ContentStore + ErrorStore + JobStore + LockStore + ApplyStore
+    S: PlanStore
+        + ChangesetStore
+        + CallStore
+        + ContentStore
+        + ErrorStore
+        + JobStore
+        + LedgerStore
+        + LockStore
+        + ApplyStore
 {
 }

@@ -4,19 +4,22 @@
 //! measure for the other stores: all pass one conformance suite.
 //!
 //! # Where to look
-//! Here are changesets and errors; `plans`, `jobs`, `calls`, `contents`, `locks` and `applies` have the other ports.
+//! Here are changesets and errors; `plans`, `jobs`, `calls`, `contents`, `ledger`, `locks` and `applies` have the other
+//! ports.
 //!
 //! # Invariants
 //! 1. All of a plan is under one lock, that of [`KeyedHistories`]; no call takes it twice, none awaits inside.
-//! 2. Contents have a lock of their own, which may be taken inside the first and never around it; the locks that are
-//!    rows have a third, which is never taken together with another.
+//! 2. Contents have a lock of their own, and so have the accounts of days; each may be taken inside the first and never
+//!    around it. The locks that are rows have one more, which is never taken together with another.
 //! 3. The clock is read before a lock is taken, so instants may be a little out of order; no rule relies on it.
 //! 4. Wall time is the clock's.
 
 mod applies;
 mod calls;
 mod contents;
+mod image;
 mod jobs;
+mod ledger;
 mod locks;
 mod plans;
 
@@ -34,6 +37,8 @@ use sync::{Clock, Effect, Finisher, KeyedHistories};
 
 use crate::{ChangesetStore, ChangesetStoreError, ErrorStore, StoreError};
 use contents::Contents;
+pub use image::MemoryImage;
+use ledger::Days;
 
 /// Keeps everything in memory.
 ///
@@ -52,6 +57,7 @@ pub struct MemoryStore {
     plans: KeyedHistories<PlanId, PlanRecord>,
     contents: Mutex<Contents>,
     locks: Mutex<BTreeMap<LockResource, Lock>>,
+    days: Mutex<Days>,
     clock: Arc<dyn Clock>,
 }
 
@@ -72,6 +78,7 @@ impl MemoryStore {
             plans: KeyedHistories::new(),
             contents: Mutex::new(Contents::default()),
             locks: Mutex::new(BTreeMap::new()),
+            days: Mutex::new(Days::new()),
             clock,
         }
     }

@@ -98,9 +98,15 @@ pub struct PlanFilter {
 /// same step.
 #[async_trait]
 pub trait PlanStore: Send + Sync {
-    /// Makes a plan with its first decision (the prompt) and queues its first job, in one step. The same id again is
-    /// the same plan, if it is asked to do the same and has such a prompt and such a job; else the id is taken.
-    async fn create(&self, new: NewPlan, prompt: NewDecision, job: NewJob) -> Result<Plan, PlanStoreError>;
+    /// Makes a plan with its first decisions (the prompt before all others) and queues its first job, in one step. A plan
+    /// whose strategy is among them needs no strategist: its first job is that of execute. The same id again is the same
+    /// plan, if it is asked to do the same and has such decisions and such a job; else the id is taken.
+    async fn create(
+        &self,
+        new: NewPlan,
+        decisions: Vec<NewDecision>,
+        job: NewJob,
+    ) -> Result<Plan, PlanStoreError>;
 
     /// Moves a plan and queues the job that the move is for, in one step; the rules are those of
     /// [`HandMove::of`](domain::HandMove::of). Asked again, it is known by its job and done once.

@@ -13,9 +13,6 @@ use crate::output::{self, Look, Note};
 use crate::places::{self, Env};
 use crate::project;
 
-/// How often steps of one plan are retried, over all steps.
-const RETRIES_PER_PLAN_MAX: u32 = 30;
-
 /// One call of the program.
 #[derive(Debug)]
 pub struct Invocation {
@@ -109,14 +106,17 @@ impl Invocation {
             "" => data_dir.join("sandboxes"),
             named => places::expanded(named, &self.env),
         };
-        let retries = u32::try_from(settings.count(Key::RecoveryMaxRetriesPerStep)).unwrap_or(u32::MAX);
-        let recovery = Policy::new(retries, RETRIES_PER_PLAN_MAX, Gate::Ask, REVERSIONS_MAX)
+        let retries = |key| u32::try_from(settings.count(key)).unwrap_or(u32::MAX);
+        let (per_step, per_plan) =
+            (retries(Key::RecoveryMaxRetriesPerStep), retries(Key::RecoveryMaxRetriesPerPlan));
+        let recovery = Policy::new(per_step, per_plan, Gate::Ask, REVERSIONS_MAX)
             .map_err(|error| Failure::new(&codes::CONFIG_VALUE_INVALID, error.to_string()))?;
         Ok(EngineOptions {
             data_dir,
             sandbox_dir,
             child: sandbox::child::ChildProgram::default(),
             plan_concurrency: u32::try_from(settings.count(Key::PlanConcurrency)).unwrap_or(u32::MAX),
+            lease: Duration::from_secs(settings.count(Key::AsyncLease)),
             recovery,
             retention: Duration::from_secs(settings.count(Key::RetentionDays).saturating_mul(86_400)),
         })

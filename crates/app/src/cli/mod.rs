@@ -8,14 +8,21 @@
 
 mod completions;
 mod config;
+mod detach;
 mod doctor;
+mod for_each;
+mod forecast;
 mod invocation;
+mod job;
+pub(crate) mod limit;
 mod man;
 mod plan;
 mod run;
 mod stops;
 mod task;
+mod top;
 mod work;
+mod worker;
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -83,6 +90,13 @@ enum Command {
     /// Look at plans, apply them, undo them
     #[command(subcommand)]
     Plan(plan::PlanCommand),
+    /// Watch all plans on one screen, cancel them, review and apply them
+    Top(top::TopArgs),
+    /// Look at the jobs behind the plans
+    #[command(subcommand)]
+    Job(job::JobCommand),
+    /// Work on plans that were left to a worker, many at once
+    Worker(worker::WorkerArgs),
     /// Read and write settings
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -100,6 +114,9 @@ impl Command {
         match self {
             Command::Run(_) => "run",
             Command::Plan(command) => command.name(),
+            Command::Top(_) => "top",
+            Command::Job(command) => command.name(),
+            Command::Worker(_) => "worker",
             Command::Config(command) => command.name(),
             Command::Doctor => "doctor",
             Command::Completions(_) => "completions",
@@ -154,6 +171,9 @@ fn dispatch(command: Command, invocation: &Invocation) -> Result<Report, Failure
     match command {
         Command::Run(args) => working(run::run(args, invocation)),
         Command::Plan(command) => plan::dispatch(command, invocation),
+        Command::Top(args) => working(top::run(args, invocation)),
+        Command::Job(command) => job::dispatch(command, invocation),
+        Command::Worker(args) => working(worker::run(args, invocation)),
         Command::Config(command) => config::run(command, invocation),
         Command::Doctor => working(doctor::run(invocation)),
         Command::Completions(args) => completions::run(&args),
@@ -276,6 +296,9 @@ mod tests {
             "plan list --phase execute --state complete --project . --limit 5",
             "plan status",
             "plan watch @last",
+            "plan watch 01 02",
+            "plan watch --all",
+            "top --all --once",
             "plan logs 01 --call 2",
             "plan diff 01 src --stat",
             "plan diff 01 --call 1 --conflicts --reveal --name-only",
@@ -288,6 +311,13 @@ mod tests {
             "plan cancel 01 --reason because --wait 5s",
             "plan resume 01",
             "plan errors",
+            "run --detach -- make",
+            "plan execute 01 --detach",
+            "plan resume 01 --detach",
+            "worker --max 8 --until-idle 60s",
+            "job list --all --plan 01",
+            "job show 01",
+            "job cancel 01 --reason because --wait 5s",
             "plan gc --dry-run --older 30d",
             "plan gc --set-aside 01",
             "config get plan.concurrency --origin",

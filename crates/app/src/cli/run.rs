@@ -5,12 +5,14 @@
 //! 2. With `automation = auto` and without `--apply` a plan is applied only if at least one required check passed.
 //! 3. What was said when the plan was made holds, whichever command brings it to the end of execute.
 
+use std::path::PathBuf;
+
 use domain::{Automation, Gate, PlanSpec, PlanState, Work};
 use engine::plans::{ApplyRequest, Engine, ExecuteOptions, PlanFacts};
 
 use super::invocation::{Named, short_id};
 use super::task::TaskArgs;
-use super::{Invocation, plan, work};
+use super::{Invocation, detach, for_each, plan, work};
 use crate::failure::{Exit, Failure, from_engine};
 use crate::output::{Note, Report};
 use crate::plan_view;
@@ -23,8 +25,15 @@ pub(super) struct RunArgs {
     #[arg(long)]
     apply: bool,
     /// Show what changed, before the summary
-    #[arg(long)]
+    #[arg(long, conflicts_with = "detach")]
     diff: bool,
+    /// Leave it to a worker, and start one when none lives
+    #[arg(long)]
+    detach: bool,
+    /// Make a plan for every line of a file (- is the standard input), and leave them all to the workers; commands find
+    /// their line in $ITEM
+    #[arg(long, value_name = "FILE", conflicts_with = "diff")]
+    for_each: Option<PathBuf>,
 }
 
 /// Who has said yes to applying.
@@ -39,9 +48,17 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report
     let gate = if args.apply { Gate::Auto } else { Gate::Ask };
     let asked = args.task.asked(invocation, gate)?;
     let engine = invocation.engine_with(&asked.settings).await?;
+    if let Some(file) = &args.for_each {
+        return for_each::leave_all(file, asked.request, invocation, &engine).await;
+    }
     let made = engine.use_plan(asked.request).await.map_err(|error| from_engine::use_plan(&error))?;
     let plan = Named { id: made.id, short: short_id(&engine, made.id).await? };
     let options = ExecuteOptions { again: false, stop_before_apply: true };
+    if args.detach {
+        let left = engine.leave(plan.id, options).await;
+        left.map_err(|error| from_engine::execute(&error, &plan.short))?;
+        return detach::left(invocation, &engine, &plan).await;
+    }
     let facts = work::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
     let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
     let mut report = finish(invocation, &engine, &plan, facts).await?;

@@ -10,13 +10,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use domain::{
-    Automation, ByteText, CommandTask, Does, Gate, PlanSpec, ProjectLink, RETRIES_PER_STEP_MAX, RootNo, Run,
-    STEPS_MAX, Step, TITLE_CHARS_MAX, Validation, ValidationMode,
+    Automation, ByteText, CommandTask, Does, Gate, Limits, PlanSpec, ProjectLink, RETRIES_PER_STEP_MAX,
+    RootNo, Run, STEPS_MAX, Step, TITLE_CHARS_MAX, Validation, ValidationMode,
 };
 use engine::plans::NewPlanRequest;
 
 use super::Invocation;
 use super::invocation::path_of;
+use super::limit::{self, LimitArg};
 use crate::actor_file;
 use crate::config::{Key, Settings, Value, join_validations};
 use crate::failure::{Failure, codes};
@@ -75,6 +76,9 @@ pub(super) struct TaskArgs {
     /// failure that passes, as `recovery.max_retries_per_step` says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(RETRIES_PER_STEP_MAX)))]
     retries: Option<u32>,
+    /// What the plan may use all in all: time=4h, steps=300, tool_calls=none; may be repeated [default: the settings]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = limit::parse)]
+    limit: Vec<LimitArg>,
     /// Taken for a command that was typed without `--`
     #[arg(hide = true)]
     what: Option<OsString>,
@@ -163,6 +167,12 @@ impl TaskArgs {
             pass_env: self.pass_env.clone(),
             writable: self.writable_paths(invocation)?,
         };
+        let set = Limits {
+            steps: Some(settings.count(Key::LimitsSteps)),
+            tool_calls: Some(settings.count(Key::LimitsToolCalls)),
+            ..Limits::default()
+        };
+        let (limits, time_limit_s) = limit::set(set, settings.count(Key::LimitsTime), &self.limit);
         Ok(PlanSpec {
             steps: self.steps(task, &invocation.here)?,
             validations: join_validations(checks.chain(settings.validations.iter().cloned())),
@@ -175,7 +185,8 @@ impl TaskArgs {
             isolation_required: settings.word(Key::PolicySandbox) == "required",
             hide: paths(Key::IsolationHide),
             scratch: paths(Key::IsolationScratch),
-            time_limit_s: settings.count(Key::LimitsTime),
+            time_limit_s,
+            limits,
         })
     }
 

@@ -21,6 +21,7 @@ use super::invocation::Named;
 use super::stops::Stops;
 use crate::failure::{Exit, Failure, from_engine};
 use crate::output::Note;
+use crate::plan_view;
 use crate::progress::Progress;
 
 /// How often progress is looked at.
@@ -116,6 +117,11 @@ async fn show_news(engine: &Engine, plan: PlanId, cursor: &mut u64, progress: &m
             *cursor = event.n;
             progress.event(&event);
         }
+    }
+    if let Ok(Some(place)) = engine.queue_place(plan).await
+        && let Some(words) = plan_view::waits_for_slot(&place)
+    {
+        progress.waits(&words);
     }
     let last_line = if progress.is_live() { last_line(engine, plan).await } else { None };
     progress.beat(last_line.as_deref());

@@ -225,7 +225,7 @@ mod tests {
             ("\nplan.concurency = 2\n", "there is no setting `plan.concurency` (config.toml:2)"),
             (
                 "[plan]\n\nconcurrency = 0",
-                "`plan.concurrency` cannot be `0` (config.toml:3): it takes a whole number from 1 to 64",
+                "`plan.concurrency` cannot be `0` (config.toml:3): it takes a whole number from 1 to 1024",
             ),
             ("plan = 3\n", "there is no setting `plan` (config.toml:1)"),
             ("[automation]\nx = 1\n", "there is no setting `automation` (config.toml:1)"),

@@ -378,7 +378,7 @@ mod tests {
         let error = World::new("", "").set("CLEVERAGENTS_PLAN_CONCURRENCY", "many").load().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "`plan.concurrency` cannot be `many` (CLEVERAGENTS_PLAN_CONCURRENCY): it takes a whole number from 1 to 64"
+            "`plan.concurrency` cannot be `many` (CLEVERAGENTS_PLAN_CONCURRENCY): it takes a whole number from 1 to 1024"
         );
         let settings = World::new("", "").set("CLEVERAGENTS_PLAN_CONCURENCY", "2").load().unwrap();
         assert_eq!(

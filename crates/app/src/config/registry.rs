@@ -32,16 +32,24 @@ impl Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "each is told by the doc line of its entry")]
 pub enum Key {
+    AsyncDrain,
+    AsyncLease,
+    AsyncMaxWorkers,
     Automation,
     CaptureIgnore,
     CaptureMaxFileMb,
     IsolationHide,
     IsolationScratch,
+    LimitsSteps,
     LimitsTime,
+    LimitsToolCalls,
+    NotifyBell,
+    NotifyCommand,
     PathsProtected,
     PlanConcurrency,
     PolicyNetwork,
     PolicySandbox,
+    RecoveryMaxRetriesPerPlan,
     RecoveryMaxRetriesPerStep,
     RetentionDays,
     RetentionMaxMb,
@@ -93,7 +101,31 @@ pub fn entry_named(name: &str) -> Option<&'static Entry> {
 }
 
 /// All settings, by name.
-pub static ENTRIES: [Entry; 15] = [
+pub static ENTRIES: [Entry; 23] = [
+    Entry {
+        key: Key::AsyncDrain,
+        name: "async.drain",
+        shape: Shape::Span { min_s: 0, max_s: 3_600 },
+        default: "30s",
+        scope: Scope::User,
+        doc: "how long a worker that is told to stop lets its plans finish before it gives them back",
+    },
+    Entry {
+        key: Key::AsyncLease,
+        name: "async.lease",
+        shape: Shape::Span { min_s: 5, max_s: 3_600 },
+        default: "30s",
+        scope: Scope::User,
+        doc: "how long a worker that is not heard of owns its plans; it is heard of six times as often",
+    },
+    Entry {
+        key: Key::AsyncMaxWorkers,
+        name: "async.max_workers",
+        shape: Shape::Count { min: 1, max: 1024 },
+        default: "4",
+        scope: Scope::User,
+        doc: "how many plans one worker process works on at once",
+    },
     Entry {
         key: Key::Automation,
         name: "automation",
@@ -135,12 +167,44 @@ pub static ENTRIES: [Entry; 15] = [
         doc: "paths of which commands of a plan get a throw-away copy to write to",
     },
     Entry {
+        key: Key::LimitsSteps,
+        name: "limits.steps",
+        shape: Shape::Count { min: 1, max: 1_000_000_000 },
+        default: "200",
+        scope: Scope::Tighten,
+        doc: "how many steps a plan may run all in all; to try one again is none",
+    },
+    Entry {
         key: Key::LimitsTime,
         name: "limits.time",
         shape: Shape::Span { min_s: 1, max_s: 30 * 86_400 },
         default: "2h",
         scope: Scope::Tighten,
         doc: "how long a plan may work all in all",
+    },
+    Entry {
+        key: Key::LimitsToolCalls,
+        name: "limits.tool_calls",
+        shape: Shape::Count { min: 1, max: 1_000_000_000 },
+        default: "1000",
+        scope: Scope::Tighten,
+        doc: "how many tools a plan may call all in all, commands and checks",
+    },
+    Entry {
+        key: Key::NotifyBell,
+        name: "notify.bell",
+        shape: Shape::Word(&["off", "on"]),
+        default: "on",
+        scope: Scope::User,
+        doc: "whether `top` and `plan watch` ring when a plan comes to need you",
+    },
+    Entry {
+        key: Key::NotifyCommand,
+        name: "notify.command",
+        shape: Shape::Words,
+        default: "",
+        scope: Scope::User,
+        doc: "what a worker runs when a plan needs you, the news as its last argument: notify-send",
     },
     Entry {
         key: Key::PathsProtected,
@@ -153,7 +217,7 @@ pub static ENTRIES: [Entry; 15] = [
     Entry {
         key: Key::PlanConcurrency,
         name: "plan.concurrency",
-        shape: Shape::Count { min: 1, max: 64 },
+        shape: Shape::Count { min: 1, max: 1024 },
         default: "4",
         scope: Scope::User,
         doc: "how many plans work at once; the rest wait in order",
@@ -173,6 +237,14 @@ pub static ENTRIES: [Entry; 15] = [
         default: "required",
         scope: Scope::User,
         doc: "whether commands may run without isolation where the machine offers none",
+    },
+    Entry {
+        key: Key::RecoveryMaxRetriesPerPlan,
+        name: "recovery.max_retries_per_plan",
+        shape: Shape::Count { min: 0, max: 1000 },
+        default: "30",
+        scope: Scope::Anybody,
+        doc: "how often the steps of a plan are tried again all in all; then it asks",
     },
     Entry {
         key: Key::RecoveryMaxRetriesPerStep,

@@ -110,6 +110,8 @@ codes! {
         STORE_TOO_NEW: "A newer version of the program has written the store of plans. Nothing was changed.",
             "Use that version, or another data directory: `--data-dir DIR`.";
         UNSUPPORTED: "The program does not work on this system.", "Use Linux 5.11 or later.";
+        WORKER_NOT_STARTED: "The plan is left to the workers, none lives, and none could be started.",
+            "See `logs/worker.log` in the data directory; start one with `agents worker`.";
     }
     Usage {
         CONFIG_FILE_INVALID: "A config file cannot be read as TOML.", "Correct the line that the message names.";
@@ -117,6 +119,8 @@ codes! {
         CONFIG_NOT_ALLOWED_HERE: "A project's config sets what only the user may set.",
             "Remove the line from the project; set it for yourself with `agents config set`.";
         CONFIG_VALUE_INVALID: "A setting has a value that it cannot have.", "The message says what is allowed.";
+        JOB_AMBIGUOUS: "Several jobs begin with the given letters.", "Give more letters of the id.";
+        LIMIT_TOO_LOW: "A limit is set below what the plan has used already.", "Set a higher one: see `agents plan status ID`.";
         NO_SUCH_HUNK: "An address given to `--only`, `--reject` or `--take` matches nothing in the plan's changes.",
             "See the addresses with `agents plan diff ID`.";
         PLAN_AMBIGUOUS: "Several plans begin with the given letters.", "Give more letters of the id.";
@@ -126,6 +130,7 @@ codes! {
     }
     NotFound {
         CALL_NOT_FOUND: "The plan made no tool call with this number.", "See the calls with `agents plan logs ID`.";
+        JOB_NOT_FOUND: "There is no such job in this data directory.", "See `agents job list --all`.";
         NO_OPEN_APPLY: "The plan has no interrupted apply that could be set aside.",
             "See what is open with `agents doctor`.";
         PLAN_NOT_FOUND: "There is no such plan in this data directory.", "See `agents plan list`.";
@@ -138,6 +143,7 @@ codes! {
         CANCEL_TOO_LATE: "The plan is applied already, or is past the point of no return.", "Undo it: `agents plan undo ID`.";
         CONFLICTS: "Your files and the plan's changes do not fit together. Nothing was written.",
             "See them with `agents plan diff ID --conflicts`; leave some out with `--reject`, accept with `--take`.";
+        JOB_FINAL: "The job has ended already.", "See its plan with `agents plan status ID`.";
         NOTHING_TO_APPLY: "The plan changed nothing, or nothing was chosen.", "Add `--allow-empty` if that is meant.";
         NOT_APPLIED: "The plan is not applied, so there is nothing to undo.", "See `agents plan status ID`.";
         PLAN_BUSY: "Somebody works on the plan at this moment.",
@@ -147,6 +153,7 @@ codes! {
         PLAN_FINAL: "The plan is applied or cancelled for good.", "Start a new one with `agents run`.";
         PLAN_NOT_READY: "The plan's state does not allow this.", "The message says what does.";
         PREFLIGHT_FAILED: "The plan cannot be started as it was asked for. Nothing was stored.", "Correct what the message lists.";
+        QUEUE_FULL: "Ten thousand plans wait already.", "Cancel some of them: `agents plan list --state queued`.";
         TOO_LARGE: "A changed file is larger than `capture.max_file_mb`, or could not be read, so its content was not kept.",
             "Leave it out with `--reject`, or raise the setting and run again.";
         UNDO_EXPIRED: "What is needed to undo the plan was removed by `agents plan gc`.", "Use your version control.";
@@ -163,6 +170,8 @@ codes! {
         CONFIRMATION_NEEDED: "The command changes your files and nobody is there to say yes.", "Add `--yes`.";
         JOURNAL_STUCK: "An apply that was interrupted can be neither finished nor taken back.",
             "Remove the cause that the message names (often a full disk), then run any command; or give it up: `agents plan gc --set-aside ID`.";
+        LIMIT_REACHED: "The plan has used all that a limit allows. What it did so far is kept.",
+            "Let it use more and go on: `agents plan resume ID --limit steps=400`.";
     }
 }
 

@@ -6,7 +6,7 @@
 use domain::{ApplyState, PlanState, SelectionError, Work};
 use engine::plans::{
     ApplyError, ArtifactsError, CancelError, Conflict, EngineOpenError, ExecuteError, FindError, GcError,
-    SetAsideError, UseError,
+    LimitsError, SetAsideError, UseError,
 };
 use serde_json::json;
 use store::{OpenError, PlanStoreError, StoreError};
@@ -64,7 +64,7 @@ pub fn plan(error: &PlanStoreError, id: &str) -> Failure {
         }
         PlanStoreError::Moved { .. } | PlanStoreError::Job(_) => busy(id, "somebody moved it just now"),
         PlanStoreError::QueueFull { queued } => {
-            Failure::new(&codes::PLAN_BUSY, format!("{queued} plans wait already, and no more can"))
+            Failure::new(&codes::QUEUE_FULL, format!("{queued} plans wait already, and no more can"))
                 .hint("cancel some of them: `agents plan list --state queued`")
         }
         PlanStoreError::Refused(refused) => {
@@ -193,6 +193,17 @@ fn not_ready(state: PlanState, id: &str) -> Failure {
         PlanState::Strategize(Work::Cancelled)
         | PlanState::Execute(Work::Cancelled)
         | PlanState::Apply(ApplyState::Applied | ApplyState::Cancelled) => ended(state, id),
+    }
+}
+
+/// The limits of a plan were not set.
+pub fn limits(error: &LimitsError, id: &str) -> Failure {
+    match error {
+        LimitsError::Final { state, .. } => ended(*state, id),
+        LimitsError::TooLow(low) => Failure::new(&codes::LIMIT_TOO_LOW, format!("plan {id}: {low}"))
+            .hint(format!("see what it has used with `agents plan status {id}`")),
+        LimitsError::Plan(error) => plan(error, id),
+        LimitsError::Ledger(error) => Failure::new(&codes::INTERNAL, error.to_string()),
     }
 }
 

@@ -59,6 +59,12 @@ impl Look {
         }
     }
 
+    /// The same without colour, and nothing cut.
+    #[must_use]
+    pub fn plain(&self) -> Look {
+        Look { paint: Paint::OFF, err_paint: Paint::OFF, width: None, ..*self }
+    }
+
     /// The text, cut to what is left of the screen beside `taken` columns.
     pub fn cut(&self, text: &str, taken: usize) -> String {
         match self.width {

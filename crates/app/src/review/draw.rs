@@ -12,8 +12,11 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Borders, Paragraph};
 
 use super::{Mode, Review, ReviewFile, Taken};
+use crate::diff_view::counted;
 
 const KEYS: &str = "j/k hunk  n/p file  space take or leave  a take file  r leave file  / filter  ? help  enter apply  q quit";
+
+const READ_KEYS: &str = "j/k hunk  n/p file  page up/down scroll  / filter  ? help  q back";
 
 const HELP: &str = "\
 j, down      next hunk               k, up     previous hunk
@@ -29,15 +32,31 @@ enter        apply what is taken     q         quit, apply nothing
 
 any key goes back to the review";
 
+const READ_HELP: &str = "\
+j, down      next hunk               k, up     previous hunk
+n            next file               p         previous file
+page down    scroll the hunks down   page up   scroll them up
+/            show only files whose name contains what you type
+escape       show all files again
+q            back
+
+any key goes back to the changes";
+
 /// Paints the whole screen.
 pub fn draw(review: &Review, with_colour: bool, frame: &mut Frame<'_>) {
     let rows = Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)]);
     let [head, body, foot] = rows.areas(frame.area());
-    let taken = format!("{}: {} of {} files taken", review.title, review.taken_files(), review.files.len());
+    let taken = match review.is_read_only {
+        true => format!("{}: {}", review.title, counted(review.files.len(), "file")),
+        false => format!("{}: {} of {} files taken", review.title, review.taken_files(), review.files.len()),
+    };
     frame.render_widget(Line::styled(taken, Style::new().add_modifier(Modifier::BOLD)), head);
     let palette = Palette { with_colour };
     match review.mode {
-        Mode::Help => frame.render_widget(Paragraph::new(HELP).block(block("help")), body),
+        Mode::Help => {
+            let help = if review.is_read_only { READ_HELP } else { HELP };
+            frame.render_widget(Paragraph::new(help).block(block("help")), body);
+        }
         Mode::Browse | Mode::Typing(_) => {
             let columns = Layout::horizontal([Constraint::Percentage(35), Constraint::Percentage(65)]);
             let [left, right] = columns.areas(body);
@@ -52,6 +71,7 @@ fn foot_line(review: &Review) -> String {
     match &review.mode {
         Mode::Typing(text) => format!("filter: {text}_   (enter to use it, escape to drop it)"),
         Mode::Browse | Mode::Help if !review.message.is_empty() => review.message.clone(),
+        Mode::Browse | Mode::Help if review.is_read_only => READ_KEYS.to_owned(),
         Mode::Browse | Mode::Help => KEYS.to_owned(),
     }
 }
@@ -81,7 +101,7 @@ fn draw_files(review: &Review, palette: Palette, frame: &mut Frame<'_>, area: Re
         .skip(first)
         .take(height)
         .filter_map(|index| review.files.get(*index).map(|file| (index, file)))
-        .map(|(index, file)| file_line(file, *index == review.file, palette))
+        .map(|(index, file)| file_line(file, *index == review.file, review.is_read_only, palette))
         .collect();
     let title =
         if review.filter.is_empty() { "files".to_owned() } else { format!("files: {}", review.filter) };
@@ -89,10 +109,11 @@ fn draw_files(review: &Review, palette: Palette, frame: &mut Frame<'_>, area: Re
     frame.render_widget(Paragraph::new(text).block(block(&title)), area);
 }
 
-fn file_line(file: &ReviewFile, is_here: bool, palette: Palette) -> Line<'_> {
+fn file_line(file: &ReviewFile, is_here: bool, is_read_only: bool, palette: Palette) -> Line<'_> {
     let cursor = if is_here { '>' } else { ' ' };
     let ReviewFile { letter, address, insertions, deletions, .. } = file;
-    let text = format!("{cursor}{} {letter} {address} +{insertions} -{deletions}", mark(file.taken()));
+    let mark = if is_read_only { String::new() } else { format!("{} ", mark(file.taken())) };
+    let text = format!("{cursor}{mark}{letter} {address} +{insertions} -{deletions}");
     let style = match file.taken() {
         Taken::All => palette.of(Color::Green),
         Taken::Some => palette.of(Color::Yellow),
@@ -119,7 +140,8 @@ fn draw_hunks(review: &Review, palette: Palette, frame: &mut Frame<'_>, area: Re
     for (index, hunk) in file.hunks.iter().enumerate() {
         let cursor = if index == review.hunk { '>' } else { ' ' };
         let taken = if hunk.taken { Taken::All } else { Taken::None };
-        let head = format!("{cursor}{} {}", mark(taken), hunk.title);
+        let mark = if review.is_read_only { String::new() } else { format!("{} ", mark(taken)) };
+        let head = format!("{cursor}{mark}{}", hunk.title);
         lines.push(Line::styled(head, palette.of(Color::Cyan).add_modifier(Modifier::BOLD)));
         for (tag, text) in &hunk.lines {
             let (sign, color) = match tag {
@@ -187,6 +209,14 @@ j/k hunk  n/p file  space take or leave  a take file  r leave file  / fi
             review.press(Press::Char('n'));
         }
         assert!(painted(&review, 60, 10).contains(">[x] M f40"));
+    }
+
+    #[test]
+    fn who_only_reads_sees_no_marks() {
+        let review = Review::to_read("plan 01JB".to_owned(), vec![super::super::tests::file("src/a.rs", 1)]);
+        let shown = painted(&review, 70, 8);
+        assert!(shown.starts_with("plan 01JB: 1 file\n") && shown.contains("│>M src/a.rs +1 -1"), "{shown}");
+        assert!(!shown.contains("[x]") && shown.contains("q back"), "{shown}");
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Reviewing a plan's changes by hand: which files and hunks are taken, and which are left.
 //!
-//! [`Review`] is a value that keys change; `draw` paints it, `screen` owns the terminal.
+//! [`Review`] is a value that keys change; `draw` paints it, `screen` brings it to the terminal.
 //!
 //! # Invariants
 //! 1. Everything is taken at first; what is left out is what the person left out.
 //! 2. A filter hides files and changes no choice. The cursor is always on a file that is shown, if there is one.
-//! 3. Nothing is applied but by the enter key, and only while something is taken.
+//! 3. Nothing is applied but by the enter key, and only while something is taken. Who only reads takes nothing.
 //!
 //! # Not here
 //! Applying: the answer is the list of addresses that are left out, which `apply` takes as `--reject`.
@@ -14,9 +14,11 @@ mod draw;
 mod screen;
 
 pub use draw::draw;
-pub use screen::on_screen;
+pub use screen::{go_through, on_screen};
 
 use domain::LineTag;
+
+pub use crate::screen::Press;
 
 /// A file that the plan changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,29 +57,6 @@ pub enum Taken {
     Some,
     /// Nothing.
     None,
-}
-
-/// A key, as far as the review knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Press {
-    /// A letter or another character.
-    Char(char),
-    /// Cursor up.
-    Up,
-    /// Cursor down.
-    Down,
-    /// A page up.
-    PageUp,
-    /// A page down.
-    PageDown,
-    /// Enter.
-    Enter,
-    /// Escape.
-    Escape,
-    /// Removes the last character.
-    Backspace,
-    /// Ctrl-C.
-    Interrupt,
 }
 
 /// What comes of a key.
@@ -129,6 +108,7 @@ pub struct Review {
     scroll: usize,
     mode: Mode,
     message: String,
+    is_read_only: bool,
 }
 
 /// How many lines a page key moves.
@@ -138,7 +118,13 @@ impl Review {
     /// A review of these files, all taken.
     pub fn new(title: String, files: Vec<ReviewFile>) -> Review {
         let (filter, message) = (String::new(), String::new());
-        Review { title, files, filter, file: 0, hunk: 0, scroll: 0, mode: Mode::Browse, message }
+        let (mode, is_read_only) = (Mode::Browse, false);
+        Review { title, files, filter, file: 0, hunk: 0, scroll: 0, mode, message, is_read_only }
+    }
+
+    /// The same for who only looks at them.
+    pub fn to_read(title: String, files: Vec<ReviewFile>) -> Review {
+        Review { is_read_only: true, ..Review::new(title, files) }
     }
 
     /// What a key does.
@@ -182,12 +168,14 @@ impl Review {
             Press::Char('p') => self.move_file(Way::Back),
             Press::PageDown => self.scroll = self.scroll.saturating_add(PAGE_LINES),
             Press::PageUp => self.scroll = self.scroll.saturating_sub(PAGE_LINES),
+            Press::Char('q') => return Step::Quit,
+            Press::Escape if self.is_read_only && self.filter.is_empty() => return Step::Quit,
+            Press::Char(' ' | 'a' | 'r') | Press::Enter if self.is_read_only => {}
             Press::Char(' ') => self.toggle_hunk(),
             Press::Char('a') => self.set_file(true),
             Press::Char('r') => self.set_file(false),
             Press::Char('/') => self.mode = Mode::Typing(String::new()),
             Press::Char('?') => self.mode = Mode::Help,
-            Press::Char('q') => return Step::Quit,
             Press::Escape if !self.filter.is_empty() => {
                 self.filter.clear();
                 self.settle();
@@ -434,6 +422,20 @@ mod tests {
         assert_eq!(type_in(&mut review, "r\n"), Step::Stay);
         assert!(review.message.contains("nothing is taken"));
         assert_eq!(type_in(&mut review, "a\n"), Step::Apply);
+    }
+
+    #[test]
+    fn who_only_reads_takes_nothing_and_leaves_nothing_out() {
+        let mut review = Review::to_read("plan 01JB".to_owned(), vec![file("a", 2), file("b", 1)]);
+        let before = review.clone();
+        for key in [Press::Char(' '), Press::Char('a'), Press::Char('r'), Press::Enter] {
+            assert_eq!(review.press(key), Step::Stay);
+        }
+        assert_eq!(review, before);
+        type_in(&mut review, "/b");
+        review.press(Press::Enter);
+        assert_eq!((review.shown(), review.press(Press::Escape)), (vec![1], Step::Stay));
+        assert_eq!(review.press(Press::Escape), Step::Quit);
     }
 
     #[test]

@@ -2,8 +2,10 @@
 
 mod calling;
 mod disk;
+mod for_each;
 mod hostile;
 mod interrupted;
+mod limits;
 mod pages;
 mod plans;
 mod refusals;
@@ -15,3 +17,4 @@ mod survive;
 mod terminal;
 mod told;
 mod using_with;
+mod workers;

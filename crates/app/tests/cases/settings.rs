@@ -151,7 +151,7 @@ fn a_variable_stands_over_both_files() {
     assert_eq!(
         said.stderr,
         "error[CONFIG_VALUE_INVALID]: `plan.concurrency` cannot be `two` (CLEVERAGENTS_PLAN_CONCURRENCY): it takes a \
-         whole number from 1 to 64\n"
+         whole number from 1 to 1024\n"
     );
 }
 

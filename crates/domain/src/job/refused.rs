@@ -46,7 +46,7 @@ pub enum JobRefused {
     #[error("the job is sealed: its apply can no longer be cancelled")]
     CancelTooLate,
     /// A sealed job is finished by an owner, not given back.
-    #[error("the job is sealed: it can not be released")]
+    #[error("an apply of the plan has begun to write: it is carried through or taken back first")]
     Sealed,
     /// Only an apply is sealed.
     #[error("a job of phase {phase} is not sealed")]

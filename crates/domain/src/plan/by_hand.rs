@@ -5,6 +5,8 @@
 //! 2. A plan with a live job is not moved by hand: its job is cancelled instead.
 //! 3. The job that a move queues is one that the moved plan waits for.
 //! 4. A move that is asked for again is known by its job, and done once.
+//! 5. A plan is not moved while an apply of it is sealed and has not ended: whoever writes the files may be slow, or be
+//!    taken for dead, and comes to an end all the same.
 //!
 //! # Not here
 //! Whether the id of the job names one of another plan, and whether the queue is full: the stores know.
@@ -107,6 +109,26 @@ impl HandMove {
             moved.waits_for(job)?;
         }
         Ok(HandMoved::Now { plan: Box::new(moved), job: self.job.map(|job| Job::new(job, now)) })
+    }
+}
+
+impl HandMove {
+    /// Why it is refused while an apply of the plan is open: that is carried through or taken back first.
+    pub const fn refused_by_open_apply(&self) -> JobRefused {
+        match self.event {
+            PlanEvent::Cancel => JobRefused::CancelTooLate,
+            PlanEvent::Start
+            | PlanEvent::Release
+            | PlanEvent::Complete
+            | PlanEvent::Fail
+            | PlanEvent::Advance
+            | PlanEvent::Applied
+            | PlanEvent::Constrain
+            | PlanEvent::Reapply
+            | PlanEvent::Retry
+            | PlanEvent::Again
+            | PlanEvent::Revert => JobRefused::Sealed,
+        }
     }
 }
 

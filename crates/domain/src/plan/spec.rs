@@ -7,6 +7,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::step::{self, Step};
+use crate::ledger::Limits;
 use crate::recovery::Gate;
 use crate::validation::Validation;
 
@@ -202,6 +203,9 @@ pub struct PlanSpec {
     pub scratch: Vec<ByteText>,
     /// How long the plan may process all in all, in seconds.
     pub time_limit_s: u64,
+    /// What else it may use all in all.
+    #[serde(default)]
+    pub limits: Limits,
 }
 
 impl PlanSpec {

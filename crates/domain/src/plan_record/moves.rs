@@ -1,6 +1,7 @@
 //! Making a plan, moving it by hand, and what it decided.
 
 use super::{PlanRecord, wall};
+use crate::apply_record::ApplyRecord;
 use crate::decision::{Decision, NewDecision};
 use crate::id::Claim;
 use crate::job::{Job, JobRefused, LeaseLost, NewJob};
@@ -9,19 +10,19 @@ use crate::time::Ms;
 use crate::told;
 
 impl PlanRecord {
-    /// Makes the plan with its prompt and its first job; the same again gives the plan as it stands.
+    /// Makes the plan with its first decisions and its first job; the same again gives the plan as it stands.
     ///
     /// # Errors
     /// The id names another plan, or the job cannot be its first.
     pub fn create(
         &mut self,
         new: NewPlan,
-        prompt: NewDecision,
+        decisions: Vec<NewDecision>,
         job: NewJob,
         now: Ms,
     ) -> Result<Plan, PlanMoveError> {
         if let Some(plan) = &self.plan {
-            let is_the_same = plan.was_made_by(&new) && self.began_with(prompt, &job);
+            let is_the_same = plan.was_made_by(&new) && self.began_with(&decisions, &job);
             return if is_the_same { Ok(plan.clone()) } else { Err(PlanMoveError::IdTaken { plan: new.id }) };
         }
         if self.jobs.contains_key(&job.id) {
@@ -30,12 +31,15 @@ impl PlanRecord {
         if let Some(live) = self.live_job() {
             return Err(JobRefused::PlanBusy { job: live.id }.into());
         }
-        let plan = Plan::new(new, wall(now));
+        let (first, moves) = Plan::made_for(new, job.phase, wall(now));
+        let plan = moves.last().map_or(&first, |(plan, _)| plan).clone();
         plan.waits_for(&job)?;
-        let told = told::plan_created(&plan);
         self.plan = Some(plan.clone());
-        self.tell([told], now);
-        self.keep_decision(prompt, now);
+        self.tell([told::plan_created(&first)], now);
+        for decision in decisions {
+            self.keep_decision(decision, now);
+        }
+        self.tell(told::plan_made(&first, &moves), now);
         self.keep_queued(Job::new(job, now), now);
         Ok(plan)
     }
@@ -50,6 +54,9 @@ impl PlanRecord {
         let known = asked.job.and_then(|job| self.jobs.get(&job.id));
         match asked.of(plan, self.live_job(), known, now, wall(now))? {
             HandMoved::Before => Ok(plan.clone()),
+            HandMoved::Now { .. } if self.applies().any(ApplyRecord::is_open) => {
+                Err(asked.refused_by_open_apply().into())
+            }
             HandMoved::Now { plan, job } => {
                 self.keep_moved((*plan).clone(), asked.event, by, now);
                 if let Some(job) = job {
@@ -85,10 +92,9 @@ impl PlanRecord {
         decision
     }
 
-    /// Whether these were the first decision and a job of it.
-    fn began_with(&self, prompt: NewDecision, job: &NewJob) -> bool {
+    /// Whether these were the first decisions and a job of it.
+    fn began_with(&self, decisions: &[NewDecision], job: &NewJob) -> bool {
         let has_job = self.jobs.get(&job.id).is_some_and(|known| known.phase == job.phase);
-        let first = self.decisions.first();
-        has_job && first.is_some_and(|first| first.new == Decision::new(1, prompt, first.created).new)
+        has_job && Decision::are(&self.decisions, decisions)
     }
 }

@@ -52,6 +52,19 @@ fn the_oldest_due_job_goes_first() {
 }
 
 #[test]
+fn a_held_job_goes_to_who_serves_its_plan_alone() {
+    let held = |job: Job| Job { not_before: HELD, ..job };
+    let serves = |plan| ClaimRequest { only: Some(PlanId::from_u128(plan)), ..request() };
+    assert_eq!(picked(&[held(queued(1)), held(dead(2))], request()), None);
+    assert_eq!(picked(&[held(queued(1)), queued(3)], request()), Some((3, claim_by(ANN))));
+    assert_eq!(picked(&[held(queued(1)), held(dead(2))], serves(1)), Some((1, claim_by(ANN))));
+    assert_eq!(picked(&[held(queued(1)), held(dead(2))], serves(2)), Some((2, take_over_by(ANN))));
+    let cancel = Some(CancelRequest { at: NOW, reason: String::new() });
+    let to_be_cancelled = Job { cancel, ..held(dead(4)) };
+    assert_eq!(picked(&[to_be_cancelled], request()), Some((4, take_over_by(ANN))));
+}
+
+#[test]
 fn work_that_lost_its_owner_goes_before_work_that_nobody_began() {
     assert_eq!(picked(&[queued(1), dead(7), dead(6)], request()), Some((6, take_over_by(ANN))));
     let of_last_boot = Job { boot: Some(OTHER_BOOT), ..live(8) };

@@ -26,7 +26,7 @@ fn job(n: u128, phase: Phase) -> NewJob {
 
 fn made() -> PlanRecord {
     let mut record = PlanRecord::default();
-    record.create(new_plan(), prompt(), job(0, Phase::Strategize), Ms(1)).unwrap();
+    record.create(new_plan(), vec![prompt()], job(0, Phase::Strategize), Ms(1)).unwrap();
     record
 }
 
@@ -61,7 +61,7 @@ fn a_record_of_jobs_alone_tells_nothing_and_can_still_be_made_a_plan() {
     record.enqueue(job(9, Phase::Execute), Ms(0)).unwrap();
     let busy = JobRefused::PlanBusy { job: JobId::from_u128(9) };
     let create =
-        |record: &mut PlanRecord| record.create(new_plan(), prompt(), job(0, Phase::Strategize), Ms(1));
+        |record: &mut PlanRecord| record.create(new_plan(), vec![prompt()], job(0, Phase::Strategize), Ms(1));
     let before = record.clone();
     assert_eq!(create(&mut record), Err(PlanMoveError::Job(busy)));
     assert_eq!(record, before);

@@ -13,11 +13,12 @@ use store::{JobStoreError, PlanMove, PlanStoreError, StoreError};
 use sync::primitives::lock;
 
 use super::facts::store_error;
+use super::hints::{Hint, Waiter};
 use super::phases::ApplyAs;
 use super::presence::bury_the_dead;
 use super::{Engine, ExecuteError};
 
-const LOOK_FIRST: Duration = Duration::from_millis(2);
+const LOOK_FIRST: Duration = Duration::from_millis(10);
 const LOOK_LAST: Duration = Duration::from_millis(100);
 
 /// A cancel that is acknowledged.
@@ -132,15 +133,17 @@ impl Engine {
         wait: Duration,
     ) -> Result<CancelReport, CancelError> {
         let moved = || CancelError::Plan(PlanStoreError::Moved { plan: Box::new(plan.clone()) });
-        match self.house.store.cancel(job.id, reason).await {
-            Ok(_) => {}
+        let waiter = self.waiter(plan.id);
+        let is_first = match self.house.store.cancel_first(job.id, reason).await {
+            Ok((_, is_first)) => is_first,
             Err(JobStoreError::Refused(domain::JobRefused::CancelTooLate)) => {
                 return Err(CancelError::TooLate { plan: plan.id });
             }
             Err(JobStoreError::Refused(_)) => return Err(moved()),
             Err(other) => return Err(store_error(other).into()),
-        }
+        };
         self.hint();
+        self.house.send_hint(Hint::Cancel(job.id));
         bury_the_dead(&self.house.options.data_dir, self.house.store.as_ref()).await.map_err(store_error)?;
         let job_now = self.house.store.job(job.id).await.map_err(store_error)?;
         if self.house.owner_is_gone(&job_now) {
@@ -150,16 +153,17 @@ impl Engine {
                 outcome.map_err(Box::new)?;
             }
         }
-        self.await_end(job, wait).await?;
+        self.await_end(job, waiter, wait).await?;
         let plan = self.house.store.plan(plan.id).await?;
         match plan.state {
-            state if is_cancelled(state) => self.report(plan, false).await,
+            state if is_cancelled(state) => self.report(plan, !is_first).await,
             state if state.is_final() => Err(CancelError::Final { plan: plan.id, state }),
             _ => Err(moved()),
         }
     }
 
-    async fn await_end(&self, job: &Job, wait: Duration) -> Result<(), CancelError> {
+    /// Waits until the owner has ended the job: for its hint, and should that get lost, for what the store says.
+    async fn await_end(&self, job: &Job, mut waiter: Waiter, wait: Duration) -> Result<(), CancelError> {
         let deadline = self.house.clock.now().saturating_add(wait);
         let mut pause = LOOK_FIRST;
         loop {
@@ -171,7 +175,9 @@ impl Engine {
                 let worker = now.worker.map_or_else(|| "nobody".to_owned(), |worker| worker.to_string());
                 return Err(CancelError::Unconfirmed { plan: now.plan, worker });
             }
-            tokio::time::sleep(pause).await;
+            waiter.wait(pause).await;
+            // Said again, should the owner not have heard it.
+            self.house.send_hint(Hint::Cancel(job.id));
             pause = (pause * 2).min(LOOK_LAST);
         }
     }

@@ -83,7 +83,7 @@ impl Engine {
             Err(why) => Finding { name: name.to_owned(), works: false, detail: why },
         };
         let freed = bury_the_dead(&house.options.data_dir, house.store.as_ref());
-        let leases = freed.await.map_err(super::facts::store_error)?;
+        let leases = freed.await.map_err(super::facts::store_error)?.leases;
         Ok(DoctorReport {
             sandbox: sandbox.into_iter().map(|(rung, tried)| finding(rung.as_str(), tried)).collect(),
             isolation: isolation.into_iter().map(|(rung, tried)| finding(rung.as_str(), tried)).collect(),

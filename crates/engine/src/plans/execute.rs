@@ -9,18 +9,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{ApplyState, Gate, JobRefused, JobState, Phase, Plan, PlanEvent, PlanId, PlanState, Work, fold};
+use domain::{
+    ApplyState, Gate, HELD, JobRefused, JobState, NewJob, Phase, Plan, PlanEvent, PlanId, PlanState, Work,
+    fold,
+};
 use serde_json::Value;
 use store::{PlanMove, PlanStoreError, StoreError};
 use sync::CancellationToken;
 use sync::primitives::lock;
+use tokio::sync::broadcast;
 
 use super::facts::{PlanFacts, store_error};
+use super::hints::{Ear, Hearing, Hint};
 use super::phases::{ApplyAs, PhaseRunner};
-use super::presence::{Presence, bury_the_dead};
+use super::presence::{Presence, Serves, bury_the_dead};
 use super::{Engine, House};
 use crate::runtime::TokioRuntime;
-use crate::worker::{AsyncWorker, Ports, StartError, Stop, WorkerConfig, WorkerConfigError};
+use crate::worker::{AsyncWorker, Ports, StartError, Stop, WorkerConfig, WorkerConfigError, WorkerNews};
 
 /// How often a plan is looked at that another process may have moved.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -104,7 +109,7 @@ impl From<WorkerConfigError> for ExecuteError {
 }
 
 /// What to do next with a plan that is to be executed.
-enum Next {
+pub(super) enum Next {
     Run,
     Move(PlanEvent, Phase),
     Stop,
@@ -116,13 +121,18 @@ impl Engine {
     /// # Errors
     /// It is not to be executed in its state, somebody else has it, or this process cannot work.
     pub async fn execute(&self, id: PlanId, options: ExecuteOptions) -> Result<PlanFacts, ExecuteError> {
+        self.begin(id, options).await?;
+        self.go_on(id, options).await
+    }
+
+    /// Refuses a plan that is not to be executed; one that is complete begins once more, when that is asked for.
+    pub(super) async fn begin(&self, id: PlanId, options: ExecuteOptions) -> Result<(), ExecuteError> {
         let plan = self.house.store.plan(id).await?;
         if options.again && plan.state == PlanState::Execute(Work::Complete) {
             self.move_on(&plan, PlanEvent::Again, Phase::Execute, "person").await?;
-        } else {
-            may_execute(&plan)?;
+            return Ok(());
         }
-        self.go_on(id, options).await
+        may_execute(&plan)
     }
 
     /// Goes on with a plan that failed, or whose owner died.
@@ -130,6 +140,12 @@ impl Engine {
     /// # Errors
     /// It is final, has an owner that lives, or nothing of it failed.
     pub async fn resume(&self, id: PlanId) -> Result<PlanFacts, ExecuteError> {
+        self.retry(id).await?;
+        self.go_on(id, ExecuteOptions::default()).await
+    }
+
+    /// Queues the phase of a plan that failed once more; one that waits or runs stays as it is.
+    pub(super) async fn retry(&self, id: PlanId) -> Result<(), ExecuteError> {
         let plan = self.house.store.plan(id).await?;
         match plan.state {
             state if state.is_final() => return Err(ExecuteError::Final { plan: id, state }),
@@ -149,7 +165,7 @@ impl Engine {
             // Queued, processing under an owner that may be dead, or waiting for its next phase.
             PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {}
         }
-        self.go_on(id, ExecuteOptions::default()).await
+        Ok(())
     }
 
     async fn go_on(&self, id: PlanId, options: ExecuteOptions) -> Result<PlanFacts, ExecuteError> {
@@ -228,7 +244,7 @@ impl Engine {
     }
 
     /// Ends the leases of dead workers and removes their sandboxes, so that nobody waits for them.
-    async fn clear_leftovers(&self) -> Result<(), ExecuteError> {
+    pub(super) async fn clear_leftovers(&self) -> Result<(), ExecuteError> {
         bury_the_dead(&self.house.options.data_dir, self.house.store.as_ref()).await.map_err(store_error)?;
         let dir = self.house.options.sandbox_dir.clone();
         // What cannot be removed is told by doctor.
@@ -268,7 +284,19 @@ impl Engine {
         by: &str,
         request: Value,
     ) -> Result<Plan, ExecuteError> {
-        let job = Some(self.new_job(plan.id, phase));
+        self.move_for(plan, event, self.new_job(plan.id, phase, HELD), by, request).await
+    }
+
+    /// The same, with a job that is held or not.
+    pub(super) async fn move_for(
+        &self,
+        plan: &Plan,
+        event: PlanEvent,
+        job: NewJob,
+        by: &str,
+        request: Value,
+    ) -> Result<Plan, ExecuteError> {
+        let job = Some(job);
         let request =
             PlanMove { plan: plan.id, version: plan.version, event, by: by.to_owned(), job, request };
         match self.house.store.move_plan(request).await {
@@ -304,7 +332,7 @@ fn may_execute(plan: &Plan) -> Result<(), ExecuteError> {
 }
 
 /// What a plan does next by itself.
-fn next(plan: &Plan, may_apply: bool) -> Next {
+pub(super) fn next(plan: &Plan, may_apply: bool) -> Next {
     match plan.state {
         PlanState::Strategize(Work::Queued | Work::Processing)
         | PlanState::Execute(Work::Queued | Work::Processing)
@@ -325,6 +353,44 @@ pub(super) struct Working {
     plan: PlanId,
     house: Arc<House>,
     presence: Presence,
+    relay: AbortOnDrop,
+}
+
+/// A task that ends with whoever started it.
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Passes hints on: from other processes to the worker, and from the worker to who waits elsewhere.
+async fn relay(
+    house: Arc<House>,
+    worker: AsyncWorker,
+    mut news: broadcast::Receiver<WorkerNews>,
+    mut hearing: Option<Hearing>,
+) {
+    loop {
+        let hint = async {
+            match &mut hearing {
+                Some(hearing) => hearing.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            hint = hint => match hint {
+                Hint::Cancel(job) => worker.nudge(job),
+                Hint::Work | Hint::Ended(_) => worker.look(),
+            },
+            news = news.recv() => match news {
+                Ok(WorkerNews::Settled(job, _)) => house.tell_ended(job.plan),
+                Ok(WorkerNews::Claimed(_)) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return,
+            },
+        }
+    }
 }
 
 impl Working {
@@ -333,6 +399,7 @@ impl Working {
         config.max_workers = 1;
         config.only = Some(plan);
         config.plan_concurrency = house.options.plan_concurrency;
+        config.lease = house.options.lease;
         let ports = Ports {
             store: Arc::clone(&house.store),
             runner: Arc::new(PhaseRunner::new(Arc::clone(house), apply)),
@@ -342,11 +409,17 @@ impl Working {
             token: CancellationToken::new(),
         };
         let worker = AsyncWorker::new(config, ports)?;
-        let presence = Presence::show(&house.options.data_dir, worker.report().worker)
+        let id = worker.report().worker;
+        let presence = Presence::show(&house.options.data_dir, id, Serves::One(plan))
             .map_err(|error| ExecuteError::NoWorker(error.to_string()))?;
+        // Without it others are heard of later, by looking.
+        let hearing = Hearing::begin(&house.options.data_dir, id, Ear::One).ok();
+        let relay = tokio::spawn(relay(Arc::clone(house), worker.clone(), worker.news(), hearing));
         worker.start()?;
+        // Workers that take any plan make room for it.
+        house.send_hint(Hint::Work);
         lock(&house.workers).push(worker.clone());
-        Ok(Self { worker, plan, house: Arc::clone(house), presence })
+        Ok(Self { worker, plan, house: Arc::clone(house), presence, relay: AbortOnDrop(relay) })
     }
 
     /// Completes when a run of this worker was settled, or when it is time to look at the store again: somebody else may
@@ -374,6 +447,8 @@ impl Working {
 
     pub(super) async fn end(self) {
         self.worker.stop(Stop::Release).await;
+        drop(self.relay);
+        self.house.tell_ended(self.plan);
         let report = self.worker.report();
         lock(&self.house.workers).retain(|worker| worker.report().worker != report.worker);
         if report.unsettled > 0 {

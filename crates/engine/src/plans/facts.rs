@@ -2,14 +2,14 @@
 
 use domain::{ApplyRecord, ChangeEntry, EventKind, JobState, Ms};
 use domain::{
-    CallState, ErrorHistory, Job, NetChange, NotCaptured, PhaseTime, Plan, PlanId, SandboxRecord, ToolCall,
-    ValidationResult, ValidationSummary, fold, net_hash, phase_times, sum_up,
+    CallState, ErrorHistory, Job, Ledger, NetChange, NotCaptured, PhaseTime, Plan, PlanId, SandboxRecord,
+    ToolCall, ValidationResult, ValidationSummary, fold, net_hash, phase_times, sum_up,
 };
 use store::{JobStoreError, PlanFilter, PlanStoreError, StoreError};
 
-use super::Engine;
 use super::presence::is_present;
 use super::standing::{Standing, TAKE_BACK};
+use super::{Engine, QueuePlace};
 
 /// The tool by which validations are recorded.
 pub(super) const VALIDATE: &str = "validate";
@@ -56,6 +56,10 @@ pub struct PlanFacts {
     pub shown: String,
     /// The job that waits or runs.
     pub live_job: Option<Job>,
+    /// Where it stands in the queue; none when it does not wait there.
+    pub place: Option<QueuePlace>,
+    /// Whether it is between two phases, and a worker that lives is about to queue the next.
+    pub goes_on: bool,
     /// Whether that job runs under a worker that is no more: it can be resumed or cancelled.
     pub owner_is_gone: bool,
     /// The sandbox of the present attempt.
@@ -78,6 +82,8 @@ pub struct PlanFacts {
     pub results: Vec<ValidationResult>,
     /// What failed.
     pub errors: ErrorHistory,
+    /// What it may use, and what it used.
+    pub ledger: Ledger,
     /// Applies and undos.
     pub applies: Vec<ApplyRecord>,
     /// When its phases began and ended, in all attempts.
@@ -109,10 +115,20 @@ impl Engine {
         let results = results_of(&calls);
         let (insertions, deletions) = self.count_lines(&net);
         let live_job = self.live_job(id).await?;
-        let owner_is_gone = live_job.as_ref().is_some_and(|job| self.house.owner_is_gone(job));
+        // What was left to the workers is taken over by one that lives.
+        let is_taken_over = |job: &Job| !job.is_held() && self.has_worker();
+        let owner_is_gone =
+            live_job.as_ref().is_some_and(|job| self.house.owner_is_gone(job) && !is_taken_over(job));
+        let place = match &live_job {
+            Some(job) => self.house.queue_place(job).await?,
+            None => None,
+        };
+        let goes_on = self.goes_on(&plan).await?;
         Ok(PlanFacts {
             shown: self.house.redactor.redact_text(&plan.spec.shown()),
             live_job,
+            place,
+            goes_on,
             owner_is_gone,
             not_captured: sandbox.as_ref().map(|sandbox| sandbox.not_captured).unwrap_or_default(),
             sandbox,
@@ -124,6 +140,7 @@ impl Engine {
             net,
             results,
             errors: store.history(id).await?,
+            ledger: store.ledger(id).await?,
             applies: store.applies(id).await?,
             phases: self.phase_times(id).await?,
             plan,
@@ -161,6 +178,17 @@ impl Engine {
     /// The entries of the present attempt, in order.
     pub(super) async fn entries(&self, plan: &Plan) -> Result<Vec<ChangeEntry>, StoreError> {
         self.house.entries(plan).await
+    }
+
+    /// Where the plan stands in the queue; none when it does not wait there.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn queue_place(&self, plan: PlanId) -> Result<Option<QueuePlace>, StoreError> {
+        match self.live_job(plan).await? {
+            Some(job) => self.house.queue_place(&job).await,
+            None => Ok(None),
+        }
     }
 
     pub(super) async fn live_job(&self, plan: PlanId) -> Result<Option<Job>, StoreError> {

@@ -22,7 +22,7 @@ use store::{LockStoreError, StoreError};
 use tokio::task::JoinHandle;
 
 use super::House;
-use super::presence::{Presence, is_present};
+use super::presence::{Presence, Serves, is_present};
 use super::use_plan::path_of;
 
 const LEASE: Duration = Duration::from_secs(2);
@@ -73,7 +73,8 @@ impl Locks {
     pub(super) async fn take(house: &Arc<House>, plan: &Plan, what: &str) -> Result<Self, LocksError> {
         let deadline = house.clock.now().saturating_add(WAIT);
         let holder = WorkerId::from_u128(house.ids.ulid());
-        let presence = Presence::show(&house.options.data_dir, holder).map_err(LocksError::Presence)?;
+        let presence =
+            Presence::show(&house.options.data_dir, holder, Serves::Nobody).map_err(LocksError::Presence)?;
         let owner = format!("{what} of plan {} {}", plan.id, signed(holder));
         let projects =
             plan.projects.iter().map(|project| LockResource::Project(Hash::of(project.root.as_bytes())));

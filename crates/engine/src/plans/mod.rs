@@ -13,6 +13,7 @@
 //! # Not here
 //! Words for people, codes, exit statuses and questions: the program's.
 
+mod advance;
 mod apply;
 mod artifacts;
 mod cancel;
@@ -22,12 +23,18 @@ mod commit;
 mod contents;
 mod diff;
 mod doctor;
+mod error_times;
 mod execute;
 mod facts;
 mod find;
 mod finish_cancels;
+mod forecast;
 mod gc;
+mod glance;
+mod hints;
 mod kept;
+mod leave;
+mod limits;
 mod locks;
 mod logs;
 mod machine;
@@ -35,8 +42,10 @@ mod merging;
 mod missing;
 mod phases;
 mod presence;
+mod queue;
 mod recover;
 mod secrets;
+mod serve;
 mod set_aside;
 mod standing;
 mod undo;
@@ -58,16 +67,24 @@ pub use artifacts::{Artifact, ArtifactsError};
 pub use cancel::{CancelError, CancelReport};
 pub use diff::{DiffFacts, DiffRequest, FileDiff};
 pub use doctor::{DoctorReport, Finding, Leftovers};
+pub use error_times::ErrorMoment;
 pub use execute::{ExecuteError, ExecuteOptions};
 pub use facts::{PlanFacts, PlanRow, StepFacts};
 pub use find::{FindError, SHORT_ID_CHARS_MIN};
+pub use forecast::{Forecast, ForecastKind, ForecastPath};
 pub use gc::{GcError, GcReport, GcRequest};
+pub use glance::{Glance, GlanceStep, Glances, Seen};
+pub use hints::Waiter;
 pub use kept::KeptSandbox;
+pub use limits::LimitsError;
 pub use locks::LocksError;
 pub use logs::CallLog;
 pub use machine::{BootClock, wall_now};
 pub use merging::{Conflict, ConflictPlace, MergingError};
+pub use presence::Starting;
+pub use queue::QueuePlace;
 pub use recover::{OpenApply, OpenWhy, RecoveredApply, RecoveredEnd, RecoveryError};
+pub use serve::{ServeEnd, ServeError, ServeNews, ServeOptions, ServeReport};
 pub use set_aside::{SetAside, SetAsideError};
 pub use use_plan::{NewPlanRequest, UseError};
 
@@ -86,6 +103,8 @@ pub struct EngineOptions {
     pub child: ChildProgram,
     /// How many plans process at once in the store.
     pub plan_concurrency: u32,
+    /// How long a job stays owned by a worker that is not heard of.
+    pub lease: Duration,
     /// How far recovery goes by itself.
     pub recovery: Policy,
     /// How long an applied plan can be undone.

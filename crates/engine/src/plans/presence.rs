@@ -1,22 +1,56 @@
 //! Which worker processes live: each holds a lock on a file of its own while it does.
 //!
 //! The kernel drops the lock when the process is gone, however it went. So a dead worker is known at once, and nobody
-//! has to wait for its leases.
+//! has to wait for its leases. The file says whom the worker serves.
+//!
+//! # Invariants
+//! Whether a worker that takes any plan lives, and whether it goes, is decided under one lock ([`Starting`]): of a job
+//! that was left to the workers before, either the worker that goes knows, or who left it knows that the worker goes.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use domain::WorkerId;
+use domain::{PlanId, WorkerId};
 use rustix::fs::{FlockOperation, flock};
 use store::{JobStore, JobStoreError};
+
+/// Whom a worker serves. Each is written in as many letters, so that one takes the place of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Serves {
+    /// Whoever waits.
+    Any,
+    /// Nobody new: it ends.
+    Nobody,
+    /// This plan.
+    One(PlanId),
+}
+
+impl Serves {
+    fn written(self) -> String {
+        match self {
+            Serves::Any => format!("{:<26}", "any"),
+            Serves::Nobody => format!("{:<26}", "nobody"),
+            Serves::One(plan) => format!("{:<26}", plan.to_string()),
+        }
+    }
+
+    fn read(text: &str) -> Option<Serves> {
+        match text.trim_end() {
+            "any" => Some(Serves::Any),
+            "nobody" => Some(Serves::Nobody),
+            plan => plan.parse().ok().map(Serves::One),
+        }
+    }
+}
 
 /// The life sign of one worker of this process; dropped, it is gone.
 #[derive(Debug)]
 pub(super) struct Presence {
     path: PathBuf,
-    _lock: File,
+    lock: File,
     /// Whether the file stays, as that of one who died.
     stays: bool,
 }
@@ -26,16 +60,23 @@ impl Presence {
     ///
     /// # Errors
     /// The file cannot be made or locked.
-    pub(super) fn show(data_dir: &Path, worker: WorkerId) -> io::Result<Self> {
+    pub(super) fn show(data_dir: &Path, worker: WorkerId, serves: Serves) -> io::Result<Self> {
         let dir = workers_dir(data_dir);
         fs::create_dir_all(&dir)?;
         let path = dir.join(format!("{worker}.lock"));
         // It gets its name when it is locked: whoever looks for the dead never meets it before.
         let beside = dir.join(format!("{worker}.new"));
-        let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+        let mut lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        lock.write_all(serves.written().as_bytes())?;
         fs::rename(&beside, &path)?;
-        Ok(Self { path, _lock: lock, stays: false })
+        Ok(Self { path, lock, stays: false })
+    }
+
+    /// From here on it serves nobody new. Whoever shall rely on that holds the lock of [`Starting`].
+    pub(super) fn serves_no_more(&self) {
+        // Who cannot write it is counted on until it is gone, as if it were slow.
+        let _ = self.lock.write_all_at(Serves::Nobody.written().as_bytes(), 0);
     }
 
     /// The worker goes with jobs that it could not settle: it is to be found dead, so that nobody waits for its leases.
@@ -61,18 +102,80 @@ pub(super) fn is_present(data_dir: &Path, worker: WorkerId) -> bool {
     }
 }
 
-/// Ends the leases of workers that are gone; says how many leases.
+/// Whom the workers that live serve.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Served {
+    /// Whether one takes any plan.
+    pub(super) any: bool,
+    /// The plans that have a worker of their own.
+    pub(super) plans: BTreeSet<PlanId>,
+}
+
+/// Whom the workers that live serve, as far as their life signs tell.
+pub(super) fn served(data_dir: &Path) -> Served {
+    let mut served = Served::default();
+    let Ok(files) = fs::read_dir(workers_dir(data_dir)) else { return served };
+    for file in files.flatten().filter(|file| worker_of(file).is_some()) {
+        let Ok(sign) = File::open(file.path()) else { continue };
+        if flock(&sign, FlockOperation::NonBlockingLockShared).is_ok() {
+            continue;
+        }
+        match io::read_to_string(sign).ok().and_then(|text| Serves::read(&text)) {
+            Some(Serves::Any) => served.any = true,
+            Some(Serves::One(plan)) => drop(served.plans.insert(plan)),
+            Some(Serves::Nobody) | None => {}
+        }
+    }
+    served
+}
+
+/// The right to say whether a worker that takes any plan is to be started, or to go; dropped, it is given back.
+#[derive(Debug)]
+pub struct Starting {
+    _lock: File,
+}
+
+impl Starting {
+    /// Waits for the right.
+    ///
+    /// # Errors
+    /// The lock cannot be made or taken.
+    pub(super) fn take(data_dir: &Path) -> io::Result<Starting> {
+        let dir = workers_dir(data_dir);
+        fs::create_dir_all(&dir)?;
+        let path = dir.join("starting");
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        loop {
+            match flock(&lock, FlockOperation::LockExclusive) {
+                Err(rustix::io::Errno::INTR) => {}
+                taken => return taken.map(|()| Starting { _lock: lock }).map_err(io::Error::from),
+            }
+        }
+    }
+}
+
+/// What became of workers that were found dead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Buried {
+    /// How many were found.
+    pub(super) workers: usize,
+    /// How many leases of theirs were ended.
+    pub(super) leases: usize,
+}
+
+/// Ends the leases of workers that are gone.
 ///
 /// # Errors
 /// The store failed. What cannot be read of the directory is left for the next time.
-pub(super) async fn bury_the_dead(data_dir: &Path, store: &dyn JobStore) -> Result<usize, JobStoreError> {
-    let mut freed = 0;
+pub(super) async fn bury_the_dead(data_dir: &Path, store: &dyn JobStore) -> Result<Buried, JobStoreError> {
+    let mut buried = Buried::default();
     for (worker, path, lock) in dead_workers(data_dir) {
-        freed += store.free_leases(worker).await?;
+        buried.leases += store.free_leases(worker).await?;
+        buried.workers += 1;
         let _ = fs::remove_file(path);
         drop(lock);
     }
-    Ok(freed)
+    Ok(buried)
 }
 
 /// The workers that are gone and not buried yet.
@@ -84,9 +187,7 @@ fn dead_workers(data_dir: &Path) -> Vec<(WorkerId, PathBuf, File)> {
     let Ok(files) = fs::read_dir(workers_dir(data_dir)) else { return Vec::new() };
     let mut dead = Vec::new();
     for file in files.flatten() {
-        let name = file.file_name();
-        let id = name.to_str().and_then(|name| name.strip_suffix(".lock")).and_then(|id| id.parse().ok());
-        let (Some(worker), Ok(lock)) = (id, File::open(file.path())) else { continue };
+        let (Some(worker), Ok(lock)) = (worker_of(&file), File::open(file.path())) else { continue };
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
             dead.push((worker, file.path(), lock));
         }
@@ -94,6 +195,12 @@ fn dead_workers(data_dir: &Path) -> Vec<(WorkerId, PathBuf, File)> {
     dead
 }
 
-fn workers_dir(data_dir: &Path) -> PathBuf {
+/// The worker whose life sign this is.
+fn worker_of(file: &fs::DirEntry) -> Option<WorkerId> {
+    file.file_name().to_str()?.strip_suffix(".lock")?.parse().ok()
+}
+
+/// Where life signs and sockets lie.
+pub(super) fn workers_dir(data_dir: &Path) -> PathBuf {
     data_dir.join("workers")
 }

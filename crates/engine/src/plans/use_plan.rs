@@ -4,12 +4,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use domain::{
-    ByteText, CommandTask, DecisionKind, Does, JobId, Ms, NewDecision, NewJob, NewPlan, Phase, Plan, PlanId,
-    PlanSpec, ProjectLink, RelPath, Step,
+    ByteText, CommandTask, DecisionKind, Does, HELD, JobId, Ms, NewDecision, NewJob, NewPlan, Phase, Plan,
+    PlanId, PlanSpec, ProjectLink, RelPath, SpendKind, Step,
 };
 use store::PlanStoreError;
 
 use super::Engine;
+use super::hints::Hint;
 
 /// A plan to be made.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +43,21 @@ impl Engine {
     /// # Errors
     /// It cannot work as asked, all reasons at once, and nothing is stored; or the store failed.
     pub async fn use_plan(&self, request: NewPlanRequest) -> Result<Plan, UseError> {
+        // Held: whoever executes it serves it, or leaves it to the workers.
+        self.make(request, HELD).await
+    }
+
+    /// Makes a plan that is left to the workers from its first moment.
+    ///
+    /// # Errors
+    /// As [`use_plan`](Self::use_plan).
+    pub async fn use_and_leave(&self, request: NewPlanRequest) -> Result<Plan, UseError> {
+        let plan = self.make(request, Ms(0)).await?;
+        self.house.send_hint(Hint::Work);
+        Ok(plan)
+    }
+
+    async fn make(&self, request: NewPlanRequest, not_before: Ms) -> Result<Plan, UseError> {
         let house = &self.house;
         let findings = preflight(&request, &house.options.sandbox_dir, &house.options.data_dir);
         if !findings.is_empty() {
@@ -61,12 +77,30 @@ impl Engine {
             rationale: "asked for by the user".to_owned(),
             confidence: None,
         };
-        let job = self.new_job(id, Phase::Strategize);
-        Ok(house.store.create(NewPlan { id, title, spec, projects }, prompt, job).await?)
+        let decisions = vec![prompt, strategy(&spec, 1)];
+        let job = self.new_job(id, Phase::Execute, not_before);
+        Ok(house.store.create(NewPlan { id, title, spec, projects }, decisions, job).await?)
     }
 
-    pub(super) fn new_job(&self, plan: PlanId, phase: Phase) -> NewJob {
-        NewJob { id: JobId::from_u128(self.house.ids.ulid()), plan, phase, not_before: Ms(0) }
+    pub(super) fn new_job(&self, plan: PlanId, phase: Phase, not_before: Ms) -> NewJob {
+        NewJob { id: JobId::from_u128(self.house.ids.ulid()), plan, phase, not_before }
+    }
+}
+
+/// Without a strategist the strategy is what was asked for.
+pub(super) fn strategy(spec: &PlanSpec, attempt: u32) -> NewDecision {
+    NewDecision {
+        parent: Some(1),
+        attempt,
+        phase: Phase::Strategize,
+        kind: DecisionKind::Strategy,
+        question: "How is it done?".to_owned(),
+        chosen: match spec.steps.len() {
+            1 => "one step: the command itself".to_owned(),
+            steps => format!("{steps} steps, as they were asked for"),
+        },
+        rationale: "the plan names what is to be done, so there is nothing to choose".to_owned(),
+        confidence: Some(1.0),
     }
 }
 
@@ -85,8 +119,10 @@ fn preflight(request: &NewPlanRequest, sandbox_dir: &Path, data_dir: &Path) -> V
     for step in &request.spec.steps {
         findings.extend(step_finding(step, request));
     }
-    if request.spec.time_limit_s == 0 {
-        findings.push("limits.time is 0: nothing could run".to_owned());
+    for kind in [SpendKind::Time, SpendKind::Steps, SpendKind::ToolCalls] {
+        if request.spec.limit(kind) == Some(0) {
+            findings.push(format!("limits.{kind} is 0: nothing could run"));
+        }
     }
     findings
 }

@@ -16,7 +16,7 @@ use sync::{CancelReason, Panicked};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::run::{self, Run, Settled};
-use super::{Shared, TaskKind};
+use super::{RunningJob, Shared, TaskKind, WorkerNews};
 use crate::contain::contained;
 
 /// Claims until the worker stops. Dropping `begun` at the end tells the heartbeats that no more will come.
@@ -46,7 +46,7 @@ async fn claim(shared: &Shared) -> Option<Result<Result<Option<Job>, JobStoreErr
         worker: shared.id,
         boot: shared.config.boot,
         lease: shared.config.lease,
-        concurrency_max: shared.config.plan_concurrency,
+        concurrency_max: shared.config.plan_concurrency.saturating_sub(shared.left_free()),
         only: shared.config.only,
     };
     let mut claim = std::pin::pin!(contained(shared.ports.store.claim(&request)));
@@ -104,6 +104,7 @@ async fn begin(
     if !is_admitted || !is_beating {
         return give_back(shared, listed).await;
     }
+    shared.tell(WorkerNews::Claimed(RunningJob::of(run.public.job())));
     let task = Box::pin(async move {
         let shared = Arc::clone(&listed.shared);
         listed.settled = run::drive(&run, &shared.ports, &shared.config).await;
@@ -136,6 +137,6 @@ impl Drop for Listed {
             self.run.interrupt(CancelReason::Superseded);
         }
         self.run.over.cancel(CancelReason::Superseded);
-        self.shared.note_settled(self.run.public.claim(), self.settled);
+        self.shared.note_settled(self.run.public.job(), self.settled);
     }
 }

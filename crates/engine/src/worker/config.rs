@@ -13,11 +13,11 @@ const BEATS_PER_LEASE: u32 = 6;
 /// How a worker works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerConfig {
-    /// How many jobs this worker runs at once (`async.max_workers`); 1..=256.
+    /// How many jobs this worker runs at once (`async.max_workers`); 1..=1024.
     pub max_workers: usize,
     /// How long a job stays owned without a heartbeat (`async.lease`); 5 s..=1 h.
     pub lease: Duration,
-    /// How many jobs may run at once in the whole store (`plan.concurrency`); 1..=64.
+    /// How many jobs may run at once in the whole store (`plan.concurrency`); 1..=1024.
     pub plan_concurrency: u32,
     /// Serve only this plan, as a command in the foreground does.
     pub only: Option<PlanId>,
@@ -63,14 +63,14 @@ impl WorkerConfig {
             Err(WorkerConfigError { key, value: format!("{value:?}"), allowed })
         };
         let minute = Duration::from_secs(60);
-        if !(1..=256).contains(&self.max_workers) {
-            return refuse("max_workers", &self.max_workers, "1..=256");
+        if !(1..=1024).contains(&self.max_workers) {
+            return refuse("max_workers", &self.max_workers, "1..=1024");
         }
         if !(Duration::from_secs(5)..=Duration::from_secs(3600)).contains(&self.lease) {
             return refuse("lease", &self.lease, "5s..=1h");
         }
-        if !(1..=64).contains(&self.plan_concurrency) {
-            return refuse("plan_concurrency", &self.plan_concurrency, "1..=64");
+        if !(1..=1024).contains(&self.plan_concurrency) {
+            return refuse("plan_concurrency", &self.plan_concurrency, "1..=1024");
         }
         if !(Duration::from_millis(10)..=minute).contains(&self.idle_poll) {
             return refuse("idle_poll", &self.idle_poll, "10ms..=1min");

@@ -26,18 +26,21 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{Claim, Fence, JobId, Phase, PlanId, WorkerId};
+use domain::{Claim, Fence, Job, JobId, Phase, PlanId, WorkerId};
 use store::Store;
 use sync::primitives::{Mutex, lock};
 use sync::{CancelReason, CancellationToken, Clock, Observed};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, broadcast, mpsc};
 
 pub use config::{WorkerConfig, WorkerConfigError};
-pub use run::{JobRun, JobRunner, RunFailure};
+pub use run::{JobRun, JobRunner, RunFailure, Settled};
 
 use crate::ids::Ids;
 use crate::runtime::{Runtime, TaskKind};
-use run::{Run, Settled};
+use run::Run;
+
+/// How much news waits for who listens slowly.
+const NEWS_MAX: usize = 1024;
 
 /// What a worker works with.
 #[derive(Clone)]
@@ -126,6 +129,21 @@ pub struct RunningJob {
     pub phase: Phase,
 }
 
+impl RunningJob {
+    fn of(job: &Job) -> Self {
+        Self { job: job.id, plan: job.plan, phase: job.phase }
+    }
+}
+
+/// What happens in a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerNews {
+    /// It took up a job.
+    Claimed(RunningJob),
+    /// It has done with a job.
+    Settled(RunningJob, Settled),
+}
+
 /// A worker of this process. `Clone` is the same worker; dropping it stops nothing, [`stop`](Self::stop) does.
 #[derive(Clone)]
 pub struct AsyncWorker {
@@ -145,6 +163,8 @@ struct Shared {
     hint: Notify,
     /// Something of the worker has ended.
     ended: Notify,
+    /// What happened, for who wants to tell it. Nothing depends on its being heard.
+    news: broadcast::Sender<WorkerNews>,
 }
 
 #[derive(Default)]
@@ -154,6 +174,8 @@ struct State {
     runs: BTreeMap<(JobId, Fence), Arc<Run>>,
     /// How many of the two long-lived tasks are alive.
     tasks: u8,
+    /// How many slots of the store it leaves to others.
+    left_free: u32,
     counts: Counts,
     at_stop: StopReport,
 }
@@ -204,6 +226,7 @@ impl AsyncWorker {
             process,
             hint: Notify::new(),
             ended: Notify::new(),
+            news: broadcast::Sender::new(NEWS_MAX),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -259,10 +282,31 @@ impl AsyncWorker {
 
     /// There may be a job to claim, or a cancel to hear of: look now instead of at the next poll.
     pub fn hint(&self) {
-        self.shared.hint.notify_one();
+        self.look();
         for run in self.shared.running() {
             run.nudged.notify_one();
         }
+    }
+
+    /// There may be a job to claim: look now instead of at the next poll.
+    pub fn look(&self) {
+        self.shared.hint.notify_one();
+    }
+
+    /// Leaves so many slots of the store to others from now on: to plans that came first and have a worker of their own.
+    pub fn leave_free(&self, slots: u32) {
+        lock(&self.shared.state).left_free = slots;
+    }
+
+    /// There may be a cancel of this job to hear of: look at its row now. Nothing, when it does not run here.
+    pub fn nudge(&self, job: JobId) {
+        let runs = self.shared.running();
+        runs.iter().filter(|run| run.public.job().id == job).for_each(|run| run.nudged.notify_one());
+    }
+
+    /// What the worker takes up and gets done from now on. Who is slow to listen misses the oldest, and hears of that.
+    pub fn news(&self) -> broadcast::Receiver<WorkerNews> {
+        self.shared.news.subscribe()
     }
 
     /// Completes when more than `seen` runs have been settled since the worker was made; says how many.
@@ -285,9 +329,7 @@ impl AsyncWorker {
             state.counts;
         WorkerReport {
             worker: self.shared.id,
-            running: running
-                .map(|job| RunningJob { job: job.id, plan: job.plan, phase: job.phase })
-                .collect(),
+            running: running.map(RunningJob::of).collect(),
             succeeded,
             failed,
             cancelled,
@@ -332,11 +374,17 @@ impl Shared {
         state.stage == Stage::Started
     }
 
+    fn tell(&self, news: WorkerNews) {
+        // An error says that nobody listens.
+        let _ = self.news.send(news);
+    }
+
     fn running(&self) -> Vec<Arc<Run>> {
         lock(&self.state).runs.values().cloned().collect()
     }
 
-    fn note_settled(&self, claim: Claim, settled: Settled) {
+    fn note_settled(&self, job: &Job, settled: Settled) {
+        let claim = job.claim();
         {
             let mut state = lock(&self.state);
             state.runs.remove(&(claim.job, claim.fence));
@@ -358,8 +406,13 @@ impl Shared {
             }
         }
         self.ended.notify_waiters();
+        self.tell(WorkerNews::Settled(RunningJob::of(job), settled));
         // A slot of the store is free, which may be one that this worker waits for.
         self.hint.notify_one();
+    }
+
+    fn left_free(&self) -> u32 {
+        lock(&self.state).left_free
     }
 
     fn note_store_error(&self) {

@@ -228,11 +228,16 @@ enum Ended {
 
 /// How a run was settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Settled {
+pub enum Settled {
+    /// The phase is done.
     Succeeded,
+    /// The phase could not be done.
     Failed,
+    /// As was asked for.
     Cancelled,
+    /// It is queued again.
     Released,
+    /// Another owner has it, or may have it.
     LeaseLost,
     /// The job keeps its row, for another worker to take over: the store is broken, the run's task is gone, or an apply
     /// was sealed, and its journal is finished by the next owner.

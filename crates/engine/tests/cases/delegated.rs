@@ -8,10 +8,10 @@ macro_rules! delegate_other_ports {
             async fn create(
                 &self,
                 new: domain::NewPlan,
-                prompt: domain::NewDecision,
+                decisions: Vec<domain::NewDecision>,
                 job: domain::NewJob,
             ) -> Result<domain::Plan, store::PlanStoreError> {
-                self.inner.create(new, prompt, job).await
+                self.inner.create(new, decisions, job).await
             }
 
             async fn move_plan(
@@ -126,6 +126,52 @@ macro_rules! delegate_other_ports {
 
             fn collect(&self, dry_run: bool) -> std::io::Result<store::Collected> {
                 self.inner.collect(dry_run)
+            }
+        }
+
+        #[async_trait::async_trait]
+        impl store::LedgerStore for $store {
+            async fn reserve(
+                &self,
+                effect: &sync::Effect,
+                claim: &domain::Claim,
+                new: domain::NewSpend,
+            ) -> Result<domain::Spend, store::LedgerStoreError> {
+                self.inner.reserve(effect, claim, new).await
+            }
+
+            async fn settle(
+                &self,
+                by: store::By<'_>,
+                claim: &domain::Claim,
+                id: domain::SpendId,
+                actual: u64,
+            ) -> Result<domain::Spend, store::LedgerStoreError> {
+                self.inner.settle(by, claim, id, actual).await
+            }
+
+            async fn set_limits(
+                &self,
+                plan: domain::PlanId,
+                limits: Vec<(domain::SpendKind, Option<u64>)>,
+            ) -> Result<domain::Ledger, store::LedgerStoreError> {
+                self.inner.set_limits(plan, limits).await
+            }
+
+            async fn ledger(&self, plan: domain::PlanId) -> Result<domain::Ledger, store::StoreError> {
+                self.inner.ledger(plan).await
+            }
+
+            async fn spends(&self, plan: domain::PlanId) -> Result<Vec<domain::Spend>, store::StoreError> {
+                self.inner.spends(plan).await
+            }
+
+            async fn day_ledger(
+                &self,
+                day: domain::Day,
+            ) -> Result<std::collections::BTreeMap<domain::SpendKind, domain::Account>, store::StoreError>
+            {
+                self.inner.day_ledger(day).await
             }
         }
 

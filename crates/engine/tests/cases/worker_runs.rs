@@ -103,7 +103,7 @@ async fn a_runner_that_is_constrained_fails_its_job_and_constrains_its_plan() {
     let (new, prompt) = asked();
     let job =
         |n, phase| NewJob { id: JobId::from_u128(n), plan: PlanId::from_u128(1), phase, not_before: Ms(0) };
-    let mut plan = machine.store.create(new, prompt, job(1, Phase::Strategize)).await.unwrap();
+    let mut plan = machine.store.create(new, vec![prompt], job(1, Phase::Strategize)).await.unwrap();
     for (n, next) in [(1, Phase::Execute), (2, Phase::Apply)] {
         worker.hint();
         machine.wait_for(JobId::from_u128(n), JobState::Succeeded).await;
@@ -227,12 +227,12 @@ async fn a_configuration_out_of_bounds_is_refused_with_what_is_allowed() {
         token: machine.token.clone(),
     };
     let refused = [
-        (WorkerConfig { max_workers: 0, ..good.clone() }, "max_workers", "0", "1..=256"),
-        (WorkerConfig { max_workers: 257, ..good.clone() }, "max_workers", "257", "1..=256"),
+        (WorkerConfig { max_workers: 0, ..good.clone() }, "max_workers", "0", "1..=1024"),
+        (WorkerConfig { max_workers: 1025, ..good.clone() }, "max_workers", "1025", "1..=1024"),
         (WorkerConfig { lease: Duration::ZERO, ..good.clone() }, "lease", "0ns", "5s..=1h"),
         (WorkerConfig { lease: 3601 * second, ..good.clone() }, "lease", "3601s", "5s..=1h"),
-        (WorkerConfig { plan_concurrency: 0, ..good.clone() }, "plan_concurrency", "0", "1..=64"),
-        (WorkerConfig { plan_concurrency: 65, ..good.clone() }, "plan_concurrency", "65", "1..=64"),
+        (WorkerConfig { plan_concurrency: 0, ..good.clone() }, "plan_concurrency", "0", "1..=1024"),
+        (WorkerConfig { plan_concurrency: 1025, ..good.clone() }, "plan_concurrency", "1025", "1..=1024"),
         (WorkerConfig { idle_poll: Duration::ZERO, ..good.clone() }, "idle_poll", "0ns", "10ms..=1min"),
         (WorkerConfig { idle_poll: 61 * second, ..good.clone() }, "idle_poll", "61s", "10ms..=1min"),
         (WorkerConfig { cancel_wait: 61 * second, ..good.clone() }, "cancel_wait", "61s", "0..=1min"),

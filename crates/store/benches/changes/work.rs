@@ -80,7 +80,7 @@ impl Owned {
     /// Makes the plan, takes its job and starts a changeset.
     pub(crate) async fn begin(&self) {
         let job = NewJob { id: JobId::from_u128(1), plan: PLAN, phase: Phase::Strategize, not_before: Ms(0) };
-        self.store.create(new_plan(), prompt(), job).await.unwrap();
+        self.store.create(new_plan(), vec![prompt()], job).await.unwrap();
         let request = ClaimRequest {
             worker: WorkerId::from_u128(1),
             boot: BootId::from_u128(1),

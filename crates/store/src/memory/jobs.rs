@@ -77,6 +77,16 @@ impl JobStore for MemoryStore {
         self.plans.update_all(|plans| Ok(plan_of(plans, job)?.apply_job_event(job, &event, now)?.clone()))
     }
 
+    async fn cancel_first(&self, job: JobId, reason: &str) -> Result<(Job, bool), JobStoreError> {
+        let now = self.now();
+        let event = JobEvent::Cancel { reason: reason.to_owned() };
+        self.plans.update_all(|plans| {
+            let plan = plan_of(plans, job)?;
+            let is_first = plan.job(job).is_some_and(|job| job.cancel.is_none());
+            Ok((plan.apply_job_event(job, &event, now)?.clone(), is_first))
+        })
+    }
+
     async fn cancel_own(&self, claim: &Claim, reason: &str) -> Result<Job, JobStoreError> {
         let now = self.now();
         let event = JobEvent::Cancel { reason: reason.to_owned() };

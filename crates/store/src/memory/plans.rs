@@ -6,24 +6,31 @@ use domain::{
     PlanRecord,
 };
 use sync::Effect;
+use sync::primitives::lock;
 
 use super::MemoryStore;
 use super::jobs::may_be_queued;
+use super::ledger::keep_days;
 use crate::plan_store::may_be_forgotten;
 use crate::{PlanFilter, PlanMove, PlanStore, PlanStoreError, StoreError};
 
 #[async_trait]
 impl PlanStore for MemoryStore {
-    async fn create(&self, new: NewPlan, prompt: NewDecision, job: NewJob) -> Result<Plan, PlanStoreError> {
+    async fn create(
+        &self,
+        new: NewPlan,
+        decisions: Vec<NewDecision>,
+        job: NewJob,
+    ) -> Result<Plan, PlanStoreError> {
         let (id, now) = (new.id, self.now());
         self.plans.update_all(|plans| {
             if let Some(known) = plans.get_mut(&id).filter(|known| known.row().is_some()) {
-                return known.create(new, prompt, job, now).map_err(|refused| from_move(id, refused));
+                return known.create(new, decisions, job, now).map_err(|refused| from_move(id, refused));
             }
             may_be_queued(plans, &job)?;
             // One that is refused leaves no trace, not even an empty record.
             let mut record = plans.get(&id).cloned().unwrap_or_default();
-            let plan = record.create(new, prompt, job, now).map_err(|refused| from_move(id, refused))?;
+            let plan = record.create(new, decisions, job, now).map_err(|refused| from_move(id, refused))?;
             plans.insert(id, record);
             Ok(plan)
         })
@@ -91,7 +98,12 @@ impl PlanStore for MemoryStore {
     async fn forget(&self, plan: PlanId) -> Result<bool, StoreError> {
         Ok(self.plans.update_all(|plans| {
             let row = plans.get(&plan).and_then(PlanRecord::row);
-            row.is_some_and(|row| may_be_forgotten(row.state)) && plans.remove(&plan).is_some()
+            if !row.is_some_and(|row| may_be_forgotten(row.state)) {
+                return false;
+            }
+            let forgotten = plans.remove(&plan);
+            forgotten.iter().for_each(|record| keep_days(&mut lock(&self.days), record));
+            forgotten.is_some()
         }))
     }
 }

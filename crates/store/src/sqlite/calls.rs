@@ -14,7 +14,7 @@ use super::writer::{Durability, Lane, Terms};
 use super::{FOR_PROCESS, SqliteStore, contents};
 use crate::{By, CallOutcome, CallStore, ChangesetStoreError, StoreError};
 
-fn begin(tx: &Tx<'_>, claim: &Claim, new: NewCall, at: Moment) -> Result<ToolCall, StoreError> {
+pub(super) fn begin(tx: &Tx<'_>, claim: &Claim, new: NewCall, at: Moment) -> Result<ToolCall, StoreError> {
     let head = guard(tx, claim)?;
     let no = rows::next_no(tx, head, new.attempt)?;
     let call = ToolCall { plan: claim.plan, no, started: at.wall, new, end: None };

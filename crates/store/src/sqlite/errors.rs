@@ -165,7 +165,20 @@ fn record_error(
     at: Moment,
 ) -> Result<Recovery, StoreError> {
     let head = guard(tx, claim)?;
-    let mut history = load(tx, head, claim.plan)?;
+    keep(tx, head, claim.plan, policy, error, jitter, at)
+}
+
+/// Keeps an error of the plan and tells of it, whoever met it.
+pub(super) fn keep(
+    tx: &Tx<'_>,
+    head: Head,
+    plan: PlanId,
+    policy: &Policy,
+    error: NewError,
+    jitter: u16,
+    at: Moment,
+) -> Result<Recovery, StoreError> {
+    let mut history = load(tx, head, plan)?;
     let recorded = history.recorded();
     let recovery = history.record(policy, error.clone(), at.now, jitter);
     let Some(record) = history.records().rev().find(|record| record.recovery.seq == recovery.seq) else {

@@ -9,14 +9,14 @@ mod port;
 mod rows;
 
 use domain::{
-    Claim, ClaimRequest, Ending, Job, JobEvent, JobId, JobRefused, JobState, LeaseLost, Ms, NewJob, Reason,
-    WallMs, WorkerId, follow, told, why_constrained,
+    Claim, ClaimRequest, Ending, Job, JobEvent, JobId, JobRefused, JobState, LeaseLost, Ms, NewJob, Policy,
+    Reason, WallMs, WorkerId, follow, told, why_constrained,
 };
 
 use super::heads::{self, Head, tell};
 use super::row::{Text, count, ms, signed};
 use super::tx::Tx;
-use super::{changesets, plans};
+use super::{changesets, errors, ledger, plans};
 use crate::job_store::was_released;
 use crate::{JobEnd, JobStoreError, QUEUED_JOBS_MAX, StoreError};
 pub(super) use rows::{Kept, find, known_of, live_of};
@@ -74,6 +74,13 @@ pub(super) fn move_job(
     if !after.is_owned_by(&before.claim()) {
         let succeeded = after.state == JobState::Succeeded;
         changesets::end_all(tx, *head, if succeeded { Ending::Closed } else { Ending::Interrupted }, at)?;
+        ledger::assume_all(tx, *head, after.plan)?;
+    }
+    if after.state == JobState::Failed {
+        let attempt = moved.as_ref().map_or(1, |(plan, ..)| plan.attempt);
+        if let Some(error) = after.given_up_error(attempt) {
+            errors::keep(tx, *head, after.plan, &Policy::default(), error, 0, at)?;
+        }
     }
     tell(tx, *head, told::job_moved(before, &after), at.wall)?;
     if let Some((before, moved, event)) = moved {
@@ -101,8 +108,14 @@ pub(super) fn may_be_queued(tx: &Tx<'_>, new: &NewJob) -> Result<Option<Kept>, J
 
 fn enqueue(tx: &Tx<'_>, new: NewJob, at: Moment) -> Result<Job, JobStoreError> {
     if let Some(known) = may_be_queued(tx, &new)? {
-        let same = known.job.phase == new.phase;
-        return if same { Ok(known.job) } else { Err(JobRefused::IdTaken { job: new.id }.into()) };
+        let mut job = known.job;
+        if job.phase != new.phase {
+            return Err(JobRefused::IdTaken { job: new.id }.into());
+        }
+        if job.be_due(new.not_before) {
+            save(tx, &job)?;
+        }
+        return Ok(job);
     }
     let head = heads::find_or_make(tx, new.plan)?;
     if let Some(live) = live_of(tx, head)? {
@@ -168,9 +181,11 @@ fn cancel_own(tx: &Tx<'_>, claim: &Claim, reason: String, at: Moment) -> Result<
     owner_event(tx, claim, &JobEvent::Cancel { reason }, at)
 }
 
-fn cancel(tx: &Tx<'_>, job: JobId, reason: String, at: Moment) -> Result<Job, JobStoreError> {
+/// Asks for a cancel; says whether nobody had before.
+fn cancel_first(tx: &Tx<'_>, job: JobId, reason: String, at: Moment) -> Result<(Job, bool), JobStoreError> {
     let kept = find(tx, job)?.ok_or(JobRefused::NotFound { job })?;
-    move_job(tx, &kept, &JobEvent::Cancel { reason }, None, at)
+    let is_first = kept.job.cancel.is_none();
+    Ok((move_job(tx, &kept, &JobEvent::Cancel { reason }, None, at)?, is_first))
 }
 
 fn end(tx: &Tx<'_>, claim: &Claim, end: JobEnd, at: Moment) -> Result<Job, JobStoreError> {

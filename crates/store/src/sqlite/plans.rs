@@ -41,14 +41,14 @@ pub(super) fn keep_undone(tx: &Tx<'_>, head: Head, plan: &Plan) -> Result<(), St
 fn create(
     tx: &Tx<'_>,
     new: NewPlan,
-    prompt: NewDecision,
+    decisions: Vec<NewDecision>,
     job: NewJob,
     at: Moment,
 ) -> Result<Plan, PlanStoreError> {
     let head = heads::find(tx, new.id)?;
     let known = head.map_or(Ok(None), |head| of_head(tx, head))?;
     if let (Some(head), Some(plan)) = (head, known) {
-        let is_the_same = plan.was_made_by(&new) && began_with(tx, head, prompt, &job)?;
+        let is_the_same = plan.was_made_by(&new) && began_with(tx, head, &decisions, &job)?;
         return if is_the_same { Ok(plan) } else { Err(PlanStoreError::IdTaken { plan: new.id }) };
     }
     may_be_queued(tx, &job)?;
@@ -59,20 +59,23 @@ fn create(
     if let Some(live) = live_of(tx, head)? {
         return Err(PlanStoreError::Job(JobRefused::PlanBusy { job: live.id }));
     }
-    let plan = Plan::new(new, at.wall);
+    let (first, moves) = Plan::made_for(new, job.phase, at.wall);
+    let plan = moves.last().map_or(&first, |(plan, _)| plan).clone();
     plan.waits_for(&job).map_err(PlanStoreError::Job)?;
     rows::insert(tx, head, &plan)?;
-    tell(tx, head, [told::plan_created(&plan)], at.wall)?;
-    keep_decision(tx, head, prompt, at)?;
+    tell(tx, head, [told::plan_created(&first)], at.wall)?;
+    for decision in decisions {
+        keep_decision(tx, head, decision, at)?;
+    }
+    tell(tx, head, told::plan_made(&first, &moves), at.wall)?;
     keep_queued(tx, head, &Job::new(job, at.now), at)?;
     Ok(plan)
 }
 
-/// Whether these were the first decision and a job of the plan.
-fn began_with(tx: &Tx<'_>, head: Head, prompt: NewDecision, job: &NewJob) -> Result<bool, StoreError> {
+/// Whether these were the first decisions and a job of the plan.
+fn began_with(tx: &Tx<'_>, head: Head, decisions: &[NewDecision], job: &NewJob) -> Result<bool, StoreError> {
     let has_job = known_of(tx, head, job.id)?.is_some_and(|known| known.phase == job.phase);
-    let first = rows::first_decision(tx, head)?;
-    Ok(has_job && first.is_some_and(|first| first.new == Decision::new(1, prompt, first.created).new))
+    Ok(has_job && Decision::are(&rows::decisions(tx, head)?, decisions))
 }
 
 fn move_plan(tx: &Tx<'_>, request: PlanMove, at: Moment) -> Result<Plan, PlanStoreError> {
@@ -89,6 +92,9 @@ fn move_plan(tx: &Tx<'_>, request: PlanMove, at: Moment) -> Result<Plan, PlanSto
     let moved = asked.of(&plan, live.as_ref(), known.as_ref(), at.now, at.wall);
     match moved.map_err(|refused| from_move(id, refused))? {
         HandMoved::Before => Ok(plan),
+        HandMoved::Now { .. } if has_open_apply(tx, head)? => {
+            Err(PlanStoreError::Job(asked.refused_by_open_apply()))
+        }
         HandMoved::Now { plan: moved, job } => {
             keep_moved(tx, head, &plan, &moved, event, &by, at)?;
             if let Some(job) = job {
@@ -97,6 +103,11 @@ fn move_plan(tx: &Tx<'_>, request: PlanMove, at: Moment) -> Result<Plan, PlanSto
             Ok(*moved)
         }
     }
+}
+
+fn has_open_apply(tx: &Tx<'_>, head: Head) -> Result<bool, StoreError> {
+    let open = "SELECT 1 FROM applies WHERE head = ?1 AND stage = 'sealed' LIMIT 1";
+    Ok(tx.one(open, [head.0], |_| Ok(()))?.is_some())
 }
 
 fn from_move(plan: PlanId, error: PlanMoveError) -> PlanStoreError {

@@ -20,7 +20,7 @@ pub(super) const APPLICATION_ID: u32 = 0x6167_6e74;
 pub(super) const VERSION: u32 = STEPS.len() as u32;
 
 /// Each takes the file one version further.
-const STEPS: [&str; 1] = [STEP_1];
+const STEPS: [&str; 2] = [STEP_1, STEP_2];
 
 /// Takes a file of version `from` to [`VERSION`]. The caller holds the transaction.
 pub(super) fn migrate(connection: &Connection, from: u32) -> rusqlite::Result<()> {
@@ -231,9 +231,46 @@ CREATE TABLE error_records (
 CREATE UNIQUE INDEX error_records_id ON error_records(head, id);
 ";
 
+/// What plans spend. The account of a day is no part of a plan, and stays when its plans go.
+const STEP_2: &str = "
+CREATE TABLE plan_accounts (
+    head INTEGER NOT NULL REFERENCES plan_heads(no) ON DELETE CASCADE,
+    kind TEXT NOT NULL CHECK (kind IN ('time', 'steps', 'tool_calls', 'tokens', 'cost')),
+    max INTEGER,
+    used INTEGER NOT NULL,
+    reserved INTEGER NOT NULL,
+    PRIMARY KEY (head, kind)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE day_accounts (
+    day TEXT NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('time', 'steps', 'tool_calls', 'tokens', 'cost')),
+    max INTEGER,
+    used INTEGER NOT NULL,
+    reserved INTEGER NOT NULL,
+    PRIMARY KEY (day, kind)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE spends (
+    head INTEGER NOT NULL REFERENCES plan_heads(no) ON DELETE CASCADE,
+    id BLOB NOT NULL,
+    job TEXT NOT NULL,
+    fence INTEGER NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('time', 'steps', 'tool_calls', 'tokens', 'cost')),
+    model TEXT,
+    day TEXT,
+    reserved INTEGER NOT NULL,
+    actual INTEGER,
+    assumed INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (head, id),
+    CHECK (actual IS NULL OR actual <= reserved)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX spends_open ON spends(head) WHERE actual IS NULL;
+";
+
 #[cfg(test)]
 mod tests {
-    use domain::{ApplyStage, CallState, JobState, Phase, PlanState};
+    use domain::{ApplyStage, CallState, JobState, Phase, PlanState, SpendKind};
 
     use super::*;
 
@@ -242,6 +279,24 @@ mod tests {
         migrate(&connection, 0).unwrap();
         connection.execute("INSERT INTO plan_heads (no, plan) VALUES (1, 'P')", []).unwrap();
         connection
+    }
+
+    #[test]
+    fn a_file_of_the_first_version_is_brought_to_the_present_one_with_what_is_in_it() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(STEP_1).unwrap();
+        connection.execute("INSERT INTO plan_heads (no, plan) VALUES (1, 'P')", []).unwrap();
+        migrate(&connection, 1).unwrap();
+        let plan: String = connection.query_row("SELECT plan FROM plan_heads", [], |row| row.get(0)).unwrap();
+        let version: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+        assert_eq!((plan.as_str(), version), ("P", VERSION));
+        let columns = |connection: &Connection| -> Vec<String> {
+            let all =
+                "SELECT m.name || '.' || c.name FROM sqlite_schema m, pragma_table_info(m.name) c ORDER BY 1";
+            let mut statement = connection.prepare(all).unwrap();
+            statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+        };
+        assert_eq!(columns(&connection), columns(&fresh()));
     }
 
     #[test]
@@ -273,6 +328,16 @@ mod tests {
         for stage in ApplyStage::ALL {
             let insert = "INSERT OR REPLACE INTO applies VALUES ('A', 1, 'apply', ?1, x'', '', '', 0, NULL)";
             connection.execute(insert, [stage.as_str()]).unwrap();
+        }
+        for kind in SpendKind::ALL {
+            connection
+                .execute("INSERT INTO plan_accounts VALUES (1, ?1, NULL, 0, 0)", [kind.as_str()])
+                .unwrap();
+            connection
+                .execute("INSERT INTO day_accounts VALUES ('2026-11-15', ?1, NULL, 0, 0)", [kind.as_str()])
+                .unwrap();
+            let insert = "INSERT OR REPLACE INTO spends (head, id, job, fence, kind, reserved) VALUES (1, x'', 'J', 1, ?1, 0)";
+            connection.execute(insert, [kind.as_str()]).unwrap();
         }
         for state in CallState::ALL {
             let insert = "INSERT OR REPLACE INTO tool_calls (head, attempt, no, node, tool, requested, effective, started, state)

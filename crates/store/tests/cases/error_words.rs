@@ -1,10 +1,13 @@
 //! What the errors of a store say, and how they are to be taken.
 
 use domain::{
-    BadTransition, ChangesetError, ErrorClass, Fence, JobId, JobRefused, JobState, LeaseLost, LockHeld,
-    LockResource, PlanEvent, PlanId, PlanRefused, PlanState, RecordError,
+    BadTransition, ChangesetError, Day, ErrorClass, Fence, JobId, JobRefused, JobState, LeaseLost,
+    LimitReached, LimitTooLow, LockHeld, LockResource, PlanEvent, PlanId, PlanRefused, PlanState,
+    RecordError, ReserveError, Scope, SpendId, SpendKind, WallMs,
 };
-use store::{ChangesetStoreError, JobStoreError, LockStoreError, PlanStoreError, StoreError};
+use store::{
+    ChangesetStoreError, JobStoreError, LedgerStoreError, LockStoreError, PlanStoreError, StoreError,
+};
 
 const LOST: LeaseLost = LeaseLost { job: JobId::from_u128(33), fence: Fence(7) };
 const LOST_SAYS: &str =
@@ -168,4 +171,65 @@ fn an_error_keeps_its_source_apart_from_its_words() {
     assert!(ChangesetStoreError::from(StoreError::Busy).source().is_none());
     assert!(JobStoreError::from(StoreError::Full).source().is_none());
     assert!(broken().source().is_none());
+}
+
+#[test]
+fn a_limit_says_what_it_is_how_far_it_is_used_and_what_was_asked() {
+    let plan = PlanId::from_u128(33);
+    let reached = LimitReached {
+        scope: Scope::Plan(plan),
+        kind: SpendKind::ToolCalls,
+        max: 3,
+        used: 2,
+        reserved: 1,
+        asked: 1,
+    };
+    let day = LimitReached {
+        scope: Scope::Day(Day::of(WallMs(0))),
+        kind: SpendKind::Steps,
+        reserved: 0,
+        ..reached
+    };
+    let spend = SpendId::from_u128(33);
+    let cases = [
+        (
+            LedgerStoreError::from(reached),
+            ErrorClass::Permanent,
+            "the plan has a limit of 3 tool calls (tool_calls): 2 used and 1 under way, 1 more asked for",
+        ),
+        (
+            LedgerStoreError::from(day),
+            ErrorClass::Permanent,
+            "the day 1970-01-01 has a limit of 3 steps (steps): 2 used, 1 more asked for",
+        ),
+        (
+            LedgerStoreError::from(LimitTooLow { kind: SpendKind::Steps, max: 2, taken: 3 }),
+            ErrorClass::Permanent,
+            "a limit of 2 steps is below the 3 that are used already",
+        ),
+        (
+            LedgerStoreError::IdTaken { spend },
+            ErrorClass::Bug,
+            "00000000000000000000000011 names something else that was spent",
+        ),
+        (
+            LedgerStoreError::NotReserved { spend },
+            ErrorClass::Bug,
+            "nothing was reserved as 00000000000000000000000011",
+        ),
+        (
+            LedgerStoreError::NotFound { plan },
+            ErrorClass::Permanent,
+            "there is no plan 00000000000000000000000011",
+        ),
+        (LedgerStoreError::from(broken()), ErrorClass::Permanent, "the store is broken: the disk is gone"),
+    ];
+    for (error, class, says) in cases {
+        assert_eq!((error.class(), error.to_string().as_str()), (class, says));
+    }
+    assert_eq!(LedgerStoreError::from(ReserveError::LeaseLost(LOST)), LedgerStoreError::Store(LOST.into()));
+    assert_eq!(
+        LedgerStoreError::from(ReserveError::IdTaken { spend }).to_string(),
+        ReserveError::IdTaken { spend }.to_string()
+    );
 }

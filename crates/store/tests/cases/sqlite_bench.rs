@@ -141,7 +141,7 @@ pub(crate) async fn told(store: &SqliteStore) -> Vec<String> {
 pub(crate) async fn fill(store: &SqliteStore) {
     let claim = {
         let job = NewJob { id: JobId::from_u128(1), plan: PLAN, phase: Phase::Strategize, not_before: Ms(0) };
-        store.create(new_plan(), prompt(), job).await.unwrap();
+        store.create(new_plan(), vec![prompt()], job).await.unwrap();
         let (worker, boot, lease) =
             (WorkerId::from_u128(1), BootId::from_u128(1), Duration::from_secs(3_600));
         let request = ClaimRequest { worker, boot, lease, concurrency_max: 1, only: None };

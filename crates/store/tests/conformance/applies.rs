@@ -4,7 +4,7 @@ use domain::{
     ApplyEnd, ApplyId, ApplyKind, ApplyRecord, ApplyStage, ApplyState, ClaimRequest, EventKind, Hash,
     JobRefused, JobState, NewApply, Phase, PlanEvent, PlanState, Work,
 };
-use store::{JobEnd, JobStoreError};
+use store::{JobEnd, JobStoreError, PlanStoreError};
 
 use super::bench::{Bench, Owner, failed};
 use super::sample::{ANN, BOB, LEASE, an_apply, plan_id, reasons, request};
@@ -203,6 +203,21 @@ pub(crate) async fn an_apply_whose_job_was_given_up_is_applied_all_the_same(benc
     assert!(end(&bench, 1, ApplyEnd::Applied).await, "the journal was finished");
     let plan = bench.plan(plan_id(1)).await;
     assert_eq!((plan.state, retold(&bench, plan.id).await.0), (APPLIED, APPLIED));
+}
+
+pub(crate) async fn a_plan_whose_apply_has_not_ended_is_not_moved_by_hand(bench: Bench) {
+    let owner = sealed(&bench).await;
+    owner.end(failed()).await.unwrap();
+    let before = bench.snapshot().await;
+    let too_late = PlanStoreError::Job(JobRefused::CancelTooLate);
+    assert_eq!(by_hand(&bench, 1, PlanEvent::Cancel).await, Err(too_late));
+    for event in [PlanEvent::Retry, PlanEvent::Revert] {
+        let refused = PlanStoreError::Job(JobRefused::Sealed);
+        assert_eq!(by_hand(&bench, 1, event).await, Err(refused), "{event}");
+    }
+    assert_eq!(bench.snapshot().await, before);
+    assert!(end(&bench, 1, ApplyEnd::RolledBack(reasons())).await);
+    assert!(by_hand(&bench, 1, PlanEvent::Cancel).await.is_ok());
 }
 
 pub(crate) async fn an_undo_leaves_the_plan_applied_and_says_when(bench: Bench) {

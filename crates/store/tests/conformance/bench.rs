@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use domain::{
     ApplyRecord, CallNo, Changeset, ChangesetId, ChangesetState, Claim, ClaimRequest, Closed, Decision,
-    Ending, ErrorHistory, EventRecord, Job, Lock, Ms, NewApply, NewCall, NewChange, NewDecision, NewError,
-    NewJob, Plan, PlanId, Policy, Recorded, Recovery, SandboxRecord, Started, ToolCall,
+    Ending, ErrorHistory, EventRecord, Job, Ledger, Lock, Ms, NewApply, NewCall, NewChange, NewDecision,
+    NewError, NewJob, NewSpend, Plan, PlanId, Policy, Recorded, Recovery, SandboxRecord, Spend, SpendId,
+    Started, ToolCall,
 };
-use store::{By, CallOutcome, ChangesetStoreError, JobEnd, JobStoreError, Store, StoreError};
+use store::{
+    By, CallOutcome, ChangesetStoreError, JobEnd, JobStoreError, LedgerStoreError, Store, StoreError,
+};
 use sync::{CancelReason, Clock, Effect, EffectGate, Finisher, ManualClock};
 
 use super::sample::{ANN, LEASE, STRANGER, call_end, new_job, reasons, request};
@@ -48,12 +51,15 @@ pub(crate) struct PlanSnapshot {
     applies: Vec<ApplyRecord>,
     history: ErrorHistory,
     events: Vec<EventRecord>,
+    ledger: Ledger,
+    spends: Vec<Spend>,
 }
 
 impl PlanSnapshot {
     /// Whether nothing at all is kept of it.
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { row, decisions, changesets, calls, sandboxes, applies, history, events } = self;
+        let Self { row, decisions, changesets, calls, sandboxes, applies, history, events, ledger, spends } =
+            self;
         row.is_none()
             && decisions.is_empty()
             && changesets.is_empty()
@@ -62,6 +68,8 @@ impl PlanSnapshot {
             && applies.is_empty()
             && history.recorded() == 0
             && events.is_empty()
+            && *ledger == Ledger::default()
+            && spends.is_empty()
     }
 }
 
@@ -154,6 +162,8 @@ impl Bench {
             applies: self.store.applies(plan).await.unwrap(),
             history: self.history(plan).await,
             events: self.events(plan).await,
+            ledger: self.store.ledger(plan).await.unwrap(),
+            spends: self.store.spends(plan).await.unwrap(),
         }
     }
 
@@ -255,6 +265,14 @@ impl Owner {
         self.store.begin_call(&effect(), &self.claim, new).await
     }
 
+    pub(crate) async fn begin_counted(
+        &self,
+        new: NewCall,
+        counted: Vec<domain::NewSpend>,
+    ) -> Result<ToolCall, store::LedgerStoreError> {
+        self.store.begin_counted(&effect(), &self.claim, new, counted).await
+    }
+
     pub(crate) async fn end_call(&self, outcome: CallOutcome) -> Result<Vec<Recorded>, ChangesetStoreError> {
         self.store.end_call(By::Effect(&effect()), &self.claim, outcome).await
     }
@@ -273,6 +291,19 @@ impl Owner {
 
     pub(crate) async fn seal_apply(&self, new: NewApply) -> Result<(), JobStoreError> {
         self.store.seal_apply(&effect(), &self.claim, new).await
+    }
+
+    pub(crate) async fn reserve(&self, new: NewSpend) -> Result<Spend, LedgerStoreError> {
+        self.store.reserve(&effect(), &self.claim, new).await
+    }
+
+    pub(crate) async fn settle(&self, id: SpendId, actual: u64) -> Result<Spend, LedgerStoreError> {
+        self.store.settle(By::Effect(&effect()), &self.claim, id, actual).await
+    }
+
+    /// Settles after the gate was closed.
+    pub(crate) async fn settle_late(&self, id: SpendId, actual: u64) -> Result<Spend, LedgerStoreError> {
+        self.store.settle(By::Finisher(&finisher()), &self.claim, id, actual).await
     }
 
     pub(crate) async fn seal(&self) -> Result<(), JobStoreError> {

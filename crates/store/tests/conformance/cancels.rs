@@ -36,6 +36,16 @@ pub(crate) async fn a_queued_job_is_cancelled_at_once(bench: Bench) {
     assert_eq!(bench.claim(request(ANN)).await, None);
 }
 
+pub(crate) async fn of_all_who_cancel_a_running_job_one_is_the_first(bench: Bench) {
+    let owner = bench.owner(1).await;
+    let asked =
+        bench.on_threads(8, |_| async { bench.store.cancel_first(job_id(1), "enough").await.unwrap().1 });
+    assert_eq!(asked.iter().filter(|is_first| **is_first).count(), 1, "{asked:?}");
+    owner.end(JobEnd::Cancelled).await.unwrap();
+    let is_over = JobRefused::Final { state: JobState::Cancelled };
+    assert_eq!(bench.store.cancel_first(job_id(1), "enough").await, refused(is_over));
+}
+
 pub(crate) async fn a_running_job_is_cancelled_by_its_owner(bench: Bench) {
     let owner = bench.owner(1).await;
     let running = bench.job(new_job(1)).await;

@@ -4,14 +4,14 @@
 
 use domain::{
     ApplyKind, CallNo, ChangesetError, ChangesetId, Claim, ClaimRequest, Ending, ErrorCategory, Fence, JobId,
-    JobRefused, JobState, LeaseLost, NewJob, PlanId, Policy,
+    JobRefused, JobState, LeaseLost, NewJob, PlanId, Policy, SpendId,
 };
-use store::{ChangesetStoreError, JobEnd, JobStoreError, StoreError};
+use store::{ChangesetStoreError, JobEnd, JobStoreError, LedgerStoreError, StoreError};
 
 use super::bench::{Bench, Owner, constrained, failed, outcome};
 use super::sample::{
     ANN, BOB, LEASE, STRANGER, an_apply, change, changeset_id, decision, error, job_id, new_apply, new_call,
-    plan_id, request, sandbox,
+    plan_id, request, sandbox, spend,
 };
 
 /// A write that only the owner of a job may do.
@@ -36,6 +36,8 @@ enum Write {
     EndCall(u32),
     OpenSandbox,
     SealApply,
+    Reserve(u64),
+    Settle(u64),
 }
 
 /// The number of what is in the store before the writes are tried, and of what is not.
@@ -75,6 +77,10 @@ fn all_writes() -> Vec<Write> {
         Write::EndCall(NEW_CALL),
         Write::OpenSandbox,
         Write::SealApply,
+        Write::Reserve(KNOWN),
+        Write::Reserve(NEW),
+        Write::Settle(KNOWN),
+        Write::Settle(NEW),
     ]
 }
 
@@ -83,6 +89,7 @@ enum Refusal {
     Changeset(ChangesetError),
     Job(JobStoreError),
     Store(StoreError),
+    Ledger(LedgerStoreError),
 }
 
 impl From<ChangesetStoreError> for Refusal {
@@ -97,6 +104,15 @@ impl From<ChangesetStoreError> for Refusal {
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<LedgerStoreError> for Refusal {
+    fn from(error: LedgerStoreError) -> Self {
+        match error {
+            LedgerStoreError::Store(error) => Self::Store(error),
+            other => Self::Ledger(other),
+        }
     }
 }
 
@@ -137,6 +153,8 @@ impl Write {
             }
             Self::OpenSandbox => owner.sandbox_opened(sandbox(1, 1)).await?,
             Self::SealApply => owner.seal_apply(an_apply(1, 1, ApplyKind::Apply)).await?,
+            Self::Reserve(n) => owner.reserve(spend(n, 1)).await.map(drop)?,
+            Self::Settle(n) => owner.settle(SpendId::from_u128(n.into()), 1).await.map(drop)?,
         }
         Ok(())
     }
@@ -153,7 +171,9 @@ impl Write {
             | Self::Decide
             | Self::BeginCall
             | Self::EndCall(_)
-            | Self::OpenSandbox => false,
+            | Self::OpenSandbox
+            | Self::Reserve(_)
+            | Self::Settle(_) => false,
             Self::Heartbeat
             | Self::SettledNode
             | Self::Seal
@@ -182,7 +202,8 @@ async fn writes_nothing(bench: &Bench, claim: Claim, expected: impl Fn(Write) ->
     }
 }
 
-/// Ann applies plan 1, with a changeset open that has an entry, with an error and with a call that runs.
+/// Ann applies plan 1, with a changeset open that has an entry, with an error, with a call that runs
+/// and with something reserved.
 async fn busy_owner(bench: &Bench) -> Owner {
     let owner = bench.owner_of(new_apply(1)).await;
     for write in [
@@ -190,6 +211,7 @@ async fn busy_owner(bench: &Bench) -> Owner {
         Write::Record(changeset_id(KNOWN), KNOWN),
         Write::RecordError(KNOWN),
         Write::BeginCall,
+        Write::Reserve(KNOWN),
     ] {
         assert_eq!(write.by(&owner).await, Ok(()));
     }
@@ -212,6 +234,10 @@ pub(crate) async fn the_owner_may_write(bench: Bench) {
             Write::EndCall(NEW_CALL) => {
                 let no = CallNo(NEW_CALL);
                 Err(Refusal::Changeset(ChangesetError::UnknownCall { attempt: 1, no }))
+            }
+            Write::Settle(NEW) => {
+                let spend = SpendId::from_u128(NEW.into());
+                Err(Refusal::Ledger(LedgerStoreError::NotReserved { spend }))
             }
             _ => Ok(()),
         };

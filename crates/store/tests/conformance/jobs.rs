@@ -1,6 +1,6 @@
 //! Jobs: who waits, who is served next, and how a job ends.
 
-use domain::{ClaimRequest, Fence, Job, JobId, JobRefused, JobState, Ms, NewJob, Phase};
+use domain::{ClaimRequest, Fence, HELD, Job, JobId, JobRefused, JobState, Ms, NewJob, Phase};
 use store::{JobEnd, JobStoreError, QUEUED_JOBS_MAX};
 
 use super::bench::{Bench, failed};
@@ -53,6 +53,50 @@ pub(crate) async fn a_job_queued_again_is_one_job(bench: Bench) {
     let ended = bench.as_owner(running.claim()).end(JobEnd::Succeeded).await.unwrap();
     assert_eq!(bench.store.enqueue(new).await, Ok(ended.clone()));
     assert_eq!(bench.store.jobs(None).await, Ok(vec![ended]));
+}
+
+pub(crate) async fn a_held_job_is_for_who_serves_its_plan_until_it_is_let_go(bench: Bench) {
+    let held = NewJob { not_before: HELD, ..new_job(1) };
+    let queued = bench.enqueue(held).await;
+    assert_eq!(bench.job(held).await, queued);
+    assert!(queued.is_held());
+    assert_eq!(next(&bench, request(ANN)).await, 0);
+    let serves = ClaimRequest { only: Some(plan_id(1)), ..request(ANN) };
+    let running = bench.claim(serves).await.unwrap();
+    assert_eq!((running.id, running.is_held()), (held.id, true));
+
+    // Whoever served it died: it waits for a person, not for the next worker; its cancel waits for nobody.
+    bench.pass(LEASE);
+    assert_eq!(next(&bench, request(BOB)).await, 0);
+    let due = bench.store.enqueue(new_job(1)).await.unwrap();
+    assert_eq!((due.state, due.not_before), (JobState::Running, Ms(0)));
+    assert_eq!(next(&bench, request(BOB)).await, 1);
+
+    let other = NewJob { not_before: HELD, ..new_job(2) };
+    bench.enqueue(other).await;
+    bench.claim(ClaimRequest { only: Some(plan_id(2)), ..request(ANN) }).await.unwrap();
+    bench.pass(LEASE);
+    bench.store.cancel(other.id, "enough").await.unwrap();
+    bench.store.enqueue(NewJob { not_before: bench.after(LEASE), ..new_job(3) }).await.unwrap();
+    assert_eq!(next(&bench, ClaimRequest { concurrency_max: 1, ..request(BOB) }).await, 1);
+    assert_eq!(next(&bench, ClaimRequest { concurrency_max: 1, ..request(BOB) }).await, 2);
+}
+
+pub(crate) async fn a_job_that_is_asked_for_earlier_is_due_earlier_and_never_later(bench: Bench) {
+    let later = NewJob { not_before: bench.after(LEASE), ..new_job(1) };
+    bench.enqueue(later).await;
+    assert_eq!(bench.enqueue(NewJob { not_before: HELD, ..later }).await.not_before, later.not_before);
+    assert_eq!(next(&bench, request(ANN)).await, 0);
+    assert_eq!(bench.enqueue(new_job(1)).await.not_before, Ms(0));
+    assert_eq!(next(&bench, request(ANN)).await, 1);
+}
+
+pub(crate) async fn the_live_jobs_are_those_that_wait_or_run(bench: Bench) {
+    bench.owner(1).await.end(JobEnd::Succeeded).await.unwrap();
+    bench.owner(3).await;
+    bench.enqueue(new_job(2)).await;
+    let live = bench.store.live_jobs().await.unwrap();
+    assert_eq!(live, [bench.job(new_job(2)).await, bench.job(new_job(3)).await]);
 }
 
 pub(crate) async fn an_id_of_another_plan_or_phase_is_refused(bench: Bench) {

@@ -16,6 +16,7 @@
 //! | `moves` | who may move a plan, and how it follows its job |
 //! | `calls` | a call ends with all that it changed, or not at all |
 //! | `contents` | bytes under their hash, as long as somebody names them |
+//! | `ledger` | nothing is spent above a limit, and nothing is counted twice |
 //! | `locks` | one holder at a time |
 //! | `applies` | an apply is sealed or cancelled, and ends once |
 //! | `events` | what happened is told, without gaps |
@@ -42,6 +43,7 @@ pub(crate) mod events;
 pub(crate) mod fencing;
 pub(crate) mod jobs;
 pub(crate) mod leases;
+pub(crate) mod ledger;
 pub(crate) mod locks;
 pub(crate) mod moves;
 pub(crate) mod plans;
@@ -87,6 +89,9 @@ macro_rules! conformance {
             jobs {
                 a_queued_job_is_kept_as_it_was_given,
                 a_job_queued_again_is_one_job,
+                a_held_job_is_for_who_serves_its_plan_until_it_is_let_go,
+                a_job_that_is_asked_for_earlier_is_due_earlier_and_never_later,
+                the_live_jobs_are_those_that_wait_or_run,
                 an_id_of_another_plan_or_phase_is_refused,
                 a_plan_has_one_live_job,
                 ten_thousand_jobs_wait_and_no_more,
@@ -118,6 +123,7 @@ macro_rules! conformance {
             }
             cancels {
                 a_queued_job_is_cancelled_at_once,
+                of_all_who_cancel_a_running_job_one_is_the_first,
                 a_running_job_is_cancelled_by_its_owner,
                 a_cancel_that_nobody_asked_for_is_not_acknowledged,
                 a_final_or_unknown_job_is_not_cancelled,
@@ -144,6 +150,7 @@ macro_rules! conformance {
                 a_long_title_is_cut_and_the_plan_is_still_the_same,
                 another_plan_under_a_known_id_is_refused,
                 a_plan_that_cannot_have_its_job_is_not_made,
+                a_plan_whose_strategy_is_known_begins_with_execute,
                 with_a_full_queue_no_plan_is_made_and_none_moves,
                 nobody_sees_half_a_plan,
                 one_plan_made_by_eight_is_one_plan,
@@ -196,6 +203,23 @@ macro_rules! conformance {
                 a_large_content_that_nobody_named_in_time_is_collected,
                 whoever_collects_beside_calls_takes_nothing_that_they_name,
             }
+            ledger {
+                a_spend_is_reserved_and_then_settled_with_what_it_came_to,
+                a_call_is_admitted_and_counted_in_one_step_or_not_at_all,
+                what_was_reserved_is_the_most_that_is_settled,
+                a_spend_reserved_again_is_reserved_once,
+                a_step_counts_once_in_its_attempt_whoever_runs_it,
+                settling_twice_is_once,
+                a_limit_holds_before_anything_is_spent,
+                the_limit_of_a_day_holds_for_all_plans_and_for_forgotten_ones,
+                an_account_begins_with_what_its_plan_was_made_with,
+                limits_are_set_together_and_never_below_what_is_taken,
+                a_takeover_settles_what_the_dead_owner_left_as_assumed,
+                the_time_of_an_owner_that_died_counts_for_nothing,
+                no_reserve_outlives_its_owner,
+                of_twenty_who_reserve_at_once_none_goes_above_the_limit,
+                one_spend_reserved_and_settled_by_eight_counts_once,
+            }
             locks {
                 a_lock_has_one_holder_who_is_named,
                 a_lock_that_was_let_go_or_ran_out_is_taken_under_the_next_fence,
@@ -219,6 +243,7 @@ macro_rules! conformance {
                 a_seal_that_another_apply_needs_is_not_broken,
                 an_apply_is_ended_for_an_owner_that_died,
                 an_apply_whose_job_was_given_up_is_applied_all_the_same,
+                a_plan_whose_apply_has_not_ended_is_not_moved_by_hand,
                 an_undo_leaves_the_plan_applied_and_says_when,
                 an_undo_that_did_not_come_about_changes_nothing,
                 an_apply_that_failed_before_its_seal_leaves_no_apply,

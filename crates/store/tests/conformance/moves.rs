@@ -231,6 +231,10 @@ pub(crate) async fn a_takeover_leaves_the_plan_where_it_is_and_giving_up_fails_i
     assert_eq!(bench.claim(ClaimRequest { only, ..request(ANN) }).await, None);
     let given_up = bench.plan(plan_id(1)).await;
     assert_eq!(given_up.state, PlanState::Execute(Work::Errored));
+    let history = bench.history(plan_id(1)).await;
+    let told: Vec<_> =
+        history.records().map(|record| (record.error.message(), record.recovery.action)).collect();
+    assert_eq!(told, [("its worker died 4 times", domain::Action::Ask)]);
     assert_eq!(retold(&bench, plan_id(1)).await.0, given_up.state);
 }
 

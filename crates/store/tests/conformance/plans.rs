@@ -11,7 +11,7 @@ use store::{JobEnd, JobStoreError, PlanFilter, PlanStoreError, QUEUED_JOBS_MAX};
 use super::bench::{Bench, outcome};
 use super::sample::{
     STRANGER, an_apply, change, changeset_id, decision, error, new_call, new_job, new_plan, plan_id,
-    plan_job, project, prompt, sandbox,
+    plan_job, project, prompt, sandbox, spend,
 };
 use super::walk::{by_hand, create, processing, reach, start};
 
@@ -45,9 +45,9 @@ pub(crate) async fn a_plan_made_again_is_one_plan(bench: Bench) {
 
 pub(crate) async fn a_long_title_is_cut_and_the_plan_is_still_the_same(bench: Bench) {
     let long = || NewPlan { title: "é".repeat(TITLE_CHARS_MAX + 1), ..new_plan(1) };
-    let made = bench.store.create(long(), prompt(), first_job(1)).await.unwrap();
+    let made = bench.store.create(long(), vec![prompt()], first_job(1)).await.unwrap();
     assert_eq!(made.title, "é".repeat(TITLE_CHARS_MAX));
-    assert_eq!(bench.store.create(long(), prompt(), first_job(1)).await, Ok(made));
+    assert_eq!(bench.store.create(long(), vec![prompt()], first_job(1)).await, Ok(made));
 }
 
 pub(crate) async fn another_plan_under_a_known_id_is_refused(bench: Bench) {
@@ -62,12 +62,12 @@ pub(crate) async fn another_plan_under_a_known_id_is_refused(bench: Bench) {
         NewPlan { projects: vec![project("web", b"/elsewhere")], ..new_plan(1) },
     ];
     for other in others {
-        assert_eq!(bench.store.create(other, prompt(), first_job(1)).await, taken);
+        assert_eq!(bench.store.create(other, vec![prompt()], first_job(1)).await, taken);
     }
     let asked_otherwise = NewDecision { chosen: "something else".to_owned(), ..prompt() };
-    assert_eq!(bench.store.create(new_plan(1), asked_otherwise, first_job(1)).await, taken);
+    assert_eq!(bench.store.create(new_plan(1), vec![asked_otherwise], first_job(1)).await, taken);
     let second_job = plan_job(1, 2, Phase::Strategize);
-    assert_eq!(bench.store.create(new_plan(1), prompt(), second_job).await, taken);
+    assert_eq!(bench.store.create(new_plan(1), vec![prompt()], second_job).await, taken);
     assert_eq!(bench.snapshot().await, before);
 }
 
@@ -77,15 +77,33 @@ pub(crate) async fn a_plan_that_cannot_have_its_job_is_not_made(bench: Bench) {
     let refused = |refused| Err(PlanStoreError::Job(refused));
     let state = PlanState::FIRST;
     let cases = [
-        (plan_job(1, 1, Phase::Execute), JobRefused::PlanNotReady { state }),
+        (plan_job(1, 1, Phase::Apply), JobRefused::PlanNotReady { state }),
         (plan_job(2, 1, Phase::Strategize), JobRefused::OtherPlan { plan: plan_id(1) }),
         (domain::NewJob { id: new_job(7).id, ..first_job(1) }, JobRefused::IdTaken { job: new_job(7).id }),
     ];
     for (job, why) in cases {
-        assert_eq!(bench.store.create(new_plan(1), prompt(), job).await, refused(why));
+        assert_eq!(bench.store.create(new_plan(1), vec![prompt()], job).await, refused(why));
         assert_eq!(bench.store.plan(plan_id(1)).await, Err(PlanStoreError::NotFound { plan: plan_id(1) }));
         assert!(bench.plan_snapshot(plan_id(1)).await.is_empty());
     }
+    assert_eq!(bench.snapshot().await, before);
+}
+
+pub(crate) async fn a_plan_whose_strategy_is_known_begins_with_execute(bench: Bench) {
+    let strategy = NewDecision { kind: DecisionKind::Strategy, ..prompt() };
+    let decisions = || vec![prompt(), strategy.clone()];
+    let job = plan_job(1, 1, Phase::Execute);
+    let made = bench.store.create(new_plan(1), decisions(), job).await.unwrap();
+    assert_eq!((made.state, made.version, made.attempt), (PlanState::Execute(domain::Work::Queued), 4, 1));
+    assert_eq!(bench.plan(plan_id(1)).await, made);
+    let kinds: Vec<EventKind> = bench.events(made.id).await.into_iter().map(|event| event.kind).collect();
+    let moved = [EventKind::PlanMoved; 3];
+    let told = [EventKind::PlanCreated, EventKind::DecisionRecorded, EventKind::DecisionRecorded];
+    assert_eq!(kinds, [&told[..], &moved, &[EventKind::JobMoved]].concat());
+    let before = bench.snapshot().await;
+    assert_eq!(bench.store.create(new_plan(1), decisions(), job).await, Ok(made));
+    let taken = Err(PlanStoreError::IdTaken { plan: plan_id(1) });
+    assert_eq!(bench.store.create(new_plan(1), vec![prompt(), prompt()], job).await, taken);
     assert_eq!(bench.snapshot().await, before);
 }
 
@@ -98,7 +116,7 @@ pub(crate) async fn with_a_full_queue_no_plan_is_made_and_none_moves(bench: Benc
     let plan = bench.plan_snapshot(plan_id(1)).await;
     assert_eq!(by_hand(&bench, 1, domain::PlanEvent::Advance).await, Err(full.clone()));
     assert_eq!(bench.plan_snapshot(plan_id(1)).await, plan);
-    assert_eq!(bench.store.create(new_plan(2), prompt(), first_job(2)).await, Err(full));
+    assert_eq!(bench.store.create(new_plan(2), vec![prompt()], first_job(2)).await, Err(full));
     assert!(bench.plan_snapshot(plan_id(2)).await.is_empty());
     assert_eq!(
         bench.store.enqueue(new_job(2)).await,
@@ -136,8 +154,9 @@ pub(crate) async fn nobody_sees_half_a_plan(bench: Bench) {
 
 pub(crate) async fn one_plan_made_by_eight_is_one_plan(bench: Bench) {
     for n in 1..=50 {
-        let made = bench
-            .on_threads(8, async |_| bench.store.create(new_plan(n), prompt(), first_job(n)).await.unwrap());
+        let made = bench.on_threads(8, async |_| {
+            bench.store.create(new_plan(n), vec![prompt()], first_job(n)).await.unwrap()
+        });
         assert_eq!(made, vec![made[0].clone(); 8]);
         assert_eq!(bench.store.jobs(Some(plan_id(n))).await.unwrap().len(), 1);
         assert_eq!(bench.events(plan_id(n)).await.len(), 3);
@@ -165,7 +184,7 @@ pub(crate) async fn plans_are_listed_newest_first_and_by_what_is_asked_for(bench
     reach(&bench, 2, PlanState::Strategize(domain::Work::Complete)).await;
     reach(&bench, 3, PlanState::Execute(domain::Work::Complete)).await;
     let elsewhere = NewPlan { projects: vec![project("web", b"/elsewhere")], ..new_plan(4) };
-    bench.store.create(elsewhere, prompt(), first_job(4)).await.unwrap();
+    bench.store.create(elsewhere, vec![prompt()], first_job(4)).await.unwrap();
     let words = |text: &str| Some(text.to_owned());
     let cases = [
         (everything(), vec![4, 3, 2, 1], 4),
@@ -237,6 +256,7 @@ async fn applied_with_everything(bench: &Bench) {
     owner.begin_call(new_call(1, "execute")).await.unwrap();
     owner.end_call(outcome(1, changeset_id(1), vec![change(1)])).await.unwrap();
     owner.record_error(&Policy::default(), &error(1, ErrorCategory::Timeout)).await.unwrap();
+    owner.reserve(spend(1, 1)).await.unwrap();
     owner.finish(Ending::Closed).await.unwrap();
     owner.end(JobEnd::Succeeded).await.unwrap();
     by_hand(bench, 1, domain::PlanEvent::Advance).await.unwrap();

@@ -18,7 +18,7 @@ async fn jobs(bench: &Bench, n: u64) -> Vec<Job> {
 
 /// Makes plan n with its first job.
 pub(crate) async fn create(bench: &Bench, n: u64) -> Plan {
-    bench.store.create(new_plan(n), prompt(), plan_job(n, 1, Phase::Strategize)).await.unwrap()
+    bench.store.create(new_plan(n), vec![prompt()], plan_job(n, 1, Phase::Strategize)).await.unwrap()
 }
 
 /// A worker claims the job that plan n waits for.

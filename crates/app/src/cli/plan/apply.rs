@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 use super::{agreed, diff};
 use crate::cli::invocation::Named;
 use crate::cli::stops::Stops;
-use crate::cli::{Invocation, work};
+use crate::cli::{Invocation, forecast, work};
 use crate::diff_view::{self, counted};
 use crate::failure::{Exit, Failure, codes, from_engine};
+use crate::forecast_view;
 use crate::output::{Note, Report};
 use crate::plan_view;
 use crate::review::{self, Ending, Review};
@@ -100,6 +101,7 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
     }
     let stands = facts.plan.undone_at.is_none()
         && facts.plan.state == domain::PlanState::Apply(domain::ApplyState::Applied);
+    let mut mets = Vec::new();
     if !stands {
         if args.interactive {
             match reviewed(&engine, &plan, invocation).await? {
@@ -115,6 +117,10 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
         let preview = engine.preview(plan.id, &request).await;
         let preview = preview.map_err(|error| refused(&error))?;
         let may = may_ask(&preview, &facts);
+        mets = forecast::of(&engine, &plan).await?;
+        if let Some(warning) = forecast_view::warning(&mets) {
+            invocation.tell(&Note::warning(format!("{warning}; who is applied first wins")));
+        }
         if may && !agreed(&question(&preview, &plan, invocation), args.yes || args.interactive, invocation)? {
             return Ok(not_applied(&plan));
         }
@@ -122,7 +128,8 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
     let applied = work::follow(invocation, &engine, &plan, engine.apply(plan.id, &request)).await?;
     let summary = applied.map_err(|error| refused(&error))?;
     let facts = super::facts(&engine, &plan).await?;
-    let data = with_plan(summary_json(&summary, &plan), plan_view::to_json(&facts, &plan.short));
+    let mut data = with_plan(summary_json(&summary, &plan), plan_view::to_json(&facts, &plan.short));
+    data["forecast"] = forecast_view::to_json(&mets);
     let word = if summary.already { "already applied" } else { "applied" };
     let report = Report::new(data, summary_line(&summary, &plan, word));
     Ok(if request.is_partial() && !facts.plan.spec.validations.is_empty() {

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use engine::plans::Engine;
 use serde_json::json;
 
 use crate::cli::Invocation;
+use crate::cli::invocation::Named;
 use crate::diff_view::counted;
 use crate::failure::{Failure, from_engine};
 use crate::output::Report;
@@ -18,6 +20,13 @@ const REASON_CHARS_MAX: usize = 500;
 pub(in crate::cli) struct CancelArgs {
     /// Which plan
     plan: String,
+    #[command(flatten)]
+    how: CancelHow,
+}
+
+/// How to cancel.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct CancelHow {
     /// Why, for the record
     #[arg(long, value_name = "TEXT", default_value = "cancelled by the user", value_parser = reason)]
     reason: String,
@@ -39,12 +48,21 @@ pub(super) async fn run(args: CancelArgs, invocation: &Invocation) -> Result<Rep
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     plan_view::refuse_undone(&super::facts(&engine, &plan).await?, &plan.short)?;
-    let cancelled = engine.cancel(plan.id, &args.reason, args.wait).await;
+    cancelled(&engine, &plan, &args.how).await
+}
+
+/// Cancels the plan, whichever command asked for it.
+pub(in crate::cli) async fn cancelled(
+    engine: &Engine,
+    plan: &Named,
+    how: &CancelHow,
+) -> Result<Report, Failure> {
+    let cancelled = engine.cancel(plan.id, &how.reason, how.wait).await;
     let report = cancelled.map_err(|error| from_engine::cancel(&error, &plan.short))?;
-    let facts = super::facts(&engine, &plan).await?;
+    let facts = super::facts(engine, plan).await?;
     let mut data = plan_view::to_json(&facts, &plan.short);
     data["cancel"] = json!({
-        "reason": args.reason, "already": report.already, "acknowledged_at": stamp(report.plan.updated),
+        "reason": how.reason, "already": report.already, "acknowledged_at": stamp(report.plan.updated),
         "entries_kept": report.entries_kept,
     });
     let id = &plan.short;

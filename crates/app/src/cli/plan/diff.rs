@@ -4,10 +4,11 @@ use domain::CallNo;
 use engine::plans::{ApplyRequest, DiffRequest, Engine, FileDiff};
 use serde_json::json;
 
-use crate::cli::Invocation;
 use crate::cli::invocation::Named;
+use crate::cli::{Invocation, forecast};
 use crate::diff_view::{self, ShownDiff};
 use crate::failure::{Failure, codes, from_engine};
+use crate::forecast_view;
 use crate::output::{Format, Note, Report, calm_bytes};
 
 #[derive(Debug, clap::Args)]
@@ -66,7 +67,15 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Repor
             Format::Plain | Format::Json | Format::Yaml => diff_view::patch(&files),
         }
     };
-    let report = Report::new(diff_view::to_json(&plan.id.to_string(), &files, &found.not_captured), text);
+    let mets = forecast::of(&engine, &plan).await?;
+    let mut data = diff_view::to_json(&plan.id.to_string(), &files, &found.not_captured);
+    data["forecast"] = forecast_view::to_json(&mets);
+    let report = Report::new(data, text);
+    // Beside the answer: a patch is read by programs too.
+    let report = match forecast_view::warning(&mets) {
+        Some(warning) => report.note(Note::warning(warning)),
+        None => report,
+    };
     let hidden: Vec<&str> = files.iter().filter(|file| file.is_redacted()).map(ShownDiff::address).collect();
     Ok(if hidden.is_empty() {
         report
@@ -103,7 +112,7 @@ fn is_below(address: &str, path: &str) -> bool {
 }
 
 /// The changes ready to be shown, without their secrets unless those are asked for.
-pub(super) fn shown_diffs<'a>(
+pub(in crate::cli) fn shown_diffs<'a>(
     files: &[&'a FileDiff],
     reveal: bool,
     engine: &Engine,

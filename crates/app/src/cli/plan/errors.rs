@@ -1,12 +1,22 @@
-//! `agents plan errors`: what went wrong in a plan, and what was done about it.
+//! `agents plan errors`: what went wrong in a plan, what was done about it, and what happens next.
+//!
+//! # Invariants
+//! 1. Everything that was recorded is told: each error that is kept in a row of its own, the older ones counted by category.
+//! 2. Only commands that can be typed are told.
 
-use domain::{Action, ErrorRecord};
+use std::collections::BTreeMap;
+
+use domain::{Action, ErrorCategory, ErrorRecord, LimitReached, PlanState, Policy, WallMs, Work};
+use engine::plans::{Engine, ErrorMoment, PlanFacts};
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;
-use crate::failure::Failure;
-use crate::output::{Report, calm};
+use crate::cli::invocation::Named;
+use crate::config::Key;
+use crate::failure::{Failure, from_engine};
+use crate::output::{Look, Report, calm};
 use crate::plan_view;
+use crate::time::{local, stamp};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ErrorsArgs {
@@ -18,59 +28,261 @@ pub(in crate::cli) struct ErrorsArgs {
 pub(super) async fn run(args: ErrorsArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
-    let facts = super::facts(&engine, &plan).await?;
-    let errors = &facts.errors;
+    told(&engine, &plan, invocation, &invocation.look).await
+}
+
+/// What went wrong in the plan, whichever command asks for it.
+pub(in crate::cli) async fn told(
+    engine: &Engine,
+    plan: &Named,
+    invocation: &Invocation,
+    look: &Look,
+) -> Result<Report, Failure> {
+    let facts = super::facts(engine, plan).await?;
+    let moments = engine.error_times(plan.id).await.map_err(|error| from_engine::store(&error))?;
+    // Settings that cannot be read do not keep anybody from seeing what went wrong.
+    let usual = u64::from(Policy::default().max_retries_per_step());
+    let settings = invocation.settings(Vec::new(), &facts.plan.projects);
+    let retries = settings.map_or(usual, |settings| settings.count(Key::RecoveryMaxRetriesPerStep));
+    let story = Story { facts: &facts, id: &plan.short, moments: &moments, retries };
+    Ok(Report::new(story.to_json(), story.to_text(look)))
+}
+
+/// All that is told.
+struct Story<'a> {
+    facts: &'a PlanFacts,
+    id: &'a str,
+    moments: &'a [ErrorMoment],
+    /// How often a step is tried again that says nothing about it.
+    retries: u64,
+}
+
+/// Errors of one category of which only this is kept.
+struct Older {
+    category: ErrorCategory,
+    count: u64,
+    /// When the first and the last of them were recorded.
+    span: Option<(WallMs, WallMs)>,
+}
+
+/// What happens next.
+struct Next {
+    why: String,
+    command: Option<String>,
+}
+
+impl Story<'_> {
+    fn to_text(&self, look: &Look) -> String {
+        let errors = &self.facts.errors;
+        if errors.recorded() == 0 {
+            return format!("nothing went wrong in plan {}\n", self.id);
+        }
+        let mut text = String::new();
+        let older = self.older();
+        if !older.is_empty() {
+            let count: u64 = older.iter().map(|older| older.count).sum();
+            let parts: Vec<String> = older.iter().map(|older| self.older_words(older)).collect();
+            text.push_str(&format!("{count} older, only counted: {}\n", parts.join(", ")));
+        }
+        let rows: Vec<[String; 7]> = errors.records().map(|record| self.row(record)).collect();
+        text.push_str(&lined_up(&rows));
+        let Next { why, command } = self.next();
+        text.push_str(&format!("{}  {}\n", look.paint.dim("next"), calm(&why)));
+        text.extend(command.map(|command| format!("      {}\n", calm(&command))));
+        text
+    }
+
+    /// Number, moment, phase, node, category, what was done, what was said.
+    fn row(&self, record: &ErrorRecord) -> [String; 7] {
+        let error = &record.error;
+        let step = error.step();
+        let node = match self.facts.plan.attempt {
+            1 => step.node.clone(),
+            _ => format!("{} (attempt {})", step.node, step.attempt),
+        };
+        let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+        [
+            record.recovery.seq.to_string(),
+            self.at(record.recovery.seq).map_or_else(|| "-".to_owned(), |at| self.clock(at)),
+            error.phase().to_string(),
+            node,
+            error.category().to_string(),
+            self.action(record),
+            message,
+        ]
+    }
+
+    fn at(&self, seq: u64) -> Option<WallMs> {
+        self.moments.iter().find(|moment| moment.seq == seq).map(|moment| moment.at)
+    }
+
+    /// The time of the day, with its date when the errors are of several days.
+    fn clock(&self, at: WallMs) -> String {
+        let day = |at: WallMs| local(at).split(' ').next().map(str::to_owned);
+        let of_one_day = self.moments.iter().all(|moment| day(moment.at) == day(at));
+        let whole = local(at);
+        match whole.split_once(' ') {
+            Some((_, clock)) if of_one_day => clock.to_owned(),
+            Some(_) | None => whole,
+        }
+    }
+
+    fn action(&self, record: &ErrorRecord) -> String {
+        match record.recovery.action {
+            Action::Retry { after, attempt } => {
+                format!("retry {attempt}/{} in {}", self.retries_of(record), domain::shown_wait(after))
+            }
+            Action::Revert => "begins anew".to_owned(),
+            Action::Ask => "asks you".to_owned(),
+            Action::GiveUp => "gave up".to_owned(),
+        }
+    }
+
+    /// How often the step may be tried again.
+    fn retries_of(&self, record: &ErrorRecord) -> u64 {
+        if record.error.category() == ErrorCategory::Sandbox {
+            return 1;
+        }
+        let node = &record.error.step().node;
+        let step = self.facts.plan.spec.steps.iter().find(|step| step.node == *node);
+        step.and_then(|step| step.retries).map_or(self.retries, u64::from)
+    }
+
+    fn older(&self) -> Vec<Older> {
+        let errors = &self.facts.errors;
+        let first_kept = errors.records().next().map_or(u64::MAX, |record| record.recovery.seq);
+        let of = |category| {
+            let moments = self.moments.iter();
+            moments.filter(move |moment| moment.seq < first_kept && moment.category == category)
+        };
+        let older = errors.folded().iter().map(|(category, folded)| {
+            let first = of(*category).map(|moment| moment.at).min();
+            let last = of(*category).map(|moment| moment.at).max();
+            Older { category: *category, count: folded.count, span: first.zip(last) }
+        });
+        older.collect()
+    }
+
+    fn older_words(&self, older: &Older) -> String {
+        let Older { category, count, span } = older;
+        match span {
+            None => format!("{count} {category}"),
+            Some((first, last)) => {
+                format!("{count} {category} ({} to {})", self.clock(*first), self.clock(*last))
+            }
+        }
+    }
+
+    /// What happens next, by itself or when a person does something.
+    fn next(&self) -> Next {
+        let steps = plan_view::next_steps(self.facts, self.id);
+        let first = steps.into_iter().next().map(|step| step.command);
+        if self.facts.owner_is_gone {
+            let why = "the process that worked on it is gone: it goes on when you say so".to_owned();
+            return Next { why, command: first };
+        }
+        if let Some(record) = plan_view::last_error(self.facts) {
+            let command = Some(plan_view::command_for(record, self.facts, self.id));
+            let hint = &record.recovery.hint;
+            let why = match record.recovery.action {
+                Action::GiveUp => format!("it does not go on as it is: {hint}"),
+                Action::Ask | Action::Retry { .. } | Action::Revert => format!("it waits for you: {hint}"),
+            };
+            return Next { why, command };
+        }
+        let state = self.facts.plan.state;
+        let why = match (state, self.facts.errors.records().next_back()) {
+            (
+                PlanState::Strategize(Work::Processing) | PlanState::Execute(Work::Processing),
+                Some(record),
+            ) => self.goes_on(record),
+            (PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_), _) => {
+                format!("nothing more about these: the plan is {state}")
+            }
+        };
+        Next { why, command: first }
+    }
+
+    fn goes_on(&self, last: &ErrorRecord) -> String {
+        let node = &last.error.step().node;
+        match last.recovery.action {
+            Action::Retry { attempt, after } => format!(
+                "it goes on by itself: {node} is tried again, {attempt} of {}, after {}",
+                self.retries_of(last),
+                domain::shown_wait(after)
+            ),
+            Action::Revert | Action::Ask | Action::GiveUp => "it goes on by itself".to_owned(),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let errors = &self.facts.errors;
+        let records: Vec<Value> = errors.records().map(|record| self.record_json(record)).collect();
+        let older = self.older();
+        let folded: u64 = older.iter().map(|older| older.count).sum();
+        let by_category: Vec<Value> = older
+            .iter()
+            .map(|older| {
+                let span = older.span;
+                json!({
+                    "category": older.category, "count": older.count, "first": span.map(|span| stamp(span.0)),
+                    "last": span.map(|span| stamp(span.1)),
+                })
+            })
+            .collect();
+        let next = (errors.recorded() > 0).then(|| self.next());
+        json!({
+            "plan": self.facts.plan.id, "recorded": errors.recorded(), "retries": errors.retries_total(),
+            "records": records, "folded": folded, "older": by_category, "details": errors.details(),
+            "next": next.map(|next| json!({ "why": next.why, "command": next.command })),
+        })
+    }
+
+    fn record_json(&self, record: &ErrorRecord) -> Value {
+        let error = &record.error;
+        let (word, retry) = match record.recovery.action {
+            Action::Retry { after, attempt } => {
+                let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+                let of = self.retries_of(record);
+                ("retried", Some(json!({ "attempt": attempt, "of": of, "after_ms": after_ms })))
+            }
+            Action::Revert => ("began anew", None),
+            Action::Ask => ("asks you", None),
+            Action::GiveUp => ("gave up", None),
+        };
+        let limit = LimitReached::kind_in(error.detail());
+        json!({
+            "seq": record.recovery.seq, "at": self.at(record.recovery.seq).map(stamp), "category": error.category(),
+            "phase": error.phase(), "node": error.step().node, "attempt": error.step().attempt,
+            "message": error.message(), "call": error.tool_call(), "action": word, "retry": retry, "limit": limit,
+            "hint": record.recovery.hint,
+            "command": plan_view::command_for(record, self.facts, self.id),
+        })
+    }
+}
+
+/// Rows whose columns line up; the last one is as long as it is.
+fn lined_up(rows: &[[String; 7]]) -> String {
+    let mut widths: BTreeMap<usize, usize> = BTreeMap::new();
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| calm(cell)).collect()).collect();
+    for (column, cell) in rows.iter().flat_map(|row| row.iter().enumerate()) {
+        let width = widths.entry(column).or_default();
+        *width = (*width).max(cell.chars().count());
+    }
     let mut text = String::new();
-    for record in errors.records() {
-        text.push_str(&shown(record, &plan_view::command_for(record, &facts, &plan.short)));
+    for row in &rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths.get(&column).copied().unwrap_or(0);
+            // Numbers stand right.
+            match column {
+                0 => line.push_str(&format!("{cell:>width$}")),
+                6 => line.push_str(&format!("  {cell}")),
+                _ => line.push_str(&format!("  {cell:<width$}")),
+            }
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
     }
-    let folded: u64 = errors.folded().values().map(|folded| folded.count).sum();
-    if folded > 0 {
-        text.push_str(&format!("{folded} older errors are only counted\n"));
-    }
-    if errors.recorded() == 0 {
-        text = format!("nothing went wrong in plan {}\n", plan.short);
-    }
-    let records: Vec<Value> = errors
-        .records()
-        .map(|record| to_json(record, &plan_view::command_for(record, &facts, &plan.short)))
-        .collect();
-    let data = json!({
-        "plan": plan.id, "recorded": errors.recorded(), "retries": errors.retries_total(),
-        "records": records, "folded": folded,
-        "details": errors.details(),
-    });
-    Ok(Report::new(data, text))
-}
-
-fn shown(record: &ErrorRecord, command: &str) -> String {
-    let error = &record.error;
-    let step = error.step();
-    let head = format!(
-        "{}. {} in {}, attempt {}: {}\n",
-        record.recovery.seq,
-        error.category(),
-        calm(&step.node),
-        step.attempt,
-        calm(error.message())
-    );
-    format!("{head}   {}: {}\n   {}\n", action_word(record), calm(&record.recovery.hint), calm(command))
-}
-
-fn action_word(record: &ErrorRecord) -> &'static str {
-    match record.recovery.action {
-        Action::Retry { .. } => "retried",
-        Action::Revert => "began anew",
-        Action::Ask => "asks you",
-        Action::GiveUp => "gave up",
-    }
-}
-
-fn to_json(record: &ErrorRecord, command: &str) -> Value {
-    let error = &record.error;
-    json!({
-        "seq": record.recovery.seq, "category": error.category(), "phase": error.phase(), "node": error.step().node,
-        "attempt": error.step().attempt, "message": error.message(), "call": error.tool_call(),
-        "action": action_word(record), "hint": record.recovery.hint, "command": command,
-    })
+    text
 }

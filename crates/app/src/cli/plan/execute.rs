@@ -2,7 +2,7 @@
 
 use engine::plans::ExecuteOptions;
 
-use crate::cli::{Invocation, run, task, work};
+use crate::cli::{Invocation, detach, run, task, work};
 use crate::failure::{Failure, from_engine};
 use crate::output::Report;
 use crate::plan_view;
@@ -14,6 +14,9 @@ pub(in crate::cli) struct ExecuteArgs {
     /// Do the work of a complete plan anew; the earlier work is kept
     #[arg(long)]
     again: bool,
+    /// Leave it to a worker, and start one when none lives
+    #[arg(long)]
+    detach: bool,
 }
 
 pub(super) async fn run(args: ExecuteArgs, invocation: &Invocation) -> Result<Report, Failure> {
@@ -23,6 +26,11 @@ pub(super) async fn run(args: ExecuteArgs, invocation: &Invocation) -> Result<Re
     plan_view::refuse_undone(&facts, &plan.short)?;
     task::tell_unset(&facts.plan.spec, invocation);
     let options = ExecuteOptions { again: args.again, stop_before_apply: false };
+    if args.detach {
+        let left = engine.leave(plan.id, options).await;
+        left.map_err(|error| from_engine::execute(&error, &plan.short))?;
+        return detach::left(invocation, &engine, &plan).await;
+    }
     let facts = work::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
     let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
     run::finish(invocation, &engine, &plan, facts).await

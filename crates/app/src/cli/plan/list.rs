@@ -7,9 +7,10 @@ use domain::{Phase, PlanState};
 use serde_json::{Value, json};
 use store::PlanFilter;
 
-use crate::cli::Invocation;
 use crate::cli::invocation::{Named, short_id};
+use crate::cli::{Invocation, forecast};
 use crate::failure::{Failure, from_engine};
+use crate::forecast_view::{self, Met};
 use crate::output::{Report, Table, one_line};
 use crate::project;
 use crate::time::{age, now};
@@ -51,10 +52,11 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
     };
     let engine = invocation.engine().await?;
     let (rows, total) = engine.list(&filter).await.map_err(|error| from_engine::store(&error))?;
+    let forecasts = forecast::of_all(&engine).await?;
     let now = now();
     let mut table = Table::new(&["plan", "phase", "state", "files", "age", "project", "title"]);
     let mut plans: Vec<Value> = Vec::new();
-    let mut broken_off: Vec<String> = Vec::new();
+    let (mut broken_off, mut marked): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     for row in &rows {
         let plan = &row.plan;
         let short = short_id(&engine, plan.id).await?;
@@ -68,12 +70,15 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
             _ if is_broken_off => "broken off",
             word => word,
         };
+        let mets = forecasts.get(&plan.id).map(Vec::as_slice).unwrap_or_default();
+        let is_marked = mets.iter().any(Met::is_conflict);
+        marked.extend(is_marked.then(|| short.clone()));
         broken_off.extend(is_broken_off.then(|| short.clone()));
         table.row(vec![
             short.clone(),
             plan.state.phase().to_string(),
             state.to_owned(),
-            row.files.to_string(),
+            if is_marked { format!("{} !", row.files) } else { row.files.to_string() },
             age(plan.created, now),
             projects.join(","),
             one_line(&plan.title),
@@ -82,6 +87,7 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
             "plan_id": plan.id, "short_id": short, "title": plan.title, "phase": plan.state.phase(),
             "state": plan.state.word(), "undone": plan.undone_at.is_some(), "broken_off": is_broken_off, "project": projects.first(),
             "projects": projects, "age_ms": now.0.saturating_sub(plan.created.0), "files": row.files,
+            "forecast": forecast_view::to_json(mets),
         }));
     }
     let mut text = if rows.is_empty() {
@@ -95,6 +101,11 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
     for id in &broken_off {
         text.push_str(&format!(
             "{id} was broken off; go on with `agents plan resume {id}`, or stop it with `agents plan cancel {id}`\n"
+        ));
+    }
+    if let Some(id) = marked.first() {
+        text.push_str(&format!(
+            "! will be in conflict with another plan that is not applied yet; see `agents plan status {id}`\n"
         ));
     }
     Ok(Report::new(json!({ "plans": plans, "total": total }), text))

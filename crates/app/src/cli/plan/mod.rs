@@ -2,9 +2,9 @@
 
 pub(super) mod apply;
 mod artifacts;
-mod cancel;
+pub(super) mod cancel;
 pub(super) mod diff;
-mod errors;
+pub(super) mod errors;
 mod execute;
 mod gc;
 mod list;

@@ -1,6 +1,7 @@
 //! `agents plan resume`: goes on with a plan that failed or was broken off.
 
-use crate::cli::{Invocation, run, task, work};
+use crate::cli::limit::{self, LimitArg};
+use crate::cli::{Invocation, detach, run, task, work};
 use crate::failure::{Failure, from_engine};
 use crate::output::Report;
 use crate::plan_view;
@@ -9,6 +10,12 @@ use crate::plan_view;
 pub(in crate::cli) struct ResumeArgs {
     /// Which plan
     plan: String,
+    /// Leave it to a worker, and start one when none lives
+    #[arg(long)]
+    detach: bool,
+    /// What the plan may use all in all from now on: time=4h, steps=300, tool_calls=none; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = limit::parse)]
+    limit: Vec<LimitArg>,
 }
 
 pub(super) async fn run(args: ResumeArgs, invocation: &Invocation) -> Result<Report, Failure> {
@@ -17,6 +24,16 @@ pub(super) async fn run(args: ResumeArgs, invocation: &Invocation) -> Result<Rep
     let facts = super::facts(&engine, &plan).await?;
     plan_view::refuse_undone(&facts, &plan.short)?;
     task::tell_unset(&facts.plan.spec, invocation);
+    if !args.limit.is_empty() {
+        let limits = args.limit.iter().map(|limit| (limit.kind, limit.max)).collect();
+        let set = engine.set_limits(plan.id, limits).await;
+        set.map_err(|error| from_engine::limits(&error, &plan.short))?;
+    }
+    if args.detach {
+        let left = engine.leave_resumed(plan.id).await;
+        left.map_err(|error| from_engine::execute(&error, &plan.short))?;
+        return detach::left(invocation, &engine, &plan).await;
+    }
     let facts = work::follow(invocation, &engine, &plan, engine.resume(plan.id)).await?;
     let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
     run::finish(invocation, &engine, &plan, facts).await

@@ -2,8 +2,9 @@
 //!
 //! A plan that failed is shown with exit 0: the question was answered.
 
-use crate::cli::Invocation;
+use crate::cli::{Invocation, forecast};
 use crate::failure::Failure;
+use crate::forecast_view;
 use crate::output::Report;
 use crate::plan_view;
 
@@ -22,5 +23,11 @@ pub(super) async fn run(args: StatusArgs, invocation: &Invocation) -> Result<Rep
     for (rung, why) in facts.sandbox.iter().flat_map(|sandbox| &sandbox.passed_over) {
         text.push_str(&format!("sandbox {rung} was not possible: {}\n", crate::output::calm(why)));
     }
-    Ok(Report::new(plan_view::to_json(&facts, &plan.short), text))
+    let mets = forecast::of(&engine, &plan).await?;
+    for met in &mets {
+        text.push_str(&format!("{}\n", met.line()));
+    }
+    let mut data = plan_view::to_json(&facts, &plan.short);
+    data["forecast"] = forecast_view::to_json(&mets);
+    Ok(Report::new(data, text))
 }

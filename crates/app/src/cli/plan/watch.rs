@@ -1,69 +1,218 @@
-//! `agents plan watch`: a line for each thing that happens to a plan, until it waits for somebody or has ended.
+//! `agents plan watch`: a line for each thing that happens to plans, until they wait for somebody or have ended.
 //!
 //! # Invariants
-//! Every event is shown once, in order, also those that happened before. A plan whose process is gone waits for somebody.
+//! 1. Every event is shown once, in order, also those that happened before. A plan whose process is gone waits for
+//!    somebody.
+//! 2. The exit is that of `agents run`: of several plans, what was worst. A plan that waits for a yes has done its work.
+//! 3. Programs get a line for each event at once, and the envelope as the last one.
 
 use std::io::Write;
 use std::time::Duration;
 
-use domain::{EventKind, EventRecord};
+use domain::{EventKind, EventRecord, JobState, PlanId};
+use engine::plans::{Engine, PlanFacts};
 use serde_json::{Value, json};
 
+use crate::cli::invocation::{Named, short_id};
 use crate::cli::{Invocation, run};
+use crate::config::Key;
 use crate::diff_view::counted;
-use crate::failure::{Failure, from_engine};
-use crate::output::{Report, calm};
+use crate::failure::{Exit, Failure, codes, from_engine};
+use crate::notify::Need;
+use crate::output::{Format, Report, Table, calm, one_line};
+use crate::plan_view;
 use crate::time::{local, stamp};
 
-/// How often the store is asked.
+/// How often the store is asked, for each plan.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// With many plans, at least so often.
+const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
 const EVENTS_MAX: usize = 500;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct WatchArgs {
-    /// Which plan
-    #[arg(default_value = "@last")]
-    plan: String,
+    /// Which plans [default: @last]
+    #[arg(value_name = "PLAN")]
+    plans: Vec<String>,
+    /// All plans that wait for their turn or are worked on, also those that come meanwhile
+    #[arg(long, conflicts_with = "plans")]
+    all: bool,
+}
+
+/// A plan that is watched.
+struct Watched {
+    plan: Named,
+    /// The last event that was shown.
+    after: u64,
+    /// Whether it was worked on when first looked at; none before.
+    was_live: Option<bool>,
+    /// As it stood when it came to rest; none before.
+    rests: Option<Box<PlanFacts>>,
 }
 
 pub(super) async fn run(args: WatchArgs, invocation: &Invocation) -> Result<Report, Failure> {
-    let engine = invocation.engine().await?;
-    let plan = invocation.plan(&engine, &args.plan).await?;
-    let failed = |error| from_engine::store(&error);
-    let (mut after, mut told) = (0, Vec::new());
-    loop {
-        // The plan is looked at before its events, so that none of its last ones is missed.
-        let facts = super::facts(&engine, &plan).await?;
-        loop {
-            let events = engine.store().events(plan.id, after, EVENTS_MAX).await.map_err(failed)?;
-            let Some(last) = events.last() else { break };
-            after = last.n;
-            for event in &events {
-                if !show(event, invocation) {
-                    return Ok(Report::new(Value::Null, Vec::new()));
-                }
-                told.push(to_json(event));
+    let settings = invocation.settings(Vec::new(), &[])?;
+    let engine = invocation.engine_with(&settings).await?;
+    let rings = settings.word(Key::NotifyBell) == "on" && invocation.look.is_live;
+    let mut watched: Vec<Watched> = Vec::new();
+    if !args.all {
+        let words = if args.plans.is_empty() { vec!["@last".to_owned()] } else { args.plans };
+        for word in words {
+            let plan = invocation.plan(&engine, &word).await?;
+            if !watched.iter().any(|known| known.plan.id == plan.id) {
+                watched.push(Watched::new(plan));
             }
         }
-        if facts.live_job.is_none() || facts.owner_is_gone {
-            let report = run::shown(&facts, &plan, invocation);
-            let data = json!({ "events": told, "plan": report.data });
-            return Ok(Report { data, failure: None, exit: crate::failure::Exit::Done, ..report });
+    }
+    loop {
+        if args.all {
+            newcomers(&engine, &mut watched).await?;
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        let is_one = watched.len() == 1 && !args.all;
+        for plan in watched.iter_mut().filter(|plan| plan.rests.is_none()) {
+            if !plan.look(&engine, invocation, is_one).await? {
+                return Ok(Report::new(Value::Null, Vec::new()));
+            }
+            if rings && plan.came_to_need_somebody() {
+                // A terminal that cannot ring is none to complain to.
+                let _ = std::io::stderr().write_all(b"\x07");
+            }
+        }
+        let Some(next) = watched.iter().find(|plan| plan.rests.is_none()) else {
+            return Ok(ended(&watched, is_one, invocation));
+        };
+        let plans = u32::try_from(watched.len()).unwrap_or(u32::MAX);
+        let pause = LOOK_EVERY.saturating_mul(plans).min(LOOK_EVERY_MAX);
+        engine.waiter(next.plan.id).wait(pause).await;
+    }
+}
+
+/// Adds the plans that wait or are worked on and are not watched yet.
+async fn newcomers(engine: &Engine, watched: &mut Vec<Watched>) -> Result<(), Failure> {
+    let jobs = engine.store().live_jobs().await;
+    let jobs = jobs.map_err(|error| Failure::new(&codes::STORE_FAILED, error.to_string()))?;
+    let is_new = |plan: PlanId, watched: &[Watched]| {
+        !watched.iter().any(|known| known.plan.id == plan && known.rests.is_none())
+    };
+    for job in jobs.iter().filter(|job| job.state == JobState::Running || !job.is_held()) {
+        if is_new(job.plan, watched) {
+            let short = short_id(engine, job.plan).await?;
+            // What rested and goes on is watched from where it was.
+            match watched.iter_mut().find(|known| known.plan.id == job.plan) {
+                Some(known) if known.rests.as_ref().is_some_and(|facts| !facts.owner_is_gone) => {
+                    known.rests = None;
+                }
+                Some(_) => {}
+                None => watched.push(Watched::new(Named { id: job.plan, short })),
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Watched {
+    fn new(plan: Named) -> Watched {
+        Watched { plan, after: 0, was_live: None, rests: None }
+    }
+
+    /// Shows what happened; says whether anybody still reads.
+    async fn look(
+        &mut self,
+        engine: &Engine,
+        invocation: &Invocation,
+        is_one: bool,
+    ) -> Result<bool, Failure> {
+        // The plan is looked at before its events, so that none of its last ones is missed.
+        let facts = super::facts(engine, &self.plan).await?;
+        let waits_for_somebody = facts.place.is_some_and(|place| place.is_held && !place.is_served);
+        let is_worked_on = facts.live_job.is_some() && !facts.owner_is_gone && !waits_for_somebody;
+        let is_live = is_worked_on || facts.goes_on;
+        self.was_live.get_or_insert(is_live);
+        loop {
+            let events = engine.store().events(self.plan.id, self.after, EVENTS_MAX).await;
+            let events = events.map_err(|error| from_engine::store(&error))?;
+            let Some(last) = events.last() else { break };
+            self.after = last.n;
+            for event in &events {
+                if !show(event, &self.plan, is_one, invocation) {
+                    return Ok(false);
+                }
+            }
+        }
+        if !is_live {
+            self.rests = Some(Box::new(facts));
+        }
+        Ok(true)
+    }
+
+    /// Whether it needs somebody now, and did not when it was first looked at.
+    fn came_to_need_somebody(&self) -> bool {
+        let needs = |facts: &PlanFacts| Need::of(facts).is_some();
+        self.was_live == Some(true) && self.rests.as_deref().is_some_and(needs)
+    }
+}
+
+/// What is told when all of them rest.
+fn ended(watched: &[Watched], is_one: bool, invocation: &Invocation) -> Report {
+    let rested = || watched.iter().filter_map(|plan| Some((&plan.plan, plan.rests.as_deref()?)));
+    let plans: Vec<Value> = rested().map(|(plan, facts)| plan_view::to_json(facts, &plan.short)).collect();
+    let data = json!({ "plans": plans });
+    if let (true, Some((plan, facts))) = (is_one, rested().next()) {
+        return Report { data, ..run::shown(facts, plan, invocation) };
+    }
+    let mut table = Table::new(&["plan", "phase", "state", "files", "title"]);
+    let mut worst = Exit::Done;
+    for (plan, facts) in rested() {
+        let exit = plan_view::failure_of(facts, &plan.short).map_or(Exit::Done, |failure| failure.exit());
+        worst = worse(worst, exit);
+        let state = if facts.owner_is_gone { "broken off" } else { facts.plan.state.word() };
+        table.row(vec![
+            plan.short.clone(),
+            facts.plan.state.phase().to_string(),
+            state.to_owned(),
+            facts.net.len().to_string(),
+            one_line(&facts.plan.title),
+        ]);
+    }
+    let text = match watched.is_empty() {
+        true => "no plan waits for its turn or is worked on\n".to_owned(),
+        false => table.shown(&invocation.look),
+    };
+    let mut report = Report::new(data, text);
+    report.exit = worst;
+    report
+}
+
+/// A failure is worse than a refusal, that is worse than a cancel; all are worse than nothing.
+fn worse(one: Exit, other: Exit) -> Exit {
+    match (one, other) {
+        (Exit::Done, other) => other,
+        (one, Exit::Done) => one,
+        (one, other) => one.min(other),
     }
 }
 
 /// Shows an event at once; says whether anybody still reads.
-fn show(event: &EventRecord, invocation: &Invocation) -> bool {
-    let what = if invocation.look.format.is_for_programs() { None } else { told(event) };
-    let Some(what) = what else { return true };
-    let at = invocation.look.paint.dim(&local(event.at));
-    writeln!(std::io::stdout(), "{at}  {}", calm(&what)).is_ok()
+fn show(event: &EventRecord, plan: &Named, is_one: bool, invocation: &Invocation) -> bool {
+    let look = &invocation.look;
+    let mut out = std::io::stdout();
+    match look.format {
+        Format::Json => writeln!(out, "{}", to_json(event, plan)).is_ok(),
+        // Of a stream of documents, each line of JSON is one.
+        Format::Yaml => writeln!(out, "--- {}", to_json(event, plan)).is_ok(),
+        Format::Rich | Format::Plain => {
+            let Some(what) = told(event) else { return true };
+            let at = look.paint.dim(&local(event.at));
+            let whose = if is_one { String::new() } else { format!("{}  ", look.paint.bold(&plan.short)) };
+            writeln!(out, "{at}  {whose}{}", calm(&what)).is_ok()
+        }
+    }
 }
 
-fn to_json(event: &EventRecord) -> Value {
-    json!({ "n": event.n, "at": stamp(event.at), "kind": event.kind.as_str(), "data": event.data })
+fn to_json(event: &EventRecord, plan: &Named) -> Value {
+    json!({
+        "plan": plan.id, "n": event.n, "at": stamp(event.at), "kind": event.kind.as_str(), "data": event.data,
+    })
 }
 
 /// The event in words; none for what only programs want to know.

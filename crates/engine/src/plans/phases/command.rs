@@ -1,7 +1,7 @@
 //! The gate that every command of a plan passes: admitted, run, captured, recorded.
 //!
 //! # How a call goes
-//! 1. The effect is entered and the call is stored as running, under its number.
+//! 1. The effect is entered; the call is counted in the plan's accounts and stored as running, under its number.
 //! 2. The command runs in the plan's sandbox, or, for a check, in a layer above it that is thrown away. While it runs
 //!    the bases of what it changes are saved every few seconds.
 //! 3. When its whole process tree is dead, what changed is captured: after a failure and a time-out too.
@@ -33,6 +33,7 @@ use super::super::facts::RUN_COMMAND;
 use super::super::use_plan::path_of;
 use super::ground::blocking;
 use super::kept::{self, KeptEnd};
+use super::spending;
 use super::work::{LiveRun, Open};
 use super::{Stopped, sandbox_category};
 use crate::worker::JobRun;
@@ -163,7 +164,7 @@ pub(super) async fn run(
     task: Task,
 ) -> Result<Finished, Stopped> {
     let effect = run.enter()?;
-    let call = house.store.begin_call(&effect, &run.claim(), new_call(house, plan, &task)).await?;
+    let call = spending::begin(house, run, &effect, plan, new_call(house, plan, &task)).await?;
     let is_check = task.tool != RUN_COMMAND;
     let (view, layer) = begin(live, &call, is_check).await?;
     let spec = command_spec(house, run, plan, &task, call.no)?;
@@ -186,7 +187,8 @@ pub(super) async fn run(
     run.scope().check()?;
     let ended = ended.map_err(|error| Stopped::failed(ErrorCategory::Internal, error))?;
     let wrote_to_sandbox = !is_check || layer.is_none();
-    Ok(Finished { call, shown: one_line(&task.run.shown()), ended, effect, _layer: layer, wrote_to_sandbox })
+    let shown = one_line(&task.run.shown());
+    Ok(Finished { call, shown, ended, effect, _layer: layer, wrote_to_sandbox })
 }
 
 /// The trees that the command sees: those of the sandbox, or, for a check, of a layer above them.

@@ -2,8 +2,8 @@
 //!
 //! # Where to look
 //! `execute` takes a plan through its `steps` and `checks`, in the sandbox that `ground` opens; `command` is the gate that
-//! every command passes, `kept` is what becomes of changes that could not be captured, `apply` brings the result to the
-//! user's files.
+//! every command passes, `kept` is what becomes of changes that could not be captured, `spending` what a run may use,
+//! `apply` brings the result to the user's files.
 //!
 //! # Invariants
 //! 1. Nothing of a run outlives it: its processes are killed when it is interrupted, and its sandbox is closed when it
@@ -17,6 +17,7 @@ mod command;
 mod execute;
 mod ground;
 mod kept;
+mod spending;
 mod steps;
 mod work;
 
@@ -24,17 +25,17 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{
-    DecisionKind, ErrorCategory, ErrorId, Fence, JobId, NewDecision, NewError, Phase, Plan, Recovery, Step,
-    StepId,
+    DecisionKind, ErrorCategory, ErrorId, Fence, JobId, LimitReached, NewDecision, NewError, Phase, Plan,
+    Recovery, Step, StepId,
 };
 use sync::primitives::{Mutex, lock};
 use sync::{CancelReason, Cancelled, Finisher};
 
 use super::House;
+use super::use_plan::strategy;
 use crate::plan_context::PlanError;
 use crate::worker::{JobRun, JobRunner, RunFailure};
 use work::LiveRun;
@@ -64,6 +65,8 @@ enum Stopped {
     Failed { category: ErrorCategory, message: String },
     /// The same, and the recovery knows.
     Told(String),
+    /// A limit of the plan does not let `node` begin, or go on.
+    Limit { node: String, reached: LimitReached },
     /// A gate or a conflict stands in the way of an apply.
     Constrained(Vec<domain::Reason>),
 }
@@ -160,6 +163,19 @@ impl PhaseRunner {
             },
         }
     }
+
+    /// How a phase that stopped ends its run; what was not told yet is told to the recovery.
+    async fn failure(&self, run: &JobRun, plan: &Plan, stopped: Stopped) -> RunFailure {
+        match stopped {
+            Stopped::Cancelled => RunFailure::failed("the run was stopped".to_owned()),
+            Stopped::Told(message) => RunFailure::failed(message),
+            Stopped::Failed { category, message } => {
+                RunFailure::failed(tell(&self.house, run, plan, None, category, message).await.message)
+            }
+            Stopped::Limit { node, reached } => spending::told(&self.house, run, plan, node, &reached).await,
+            Stopped::Constrained(reasons) => RunFailure::constrained(reasons),
+        }
+    }
 }
 
 /// A failure that was told to the recovery.
@@ -200,28 +216,26 @@ impl JobRunner for PhaseRunner {
             Ok(plan) => plan,
             Err(error) => return Err(RunFailure::failed(error.to_string())),
         };
-        let limit = Duration::from_secs(plan.spec.time_limit_s);
+        let live = self.live_of(run);
+        let time = match live.time.begin(&self.house, run, &plan).await {
+            Ok(time) => time,
+            Err(stopped) => return Err(self.failure(run, &plan, stopped).await),
+        };
         let mut phase = std::pin::pin!(self.phase(run, &plan));
         let phase = tokio::select! {
             phase = &mut phase => phase,
-            () = tokio::time::sleep(limit) => {
-                let message = format!("the {} phase took longer than limits.time ({limit:?})", run.job().phase);
-                let told = tell(&self.house, run, &plan, None, ErrorCategory::Budget, message).await;
+            () = tokio::time::sleep(time.left) => {
+                let node = run.job().phase.to_string();
+                let failure = spending::told(&self.house, run, &plan, node, &time.reached).await;
                 run.token().cancel(CancelReason::Timeout);
                 // Its processes are killed by now; what it had in hand comes to an end, or is dropped by the worker.
                 let _ = phase.await;
-                return Err(RunFailure::failed(told.message));
+                return Err(failure);
             }
         };
         match phase {
             Ok(()) => Ok(()),
-            Err(Stopped::Cancelled) => Err(RunFailure::failed("the run was stopped".to_owned())),
-            Err(Stopped::Told(message)) => Err(RunFailure::failed(message)),
-            Err(Stopped::Failed { category, message }) => {
-                let told = tell(&self.house, run, &plan, None, category, message).await;
-                Err(RunFailure::failed(told.message))
-            }
-            Err(Stopped::Constrained(reasons)) => Err(RunFailure::constrained(reasons)),
+            Err(stopped) => Err(self.failure(run, &plan, stopped).await),
         }
     }
 
@@ -231,6 +245,7 @@ impl JobRunner for PhaseRunner {
 
     async fn wind_down(&self, run: &JobRun, finisher: &Finisher, interrupted: Option<CancelReason>) {
         if let Some(live) = self.take_live(run) {
+            live.time.end(&self.house, run, finisher).await;
             work::wind_down(&self.house, run, &live, finisher, interrupted).await;
         }
     }
@@ -243,19 +258,7 @@ async fn strategize(house: &House, run: &JobRun, plan: &Plan) -> Result<(), Stop
     if known.iter().any(|decision| is_this(&decision.new)) {
         return Ok(());
     }
-    let decision = NewDecision {
-        parent: known.first().map(|prompt| prompt.seq),
-        attempt: plan.attempt,
-        phase: Phase::Strategize,
-        kind: DecisionKind::Strategy,
-        question: "How is it done?".to_owned(),
-        chosen: match plan.spec.steps.len() {
-            1 => "one step: the command itself".to_owned(),
-            steps => format!("{steps} steps, as they were asked for"),
-        },
-        rationale: "the plan names what is to be done, so there is nothing to choose".to_owned(),
-        confidence: Some(1.0),
-    };
+    let decision = strategy(&plan.spec, plan.attempt);
     let effect = run.enter()?;
     house.store.decide(&effect, &run.claim(), decision).await?;
     Ok(())

@@ -23,6 +23,7 @@ use super::super::use_plan::path_of;
 use super::Stopped;
 use super::command::{self, Task};
 use super::ground::blocking;
+use super::spending;
 use super::work::LiveRun;
 use crate::worker::JobRun;
 
@@ -134,10 +135,8 @@ async fn write(
 ) -> Result<(), Stopped> {
     let rel = rel(path)?;
     let effect = run.enter()?;
-    let call = house
-        .store
-        .begin_call(&effect, &run.claim(), new_call(plan, step, tool, json!({ "path": path })))
-        .await?;
+    let new = new_call(plan, step, tool, json!({ "path": path }));
+    let call = spending::begin(house, run, &effect, plan, new).await?;
     let mut place = Arc::clone(&live.open).lock_owned().await;
     let admitted = call.clone();
     let written = blocking(move || {
@@ -212,7 +211,7 @@ async fn call(
 ) -> Result<(), Stopped> {
     let effect = run.enter()?;
     let new = new_call(plan, step, tool, requested);
-    let call = house.store.begin_call(&effect, &run.claim(), new).await?;
+    let call = spending::begin(house, run, &effect, plan, new).await?;
     let done = work.await;
     // The run's end does not wait for the account of a call that was stopped.
     if matches!(done, Err(Stopped::Cancelled)) {
@@ -244,7 +243,7 @@ fn end_of(house: &House, call: &ToolCall, done: &Result<Value, &Stopped>) -> Cal
     let (state, error, result) = match done {
         Ok(result) => (CallState::Ok, None, result.clone()),
         Err(Stopped::Failed { message, .. }) => (CallState::Failed, Some(message.clone()), Value::Null),
-        Err(Stopped::Cancelled | Stopped::Told(_) | Stopped::Constrained(_)) => {
+        Err(Stopped::Cancelled | Stopped::Told(_) | Stopped::Limit { .. } | Stopped::Constrained(_)) => {
             (CallState::Cancelled, None, Value::Null)
         }
     };

@@ -15,12 +15,14 @@ use super::super::House;
 use super::super::contents::Staging;
 use super::super::facts::writes;
 use super::command;
+use super::spending::RunTime;
 use crate::worker::JobRun;
 
 /// What one run has open.
 #[derive(Default)]
 pub(super) struct LiveRun {
     switch: Mutex<KillSwitch>,
+    pub(super) time: RunTime,
     /// Held by whoever works in the sandbox, also by a thread that outlives its task: who winds down waits for it.
     pub(super) open: Arc<tokio::sync::Mutex<Option<Open>>>,
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use domain::{Claim, ClaimRequest, Job, JobEvent, JobId, JobRefused, NewJob, PlanId, WorkerId};
 use sync::{Effect, Finisher};
 
-use super::{cancel, cancel_own, claim, end, enqueue, free_leases, owner_event, release, rows};
+use super::{cancel_first, cancel_own, claim, end, enqueue, free_leases, owner_event, release, rows};
 use crate::sqlite::{FIRST_FOR_POWER, FIRST_FOR_PROCESS, FOR_POWER, FOR_PROCESS, SqliteStore};
 use crate::{JobEnd, JobStore, JobStoreError};
 
@@ -36,7 +36,12 @@ impl JobStore for SqliteStore {
 
     async fn cancel(&self, job: JobId, reason: &str) -> Result<Job, JobStoreError> {
         let (at, reason) = (self.moment(), reason.to_owned());
-        self.write(FIRST_FOR_POWER, move |tx| cancel(tx, job, reason, at)).await
+        self.write(FIRST_FOR_POWER, move |tx| cancel_first(tx, job, reason, at).map(|(job, _)| job)).await
+    }
+
+    async fn cancel_first(&self, job: JobId, reason: &str) -> Result<(Job, bool), JobStoreError> {
+        let (at, reason) = (self.moment(), reason.to_owned());
+        self.write(FIRST_FOR_POWER, move |tx| cancel_first(tx, job, reason, at)).await
     }
 
     async fn cancel_own(&self, claim: &Claim, reason: &str) -> Result<Job, JobStoreError> {
@@ -75,5 +80,9 @@ impl JobStore for SqliteStore {
             None => rows::all(tx),
             Some(plan) => rows::all_of(tx, plan),
         })?)
+    }
+
+    async fn live_jobs(&self) -> Result<Vec<Job>, JobStoreError> {
+        Ok(self.read(rows::live)?)
     }
 }

@@ -1,6 +1,6 @@
 //! The rows of jobs.
 
-use domain::{BootId, CancelRequest, Job, JobId, JobState, Ms, PlanId, WorkerId};
+use domain::{BootId, CancelRequest, HELD, Job, JobId, JobState, Ms, PlanId, WorkerId};
 use rusqlite::{Row, params};
 
 use crate::StoreError;
@@ -73,6 +73,11 @@ pub(super) fn all(tx: &Tx<'_>) -> Result<Vec<Job>, StoreError> {
     tx.all(select_jobs!("ORDER BY j.id"), [], |row| kept(row).map(|kept| kept.job))
 }
 
+pub(super) fn live(tx: &Tx<'_>) -> Result<Vec<Job>, StoreError> {
+    let live = select_jobs!("WHERE j.state IN ('queued', 'running') ORDER BY j.id");
+    tx.all(live, [], |row| kept(row).map(|kept| kept.job))
+}
+
 pub(super) fn all_of(tx: &Tx<'_>, plan: PlanId) -> Result<Vec<Job>, StoreError> {
     let of_plan = select_jobs!("WHERE h.plan = ?1 ORDER BY j.id");
     tx.all(of_plan, [Text(plan)], |row| kept(row).map(|kept| kept.job))
@@ -84,11 +89,11 @@ pub(super) fn owned_by(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<Kept>, Store
     tx.all(owned, [Text(worker)], kept)
 }
 
-/// The first job whose owner is dead.
+/// The first job whose owner is dead, and which is not held, or is only to be cancelled.
 pub(super) fn first_dead(tx: &Tx<'_>, boot: BootId, now: Ms) -> Result<Option<JobId>, StoreError> {
     let dead = "SELECT id FROM jobs WHERE state = 'running' AND (lease_until <= ?1 OR boot IS NOT ?2)
-                ORDER BY id LIMIT 1";
-    tx.one(dead, (ms(now), Text(boot)), |row| parsed(row, 0))
+                AND (not_before <> ?3 OR (cancel_at IS NOT NULL AND sealed_at IS NULL)) ORDER BY id LIMIT 1";
+    tx.one(dead, (ms(now), Text(boot), ms(HELD)), |row| parsed(row, 0))
 }
 
 /// The first job whose owner died with a cancel pending.
@@ -115,7 +120,7 @@ pub(super) fn dead_to_be_cancelled_of(
     tx.one(dead, (head.0, ms(now), Text(boot)), |row| parsed(row, 0))
 }
 
-/// The first queued job that is due.
+/// The first queued job that is due. One that is held is due for nobody but who serves its plan.
 pub(super) fn first_due(tx: &Tx<'_>, now: Ms) -> Result<Option<JobId>, StoreError> {
     let due = "SELECT id FROM jobs WHERE state = 'queued' AND not_before <= ?1 ORDER BY id LIMIT 1";
     tx.one(due, [ms(now)], |row| parsed(row, 0))
@@ -128,10 +133,11 @@ pub(super) fn dead_of(tx: &Tx<'_>, head: Head, boot: BootId, now: Ms) -> Result<
     tx.one(dead, (head.0, ms(now), Text(boot)), |row| parsed(row, 0))
 }
 
-/// The queued job of one plan, if it is due.
+/// The queued job of one plan, if it is due, or held for who asks.
 pub(super) fn due_of(tx: &Tx<'_>, head: Head, now: Ms) -> Result<Option<JobId>, StoreError> {
-    let due = "SELECT id FROM jobs WHERE head = ?1 AND state = 'queued' AND not_before <= ?2";
-    tx.one(due, (head.0, ms(now)), |row| parsed(row, 0))
+    let due =
+        "SELECT id FROM jobs WHERE head = ?1 AND state = 'queued' AND (not_before <= ?2 OR not_before = ?3)";
+    tx.one(due, (head.0, ms(now), ms(HELD)), |row| parsed(row, 0))
 }
 
 pub(super) fn insert(tx: &Tx<'_>, head: Head, job: &Job) -> Result<(), StoreError> {
@@ -146,7 +152,8 @@ pub(super) fn insert(tx: &Tx<'_>, head: Head, job: &Job) -> Result<(), StoreErro
 pub(super) fn save(tx: &Tx<'_>, job: &Job) -> Result<(), StoreError> {
     tx.run(
         "UPDATE jobs SET state = ?2, fence = ?3, worker = ?4, boot = ?5, lease_until = ?6, lost_leases = ?7,
-                cancel_at = ?8, cancel_reason = ?9, sealed_at = ?10, why = ?11, started_at = ?12, finished_at = ?13
+                cancel_at = ?8, cancel_reason = ?9, sealed_at = ?10, why = ?11, started_at = ?12, finished_at = ?13,
+                not_before = ?14
          WHERE id = ?1",
         params![
             Text(job.id),
@@ -162,6 +169,7 @@ pub(super) fn save(tx: &Tx<'_>, job: &Job) -> Result<(), StoreError> {
             job.why,
             job.started_at.map(ms),
             job.finished_at.map(ms),
+            ms(job.not_before),
         ],
     )?;
     Ok(())

@@ -10,9 +10,14 @@ use crate::{PlanFilter, PlanMove, PlanStore, PlanStoreError, StoreError};
 
 #[async_trait]
 impl PlanStore for SqliteStore {
-    async fn create(&self, new: NewPlan, prompt: NewDecision, job: NewJob) -> Result<Plan, PlanStoreError> {
+    async fn create(
+        &self,
+        new: NewPlan,
+        decisions: Vec<NewDecision>,
+        job: NewJob,
+    ) -> Result<Plan, PlanStoreError> {
         let at = self.moment();
-        self.write(FOR_POWER, move |tx| create(tx, new, prompt, job, at)).await
+        self.write(FOR_POWER, move |tx| create(tx, new, decisions, job, at)).await
     }
 
     async fn move_plan(&self, request: PlanMove) -> Result<Plan, PlanStoreError> {

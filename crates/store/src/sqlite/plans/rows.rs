@@ -139,11 +139,6 @@ fn decision(row: &Row<'_>) -> rusqlite::Result<Decision> {
     Ok(Decision { seq: row.get(0)?, new: from_json(row, 1)?, created: wall_at(row, 2)? })
 }
 
-pub(super) fn first_decision(tx: &Tx<'_>, head: Head) -> Result<Option<Decision>, StoreError> {
-    let first = "SELECT seq, decision, created FROM decisions WHERE head = ?1 AND seq = 1";
-    tx.one(first, [head.0], decision)
-}
-
 pub(super) fn decisions(tx: &Tx<'_>, head: Head) -> Result<Vec<Decision>, StoreError> {
     let all = "SELECT seq, decision, created FROM decisions WHERE head = ?1 ORDER BY seq";
     tx.all(all, [head.0], decision)

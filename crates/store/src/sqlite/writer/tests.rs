@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::*;
-use crate::sqlite::{FIRST_FOR_PROCESS, FOR_POWER, FOR_PROCESS, open};
+use crate::sqlite::{FIRST_FOR_PROCESS, FOR_POWER, FOR_PROCESS, open, schema};
 
 struct Bench {
     dir: TempDir,
@@ -190,7 +190,7 @@ fn a_newer_program_that_migrated_the_file_meanwhile_ends_the_writing() {
     Connection::open(&bench.path).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
     for name in ["b", "c"] {
         let answer = block_on(bench.row(FOR_PROCESS, name));
-        assert_eq!(answer, Err(StoreError::TooNew { found: 99, known: 1 }));
+        assert_eq!(answer, Err(StoreError::TooNew { found: 99, known: schema::VERSION }));
     }
     assert_eq!(bench.rows(), ["a"]);
 }
@@ -201,7 +201,10 @@ fn a_file_that_was_set_back_to_an_older_form_is_not_written() {
     block_on(bench.row(FOR_PROCESS, "a")).unwrap();
     Connection::open(&bench.path).unwrap().execute_batch("PRAGMA user_version = 0").unwrap();
     let answer = block_on(bench.row(FOR_PROCESS, "b"));
-    assert_eq!(why(&answer), "it is of version 0 now, this program writes version 1");
+    assert_eq!(
+        why(&answer),
+        format!("it is of version 0 now, this program writes version {}", schema::VERSION)
+    );
     assert_eq!(bench.rows(), ["a"]);
 }
 

@@ -1,0 +1,106 @@
+//! `--detach`: leaves a plan to a worker, and starts one in the background when none lives.
+//!
+//! # Invariants
+//! 1. Of many commands that find no worker at once, one starts one: who looks and starts holds a lock meanwhile, until
+//!    the worker is there.
+//! 2. The plan is left to the workers before it is looked for one, so that no worker goes without having seen it.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use engine::plans::Engine;
+
+use super::Invocation;
+use super::invocation::Named;
+use super::plan;
+use crate::failure::{Failure, codes};
+use crate::output::{Note, Report};
+use crate::places;
+use crate::plan_view;
+
+/// How long a worker lives that was started here and has nothing to do.
+const UNTIL_IDLE: &str = "60s";
+/// How long a worker may take to be there.
+const READY_WAIT: Duration = Duration::from_secs(30);
+const READY_LOOK_EVERY: Duration = Duration::from_millis(5);
+/// A longer log begins anew.
+const LOG_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Sees to it that a worker lives, and tells how the plan that is left to it can be followed and stopped.
+pub(super) async fn left(invocation: &Invocation, engine: &Engine, plan: &Named) -> Result<Report, Failure> {
+    let is_started = start_worker(invocation, engine).await?;
+    let facts = plan::facts(engine, plan).await?;
+    let mut data = plan_view::to_json(&facts, &plan.short);
+    data["detached"] = true.into();
+    data["worker_started"] = is_started.into();
+    let id = &plan.short;
+    let how = if is_started { "a worker that was started for it" } else { "the workers" };
+    let text =
+        format!("plan {id} is left to {how}\nnext  agents plan watch {id}     agents plan cancel {id}\n");
+    let report = Report::new(data, text);
+    let commands = facts.plan.spec.commands();
+    let names: BTreeSet<&str> = commands.flat_map(|command| &command.pass_env).map(String::as_str).collect();
+    if names.is_empty() || is_started {
+        return Ok(report);
+    }
+    let names: Vec<&str> = names.into_iter().collect();
+    let note = format!("the command gets {} as the worker has it, not as you have it", names.join(", "));
+    Ok(report.note(Note::info(note)))
+}
+
+/// Starts a worker in the background when none lives; says whether it did.
+pub(super) async fn start_worker(invocation: &Invocation, engine: &Engine) -> Result<bool, Failure> {
+    let cannot = |why: String| {
+        Failure::new(
+            &codes::WORKER_NOT_STARTED,
+            format!("the plan waits for a worker, and none could be started: {why}"),
+        )
+        .hint("start one with `agents worker`")
+    };
+    let locking = engine.clone();
+    let starting = tokio::task::spawn_blocking(move || locking.starting()).await;
+    let _starting =
+        starting.map_err(|error| cannot(error.to_string()))?.map_err(|error| cannot(error.to_string()))?;
+    if engine.has_worker() {
+        return Ok(false);
+    }
+    let data_dir = places::data_dir(invocation.global.data_dir.as_deref(), &invocation.env)?;
+    let log = data_dir.join("logs/worker.log");
+    let mut child = spawned(&data_dir, &log).map_err(|error| cannot(error.to_string()))?;
+    let began = Instant::now();
+    while !engine.has_worker() {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Err(cannot(format!("it ended at once, {status}; see {}", log.display())));
+        }
+        if began.elapsed() > READY_WAIT {
+            return Err(cannot(format!("it was not there within {READY_WAIT:?}; see {}", log.display())));
+        }
+        tokio::time::sleep(READY_LOOK_EVERY).await;
+    }
+    Ok(true)
+}
+
+/// A worker with nothing of the caller's but its environment.
+fn spawned(data_dir: &Path, log: &Path) -> std::io::Result<Child> {
+    let out = open_log(log)?;
+    let mut worker = Command::new(std::env::current_exe()?);
+    worker.args(["worker", "--background", "--until-idle", UNTIL_IDLE, "--format", "plain", "--data-dir"]);
+    worker.arg(data_dir).current_dir(data_dir);
+    worker.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+    worker.spawn()
+}
+
+fn open_log(log: &Path) -> std::io::Result<File> {
+    if let Some(dir) = log.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    let out = OpenOptions::new().create(true).append(true).mode(0o600).open(log)?;
+    if out.metadata()?.len() > LOG_BYTES_MAX {
+        out.set_len(0)?;
+    }
+    Ok(out)
+}

@@ -1,0 +1,214 @@
+//! `agents job …`: the jobs behind the plans, who runs them, and for how long they are owned.
+//!
+//! # Invariants
+//! A job is cancelled with its plan, by the same way as `agents plan cancel`.
+
+use clap::Subcommand;
+use domain::{Job, JobId, JobRefused, JobState, Ms, WallMs};
+use engine::plans::{BootClock, Engine};
+use serde_json::{Value, json};
+use store::JobStoreError;
+use sync::Clock;
+
+use super::invocation::{Named, short_id};
+use super::plan::cancel::{self, CancelHow};
+use super::{Invocation, reading, working};
+use crate::failure::{Failure, codes, from_engine};
+use crate::output::{Report, Table};
+use crate::time::{age, now, typed};
+
+/// As many letters of an id are shown at least.
+const SHORT_CHARS_MIN: usize = 10;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum JobCommand {
+    /// List the jobs that wait or run
+    List(ListArgs),
+    /// Show a job
+    Show(ShowArgs),
+    /// Stop the plan of a job for good
+    Cancel(CancelArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ListArgs {
+    /// Also those that have ended
+    #[arg(long)]
+    all: bool,
+    /// Only those of this plan
+    #[arg(long, value_name = "PLAN")]
+    plan: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ShowArgs {
+    /// Which job: its id, or the beginning of its id
+    job: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct CancelArgs {
+    /// Which job: its id, or the beginning of its id
+    job: String,
+    #[command(flatten)]
+    how: CancelHow,
+}
+
+impl JobCommand {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            JobCommand::List(_) => "job list",
+            JobCommand::Show(_) => "job show",
+            JobCommand::Cancel(_) => "job cancel",
+        }
+    }
+}
+
+pub(super) fn dispatch(command: JobCommand, invocation: &Invocation) -> Result<Report, Failure> {
+    match command {
+        JobCommand::List(args) => reading(list(args, invocation)),
+        JobCommand::Show(args) => reading(show(args, invocation)),
+        JobCommand::Cancel(args) => working(cancel(args, invocation)),
+    }
+}
+
+async fn list(args: ListArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let engine = invocation.engine().await?;
+    let plan = match &args.plan {
+        Some(word) => Some(invocation.plan(&engine, word).await?.id),
+        None => None,
+    };
+    let found = match (args.all, plan) {
+        (false, None) => engine.store().live_jobs().await,
+        (_, plan) => engine.store().jobs(plan).await,
+    };
+    let mut jobs = found.map_err(|error| failed(&error, ""))?;
+    jobs.retain(|job| args.all || !job.state.is_final());
+    let names: Vec<String> = jobs.iter().map(|job| job.id.to_string()).collect();
+    let mut table = Table::new(&["job", "plan", "phase", "state", "worker", "lease", "age"]);
+    for (job, name) in jobs.iter().zip(&names) {
+        table.row(vec![
+            unique(name, &names).to_owned(),
+            short_id(&engine, job.plan).await?,
+            job.phase.to_string(),
+            job.state.to_string(),
+            job.worker.map(|worker| worker.to_string()).unwrap_or_default(),
+            lease(job).unwrap_or_default(),
+            age(queued_at(job), now()),
+        ]);
+    }
+    let text = match jobs.is_empty() {
+        true if args.all => "no jobs\n".to_owned(),
+        true => "nothing waits or runs; `--all` lists what has ended\n".to_owned(),
+        false => table.shown(&invocation.look),
+    };
+    let data: Vec<Value> = jobs.iter().map(to_json).collect();
+    Ok(Report::new(json!({ "jobs": data }), text))
+}
+
+async fn show(args: ShowArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let engine = invocation.engine().await?;
+    let job = find(&engine, &args.job).await?;
+    let plan = short_id(&engine, job.plan).await?;
+    let mut lines = vec![
+        ("job", job.id.to_string()),
+        ("plan", plan),
+        ("phase", job.phase.to_string()),
+        ("state", job.state.to_string()),
+        ("age", age(queued_at(&job), now())),
+        ("owners", job.fence.0.to_string()),
+        ("deaths", job.lost_leases.to_string()),
+    ];
+    let worker = job.worker.map(|worker| ("worker", worker.to_string()));
+    let cancel = job.cancel.as_ref().map(|cancel| ("cancel", cancel.reason.clone()));
+    let held = (job.is_held() && job.state == JobState::Queued)
+        .then(|| ("waits for", "somebody who executes its plan".to_owned()));
+    let why = job.why.clone().map(|why| ("why", why));
+    lines
+        .extend([worker, lease(&job).map(|lease| ("lease", lease)), cancel, held, why].into_iter().flatten());
+    let text: String =
+        lines.iter().map(|(word, value)| format!("{word:<10} {}\n", crate::output::calm(value))).collect();
+    Ok(Report::new(to_json(&job), text))
+}
+
+async fn cancel(args: CancelArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let engine = invocation.engine().await?;
+    let job = find(&engine, &args.job).await?;
+    if job.state.is_final() {
+        let message = format!("job {} is {} already", args.job, job.state);
+        return Err(Failure::new(&codes::JOB_FINAL, message)
+            .hint(format!("see its plan with `agents plan status {}`", short_id(&engine, job.plan).await?)));
+    }
+    let plan = Named { id: job.plan, short: short_id(&engine, job.plan).await? };
+    cancel::cancelled(&engine, &plan, &args.how).await
+}
+
+/// The job that a word names.
+async fn find(engine: &Engine, word: &str) -> Result<Job, Failure> {
+    if let Ok(id) = word.parse::<JobId>() {
+        return engine.store().job(id).await.map_err(|error| failed(&error, word));
+    }
+    let prefix = word.to_ascii_uppercase();
+    let jobs = engine.store().jobs(None).await.map_err(|error| failed(&error, word))?;
+    let names: Vec<String> = jobs.iter().map(|job| job.id.to_string()).collect();
+    let mut alike =
+        jobs.iter().zip(&names).filter(|(_, name)| !prefix.is_empty() && name.starts_with(&prefix));
+    match (alike.next(), alike.next()) {
+        (Some((job, _)), None) => Ok(job.clone()),
+        (Some((_, one)), Some((_, two))) => Err(Failure::new(
+            &codes::JOB_AMBIGUOUS,
+            format!("`{word}` names several jobs, like {one} and {two}"),
+        )
+        .hint("give more letters of the id")),
+        (None, _) => Err(not_found(word)),
+    }
+}
+
+fn not_found(word: &str) -> Failure {
+    Failure::new(&codes::JOB_NOT_FOUND, format!("there is no job `{word}`"))
+        .hint("see them with `agents job list --all`")
+}
+
+fn failed(error: &JobStoreError, word: &str) -> Failure {
+    match error {
+        JobStoreError::Refused(JobRefused::NotFound { .. }) => not_found(word),
+        JobStoreError::Store(error) => from_engine::store(error),
+        JobStoreError::Refused(_) | JobStoreError::QueueFull { .. } => {
+            Failure::new(&codes::INTERNAL, error.to_string())
+        }
+    }
+}
+
+/// The beginning of a name that no other has.
+fn unique<'a>(name: &'a str, names: &[String]) -> &'a str {
+    let is_alone = |chars: &usize| {
+        let start = name.get(..*chars).unwrap_or(name);
+        names.iter().filter(|other| other.starts_with(start)).count() <= 1
+    };
+    let chars = (SHORT_CHARS_MIN..name.len()).find(is_alone).unwrap_or(name.len());
+    name.get(..chars).unwrap_or(name)
+}
+
+/// How long the owner still owns it without being heard of; none when nobody does.
+fn lease(job: &Job) -> Option<String> {
+    let left = job.lease_until.since(Ms::from(BootClock.now()));
+    match job.state {
+        JobState::Running if left.is_zero() => Some("dead".to_owned()),
+        JobState::Running => Some(typed(left)),
+        JobState::Queued | JobState::Succeeded | JobState::Failed | JobState::Cancelled => None,
+    }
+}
+
+/// When it was queued: its id begins with that moment.
+fn queued_at(job: &Job) -> WallMs {
+    WallMs(u64::try_from(job.id.as_u128() >> 80).unwrap_or(u64::MAX))
+}
+
+fn to_json(job: &Job) -> Value {
+    json!({
+        "job_id": job.id, "plan_id": job.plan, "phase": job.phase, "state": job.state.as_str(),
+        "worker": job.worker, "fence": job.fence, "lease": lease(job), "deaths": job.lost_leases,
+        "held": job.is_held(), "cancel": job.cancel.as_ref().map(|cancel| &cancel.reason), "why": job.why,
+        "age_ms": now().0.saturating_sub(queued_at(job).0),
+    })
+}

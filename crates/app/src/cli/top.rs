@@ -1,0 +1,358 @@
+//! `agents top`: all plans on one screen, live; without a terminal the table once.
+//!
+//! # Invariants
+//! 1. The store is the truth: what is shown was read, and is read again soon after. Nothing that is read often costs
+//!    more than what changed, and a forecast never takes more than a small part of the time.
+//! 2. One errand at a time: a cancel or an apply goes on while the table lives. Who quits meanwhile waits for its end.
+//! 3. A store that fails for a moment is told of, and the table stays as it was last seen.
+
+use std::future::Future;
+use std::io::Write;
+use std::pin::Pin;
+use std::time::Duration;
+
+use domain::PlanId;
+use engine::plans::{ApplyRequest, DiffRequest, Engine, Forecast, Glances, Seen};
+use serde_json::Value;
+use store::StoreError;
+use tokio::time::Instant;
+
+use super::Invocation;
+use super::invocation::{Named, short_id};
+use super::plan::{self, apply, diff};
+use super::stops::Stops;
+use crate::config::Key;
+use crate::diff_view;
+use crate::failure::{Failure, codes, from_engine};
+use crate::output::{Format, Report, calm, calm_bytes};
+use crate::review::{self, Ending, Review};
+use crate::screen::{Keys, Screen};
+use crate::time::now;
+use crate::top::{self, Group, PageKind, Row, Summary, Top, Wish};
+
+/// How often the store is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// A forecast is made anew at most so often, and rests ten times as long as it took.
+const FORECAST_EVERY: Duration = Duration::from_secs(1);
+const FORECAST_RESTS: u32 = 10;
+/// How long a cancel waits until it is confirmed.
+const CANCEL_WAIT: Duration = Duration::from_secs(30);
+/// How many printed lines are kept on the screen.
+const LOG_LINES_MAX: usize = 1_000;
+const LOG_BYTES_MAX: usize = 256 * 1024;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct TopArgs {
+    /// Also plans that ended long ago
+    #[arg(long)]
+    all: bool,
+    /// Print the table once, also at a terminal
+    #[arg(long)]
+    once: bool,
+}
+
+pub(super) async fn run(args: TopArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let settings = invocation.settings(Vec::new(), &[])?;
+    let engine = invocation.engine_with(&settings).await?;
+    let mut sight = Sight::new(args.all);
+    let look = &invocation.look;
+    let is_screen = look.format == Format::Rich && look.is_live && look.can_ask && look.width.is_some();
+    if args.once || !is_screen {
+        let seen = sight.look(&engine).await.map_err(|error| from_engine::store(&error))?;
+        let (rows, summary) = sight.rows(&seen);
+        return Ok(Report::new(top::to_json(&rows, &summary, &seen), top::to_table(&rows, &summary, look)));
+    }
+    let shown = Shown {
+        invocation,
+        engine,
+        sight,
+        top: Top::new(),
+        with_colour: look.err_paint.is_on(),
+        rings: settings.word(Key::NotifyBell) == "on",
+        waiting: None,
+        errand: None,
+    };
+    let left = shown.live().await.map_err(|error| {
+        Failure::new(&codes::IO_FAILED, format!("the screen cannot be shown: {error}"))
+            .hint("print the table once with `agents top --once`")
+    })?;
+    Ok(Report::new(Value::Null, left))
+}
+
+/// What was seen of the plans, to be looked at again.
+struct Sight {
+    glances: Glances,
+    forecasts: Vec<Forecast>,
+    /// Whether something happened since the forecast was made.
+    is_stale: bool,
+    forecast_due: Instant,
+    all: bool,
+}
+
+impl Sight {
+    fn new(all: bool) -> Sight {
+        Sight {
+            glances: Glances::default(),
+            forecasts: Vec::new(),
+            is_stale: true,
+            forecast_due: Instant::now(),
+            all,
+        }
+    }
+
+    async fn look(&mut self, engine: &Engine) -> Result<Seen, StoreError> {
+        let seen = self.glances.look(engine).await?;
+        self.is_stale |= seen.is_news;
+        let began = Instant::now();
+        if self.is_stale && began >= self.forecast_due {
+            self.forecasts = engine.forecasts().await?;
+            self.is_stale = false;
+            self.forecast_due = Instant::now() + FORECAST_EVERY.max(began.elapsed() * FORECAST_RESTS);
+        }
+        Ok(seen)
+    }
+
+    fn rows(&self, seen: &Seen) -> (Vec<Row>, Summary) {
+        top::rows(seen, &self.forecasts, now(), self.all)
+    }
+}
+
+/// Something that is done for a plan; the answer is what to tell.
+type Errand = Pin<Box<dyn Future<Output = String>>>;
+
+/// The screen, and all that it needs.
+struct Shown<'a> {
+    invocation: &'a Invocation,
+    engine: Engine,
+    sight: Sight,
+    top: Top,
+    with_colour: bool,
+    /// Whether the terminal rings when a plan comes to need a person.
+    rings: bool,
+    /// Who needed a person when last looked at; none before the first look.
+    waiting: Option<Vec<PlanId>>,
+    errand: Option<Errand>,
+}
+
+impl Shown<'_> {
+    /// Lives until the person quits; the answer is what is told after the screen is gone.
+    async fn live(mut self) -> std::io::Result<String> {
+        let mut keys = Keys::begin()?;
+        let mut screen = Screen::enter()?;
+        let mut stops = Stops::listen();
+        let mut next_look = Instant::now();
+        loop {
+            if Instant::now() >= next_look {
+                self.look().await;
+                next_look = Instant::now() + LOOK_EVERY;
+            }
+            screen.draw(|frame| {
+                self.top.fit(frame.area().height);
+                top::draw(&self.top, self.with_colour, frame);
+            })?;
+            let press = tokio::select! {
+                press = keys.next() => press?,
+                _ = stops.next() => break,
+                said = done(&mut self.errand) => {
+                    self.top.say(said);
+                    next_look = Instant::now();
+                    None
+                }
+                () = tokio::time::sleep_until(next_look) => None,
+            };
+            let Some(press) = press else { continue };
+            let wish = self.top.press(press);
+            if wish == Wish::Quit {
+                break;
+            }
+            tokio::select! {
+                fulfilled = self.fulfil(wish, &mut screen, &mut keys) => fulfilled?,
+                _ = stops.next() => break,
+            }
+        }
+        drop(screen);
+        Ok(match self.errand {
+            Some(errand) => errand.await + "\n",
+            None => String::new(),
+        })
+    }
+
+    async fn look(&mut self) {
+        match self.sight.look(&self.engine).await {
+            Ok(seen) => {
+                let (rows, summary) = self.sight.rows(&seen);
+                self.ring(&rows);
+                self.top.see(rows, summary);
+            }
+            Err(error) => self.top.say(format!("the plans cannot be read: {error}")),
+        }
+        if let Some(plan) = self.top.shows_logs_of() {
+            self.show_logs(plan).await;
+        }
+    }
+
+    /// Rings when a plan has come to need a person since the last look.
+    fn ring(&mut self, rows: &[Row]) {
+        let now: Vec<PlanId> =
+            rows.iter().filter(|row| row.group == Group::NeedsYou).map(|row| row.id).collect();
+        let is_new = |before: &Vec<PlanId>| now.iter().any(|plan| !before.contains(plan));
+        if self.rings && self.waiting.as_ref().is_some_and(is_new) {
+            // A terminal that cannot ring is none to complain to.
+            let _ = std::io::stderr().write_all(b"\x07");
+        }
+        self.waiting = Some(now);
+    }
+
+    async fn fulfil(&mut self, wish: Wish, screen: &mut Screen, keys: &mut Keys) -> std::io::Result<()> {
+        match wish {
+            Wish::Stay | Wish::Quit => {}
+            Wish::Errors(plan) => self.show_errors(plan).await,
+            Wish::Logs(plan) => self.show_logs(plan).await,
+            Wish::Diff(plan) => {
+                if let Some(review) = self.changes(plan, Review::to_read).await {
+                    review::go_through(review, self.with_colour, screen, keys).await?;
+                }
+            }
+            Wish::Cancel(_) | Wish::Apply(_) if self.errand.is_some() => {
+                self.top.say("one thing after the other: the last one is not done yet".to_owned());
+            }
+            Wish::Cancel(plan) => {
+                self.top.say("cancelling…".to_owned());
+                self.errand = Some(Box::pin(cancelled(self.engine.clone(), plan)));
+            }
+            Wish::Apply(plan) => self.apply(plan, screen, keys).await?,
+        }
+        Ok(())
+    }
+
+    async fn apply(&mut self, plan: PlanId, screen: &mut Screen, keys: &mut Keys) -> std::io::Result<()> {
+        let named = match self.named(plan).await {
+            Ok(named) => named,
+            Err(failure) => return Ok(self.top.say(failure.message)),
+        };
+        // What stands in the way is told before anybody goes through the changes.
+        match self.engine.preview(plan, &ApplyRequest::default()).await {
+            Ok(preview) if preview.conflicts.is_empty() => {}
+            Ok(preview) => {
+                let lines = preview.conflicts.iter();
+                let lines = lines.map(|found| format!("{}  {}", calm(&found.address), found.kind.sentence()));
+                let title = format!("plan {}: what stands in the way", named.short);
+                let hint =
+                    format!("take the plan's file over yours: agents plan apply {} --take FILE", named.short);
+                let lines = lines.chain([String::new(), hint]).collect();
+                return Ok(self.top.show(PageKind::Errors, plan, title, lines));
+            }
+            Err(error) => return Ok(self.top.say(from_engine::apply(&error, &named.short).message)),
+        }
+        let Some(review) = self.changes(plan, Review::new).await else { return Ok(()) };
+        match review::go_through(review, self.with_colour, screen, keys).await? {
+            Ending::Quit | Ending::Interrupted => self.top.say("nothing was applied".to_owned()),
+            Ending::Apply(reject) => {
+                self.top.say(format!("applying plan {}…", named.short));
+                let request = ApplyRequest { reject, ..ApplyRequest::default() };
+                self.errand = Some(Box::pin(applied(self.engine.clone(), named, request)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The changes of a plan, as a review of this kind; none when they cannot be shown, which is told.
+    async fn changes(
+        &mut self,
+        plan: PlanId,
+        kind: fn(String, Vec<review::ReviewFile>) -> Review,
+    ) -> Option<Review> {
+        match self.files(plan).await {
+            Ok((title, files)) => Some(kind(title, files)),
+            Err(failure) => {
+                self.top.say(failure.message);
+                None
+            }
+        }
+    }
+
+    async fn files(&self, plan: PlanId) -> Result<(String, Vec<review::ReviewFile>), Failure> {
+        let named = self.named(plan).await?;
+        let found = self.engine.diff(plan, &DiffRequest::default()).await;
+        let found = found.map_err(|error| from_engine::plan(&error, &named.short))?;
+        let files: Vec<_> = found.files.iter().collect();
+        let shown = diff::shown_diffs(&files, false, &self.engine)?;
+        let title = format!("plan {}  {}", named.short, calm(&found.plan.title));
+        Ok((title, diff_view::to_review(&shown)))
+    }
+
+    async fn show_errors(&mut self, plan: PlanId) {
+        let named = match self.named(plan).await {
+            Ok(named) => named,
+            Err(failure) => return self.top.say(failure.message),
+        };
+        let look = self.invocation.look.plain();
+        match plan::errors::told(&self.engine, &named, self.invocation, &look).await {
+            Ok(report) => {
+                let lines = calm_bytes(&report.text).lines().map(str::to_owned).collect();
+                self.top.show(PageKind::Errors, plan, format!("plan {}: errors", named.short), lines);
+            }
+            Err(failure) => self.top.say(failure.message),
+        }
+    }
+
+    async fn show_logs(&mut self, plan: PlanId) {
+        match self.logs(plan).await {
+            Ok((title, lines)) => self.top.show(PageKind::Logs, plan, title, lines),
+            Err(failure) => self.top.say(failure.message),
+        }
+    }
+
+    /// The end of what the newest call printed.
+    async fn logs(&self, plan: PlanId) -> Result<(String, Vec<String>), Failure> {
+        let named = self.named(plan).await?;
+        let failed = |error: &StoreError| from_engine::store(error);
+        let calls = self.engine.store().calls(plan).await.map_err(|error| failed(&error))?;
+        let Some(last) = calls.last() else {
+            let nothing = format!("plan {} has not run anything yet", named.short);
+            return Ok((format!("plan {}: logs", named.short), vec![nothing]));
+        };
+        let logs = self.engine.logs(plan, Some(last.no)).await;
+        let logs = logs.map_err(|error| from_engine::plan(&error, &named.short))?;
+        let mut lines = Vec::new();
+        for stream in logs.iter().flat_map(|log| [&log.stdout, &log.stderr]) {
+            let tail = stream.get(stream.len().saturating_sub(LOG_BYTES_MAX)..).unwrap_or_default();
+            lines.extend(calm_bytes(tail).lines().map(str::to_owned));
+        }
+        lines.drain(..lines.len().saturating_sub(LOG_LINES_MAX));
+        if lines.is_empty() {
+            lines.push("it has printed nothing".to_owned());
+        }
+        let node = calm(&last.new.node);
+        Ok((format!("plan {}: call {} {node}, {}", named.short, last.no.0, last.state().as_str()), lines))
+    }
+
+    async fn named(&self, id: PlanId) -> Result<Named, Failure> {
+        Ok(Named { id, short: short_id(&self.engine, id).await? })
+    }
+}
+
+/// The end of the errand; never when there is none.
+async fn done(errand: &mut Option<Errand>) -> String {
+    let Some(under_way) = errand else { return std::future::pending().await };
+    let said = under_way.await;
+    *errand = None;
+    said
+}
+
+async fn cancelled(engine: Engine, plan: PlanId) -> String {
+    let short = short_id(&engine, plan).await.unwrap_or_else(|_| plan.to_string());
+    match engine.cancel(plan, "cancelled by the user", CANCEL_WAIT).await {
+        Ok(report) => {
+            format!("cancelled {short}: {} kept", diff_view::counted(report.entries_kept, "change"))
+        }
+        Err(error) => from_engine::cancel(&error, &short).message,
+    }
+}
+
+async fn applied(engine: Engine, plan: Named, request: ApplyRequest) -> String {
+    match engine.apply(plan.id, &request).await {
+        Ok(summary) => apply::summary_line(&summary, &plan, "applied").trim_end().to_owned(),
+        Err(error) => from_engine::apply(&error, &plan.short).message,
+    }
+}

@@ -1,0 +1,223 @@
+//! `agents worker`: takes plans that were left to the workers, until it is told to stop or nothing is left to do.
+//!
+//! # Invariants
+//! 1. The first signal lets what runs finish for `async.drain`, the second gives it back at once. Neither cancels a plan.
+//! 2. A worker in the background belongs to no terminal, before it is known to anybody.
+//!
+//! # Not here
+//! How a worker is started in the background: `super::detach`.
+
+use std::io::Write;
+use std::time::Duration;
+
+use engine::plans::{ServeEnd, ServeError, ServeNews, ServeOptions, ServeReport};
+use engine::{RunningJob, Settled};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::Invocation;
+use super::stops::Stops;
+use crate::config::Key;
+use crate::diff_view::counted;
+use crate::failure::{Failure, codes, from_engine};
+use crate::notify::Notifier;
+use crate::output::Report;
+use crate::time::{local, now, parse_duration, stamp};
+
+/// How many jobs one process may run at once.
+const MAX_ALLOWED: usize = 1024;
+/// Two requests to stop are all that count.
+const STOPS_MAX: usize = 2;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct WorkerArgs {
+    /// How many plans it works on at once [default: the setting async.max_workers]
+    #[arg(long, value_name = "N", value_parser = max)]
+    max: Option<usize>,
+    /// End when there was nothing to do for so long: 60s, 10m [default: only when told to]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    until_idle: Option<Duration>,
+    /// Leave the terminal, as a worker does that another command started
+    #[arg(long, hide = true)]
+    background: bool,
+}
+
+fn max(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number @ 1..=MAX_ALLOWED) => Ok(number),
+        Ok(0) => Err("a worker that works on no plan would wait for ever: from 1 to 1024".to_owned()),
+        Ok(_) | Err(_) => Err("a whole number from 1 to 1024".to_owned()),
+    }
+}
+
+pub(super) async fn run(args: WorkerArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    if args.background {
+        // Who leads a session already has none to leave.
+        let _ = rustix::process::setsid();
+    }
+    let settings = invocation.settings(Vec::new(), &[])?;
+    let engine = invocation.engine_with(&settings).await?;
+    let by_setting = usize::try_from(settings.count(Key::AsyncMaxWorkers)).unwrap_or(MAX_ALLOWED);
+    let options = ServeOptions {
+        max: args.max.unwrap_or(by_setting),
+        until_idle: args.until_idle,
+        drain: Duration::from_secs(settings.count(Key::AsyncDrain)),
+    };
+    let (ask, asked) = mpsc::channel(STOPS_MAX);
+    let mut stops = Stops::listen();
+    let listening = tokio::spawn(async move {
+        loop {
+            stops.next().await;
+            if ask.send(()).await.is_err() {
+                return;
+            }
+        }
+    });
+    let teller = Teller {
+        is_quiet: invocation.global.quiet,
+        is_for_programs: invocation.look.format.is_for_programs(),
+        has_times: args.background,
+        drain: options.drain,
+    };
+    let notifier = Notifier::begin(&engine, settings.words(Key::NotifyCommand));
+    let tell = |news: ServeNews| {
+        teller.tell(&news);
+        if let ServeNews::Settled(job, _) = &news {
+            notifier.settled(job.plan);
+        }
+    };
+    let served = engine.serve(options, asked, tell).await;
+    notifier.finish().await;
+    listening.abort();
+    served.map(|report| shown(&report)).map_err(|error| failure(&error))
+}
+
+fn failure(error: &ServeError) -> Failure {
+    match error {
+        ServeError::Config(error) => Failure::new(&codes::CONFIG_VALUE_INVALID, error.to_string()),
+        ServeError::Start(error) => Failure::new(&codes::IO_FAILED, error.to_string()),
+        ServeError::Presence(_) => Failure::new(&codes::IO_FAILED, error.to_string())
+            .hint("see `agents doctor`: most often the disk of the data directory is full"),
+        ServeError::StoreFailed => Failure::new(&codes::STORE_FAILED, error.to_string())
+            .hint("what it worked on is taken over by the next worker; see `agents doctor`"),
+        ServeError::Execute(error) => from_engine::execute(error, "@last"),
+    }
+}
+
+fn shown(report: &ServeReport) -> Report {
+    let ServeReport { worker, end, succeeded, failed, cancelled, released, lost, at_stop } = *report;
+    let why = match end {
+        ServeEnd::Idle => "idle",
+        ServeEnd::Stopped => "stopped",
+    };
+    let data = json!({
+        "worker": worker, "end": why, "succeeded": succeeded, "failed": failed, "cancelled": cancelled,
+        "released": released, "lost": lost,
+        "at_stop": { "finished": at_stop.finished, "released": at_stop.released },
+    });
+    let done = usize::try_from(succeeded + failed + cancelled).unwrap_or(usize::MAX);
+    let mut text = format!("worker {worker}: {} done", counted(done, "job"));
+    for (count, word) in
+        [(failed, "failed"), (cancelled, "cancelled"), (released, "given back"), (lost, "lost")]
+    {
+        if count > 0 {
+            text.push_str(&format!(", {count} {word}"));
+        }
+    }
+    Report::new(data, text + "\n")
+}
+
+/// Tells on the error output what the worker does, a line each.
+struct Teller {
+    is_quiet: bool,
+    is_for_programs: bool,
+    /// Whether each line begins with its time, as in a log.
+    has_times: bool,
+    drain: Duration,
+}
+
+impl Teller {
+    fn tell(&self, news: &ServeNews) {
+        if self.is_quiet {
+            return;
+        }
+        let line = match (self.is_for_programs, self.has_times) {
+            (true, _) => to_json(news).to_string(),
+            (false, false) => self.words(news),
+            (false, true) => format!("{}  {}", local(now()), self.words(news)),
+        };
+        // Progress that cannot be shown is not worth an error.
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+
+    fn words(&self, news: &ServeNews) -> String {
+        match news {
+            ServeNews::Ready { worker } => format!("worker {worker} takes plans"),
+            ServeNews::Claimed(RunningJob { plan, phase, .. }) => format!("plan {plan}: {phase} began"),
+            ServeNews::Settled(RunningJob { plan, phase, .. }, how) => {
+                format!("plan {plan}: {phase} {}", settled(*how))
+            }
+            ServeNews::Freed { workers, jobs } => {
+                format!("{} died; {} freed", counted(*workers, "worker"), counted(*jobs, "job"))
+            }
+            ServeNews::Draining { running } => {
+                let drain = crate::time::typed(self.drain);
+                format!("stopping: {} may finish within {drain}; again gives back", counted(*running, "job"))
+            }
+            ServeNews::Releasing { running } => {
+                format!("stopping at once: {} given back", counted(*running, "job"))
+            }
+        }
+    }
+}
+
+fn settled(how: Settled) -> &'static str {
+    match how {
+        Settled::Succeeded => "done",
+        Settled::Failed => "failed",
+        Settled::Cancelled => "cancelled",
+        Settled::Released => "given back",
+        Settled::LeaseLost => "lost to another worker",
+        Settled::Unsettled => "left as it was: the store did not take its end",
+    }
+}
+
+fn to_json(news: &ServeNews) -> Value {
+    let of = |job: &RunningJob| json!({ "job": job.job, "plan": job.plan, "phase": job.phase });
+    let (event, data) = match news {
+        ServeNews::Ready { worker } => ("ready", json!({ "worker": worker })),
+        ServeNews::Claimed(job) => ("claimed", of(job)),
+        ServeNews::Settled(job, how) => {
+            let mut data = of(job);
+            data["how"] = json!(settled_word(*how));
+            ("finished", data)
+        }
+        ServeNews::Freed { workers, jobs } => ("freed", json!({ "workers": workers, "jobs": jobs })),
+        ServeNews::Draining { running } => ("draining", json!({ "running": running })),
+        ServeNews::Releasing { running } => ("releasing", json!({ "running": running })),
+    };
+    json!({ "at": stamp(now()), "event": event, "data": data })
+}
+
+fn settled_word(how: Settled) -> &'static str {
+    match how {
+        Settled::Succeeded => "succeeded",
+        Settled::Failed => "failed",
+        Settled::Cancelled => "cancelled",
+        Settled::Released => "released",
+        Settled::LeaseLost => "lease_lost",
+        Settled::Unsettled => "unsettled",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_has_a_hand_at_least() {
+        assert_eq!((max("1"), max("1024")), (Ok(1), Ok(1024)));
+        assert!(max("0").unwrap_err().contains("from 1 to 1024"));
+        assert!(max("1025").is_err() && max("-1").is_err() && max("many").is_err());
+    }
+}

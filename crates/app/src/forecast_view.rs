@@ -1,0 +1,133 @@
+//! The conflict forecast in words, and as programs read it.
+//!
+//! # Not here
+//! Which plans meet: the engine's `forecast`.
+
+use domain::PlanId;
+use engine::plans::{Forecast, ForecastKind, ForecastPath};
+use serde_json::{Value, json};
+
+use crate::output::calm;
+
+/// How many paths are named before the rest is counted.
+const PATHS_SHOWN_MAX: usize = 3;
+
+/// A plan that meets another one, as the other one sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Met {
+    /// Which plan is met.
+    pub other: PlanId,
+    /// The shortest text that names it.
+    pub short: String,
+    /// Where, and how.
+    pub paths: Vec<ForecastPath>,
+}
+
+impl Met {
+    /// What `plan` meets in a forecast; none when it has no part in it.
+    pub fn by(plan: PlanId, forecast: &Forecast, short: impl Fn(PlanId) -> String) -> Option<Met> {
+        let other = forecast.other_than(plan)?;
+        Some(Met { other, short: short(other), paths: forecast.paths.clone() })
+    }
+
+    /// Whether the one that is applied second will stand before a conflict.
+    pub fn is_conflict(&self) -> bool {
+        self.paths.iter().any(|path| path.kind.is_conflict())
+    }
+
+    /// On one line.
+    pub fn line(&self) -> String {
+        // What is in the way comes first; what goes together is only told when nothing is in the way.
+        let conflicts: Vec<&ForecastPath> =
+            self.paths.iter().filter(|path| path.kind.is_conflict()).collect();
+        if conflicts.is_empty() {
+            let paths: Vec<String> = self.paths.iter().map(|path| path.address.clone()).collect();
+            return format!("plan {} changes other lines of {}", self.short, named(&paths));
+        }
+        let words = |path: &&ForecastPath| format!("{} ({})", path.address, words(path.kind));
+        let paths: Vec<String> = conflicts.iter().map(words).collect();
+        format!("conflict to come with plan {}: {}", self.short, named(&paths))
+    }
+}
+
+fn words(kind: ForecastKind) -> &'static str {
+    match kind {
+        ForecastKind::SameFile => "other lines",
+        ForecastKind::NoMerge => "cannot be merged",
+        ForecastKind::OneDeletes => "one deletes it",
+        ForecastKind::SameLines => "same lines",
+    }
+}
+
+fn named(paths: &[String]) -> String {
+    let shown: Vec<&str> = paths.iter().take(PATHS_SHOWN_MAX).map(String::as_str).collect();
+    let shown = calm(&shown.join(", "));
+    match paths.len().saturating_sub(PATHS_SHOWN_MAX) {
+        0 => shown,
+        more => format!("{shown}, and {more} more"),
+    }
+}
+
+/// All on one line, for who has not asked; none when no conflict is to come.
+pub fn warning(mets: &[Met]) -> Option<String> {
+    let conflicts: Vec<&Met> = mets.iter().filter(|met| met.is_conflict()).collect();
+    let (first, rest) = conflicts.split_first()?;
+    Some(match rest.len() {
+        0 => first.line(),
+        1 => format!("{}; and with 1 more plan", first.line()),
+        more => format!("{}; and with {more} more plans", first.line()),
+    })
+}
+
+/// As programs read it.
+pub fn to_json(mets: &[Met]) -> Value {
+    let path = |path: &ForecastPath| json!({ "path": path.address, "kind": path.kind.as_str() });
+    let kind = |met: &Met| met.paths.iter().map(|path| path.kind).max().map(ForecastKind::as_str);
+    let met = |met: &Met| {
+        json!({
+            "plan": met.other, "short_id": met.short, "kind": kind(met), "conflict": met.is_conflict(),
+            "paths": met.paths.iter().map(path).collect::<Vec<_>>(),
+        })
+    };
+    mets.iter().map(met).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn met(short: &str, paths: &[(&str, ForecastKind)]) -> Met {
+        let path = |(address, kind): &(&str, ForecastKind)| ForecastPath {
+            address: (*address).to_owned(),
+            kind: *kind,
+        };
+        Met { other: PlanId::from_u128(2), short: short.to_owned(), paths: paths.iter().map(path).collect() }
+    }
+
+    #[test]
+    fn what_is_in_the_way_is_told_first_and_the_rest_is_counted() {
+        let both = met("01JB", &[("a", ForecastKind::SameFile), ("b", ForecastKind::OneDeletes)]);
+        assert_eq!(both.line(), "conflict to come with plan 01JB: b (one deletes it)");
+        let many: Vec<(&str, ForecastKind)> =
+            ["a", "b", "c", "d", "e"].map(|path| (path, ForecastKind::SameFile)).to_vec();
+        assert_eq!(met("01JB", &many).line(), "plan 01JB changes other lines of a, b, c, and 2 more");
+        assert_eq!(warning(&[met("01JB", &many)]), None);
+        let lines = met("01JC", &[("x\x1b", ForecastKind::SameLines)]);
+        assert_eq!(
+            warning(&[met("01JB", &many), lines, both]).as_deref(),
+            Some("conflict to come with plan 01JC: x\\x1B (same lines); and with 1 more plan")
+        );
+    }
+
+    #[test]
+    fn programs_read_every_path() {
+        let met = met("01JB", &[("a", ForecastKind::SameFile), ("b", ForecastKind::SameLines)]);
+        assert_eq!(
+            to_json(&[met]),
+            json!([{
+                "plan": PlanId::from_u128(2), "short_id": "01JB", "kind": "same_lines", "conflict": true,
+                "paths": [{ "path": "a", "kind": "same_file" }, { "path": "b", "kind": "same_lines" }],
+            }])
+        );
+    }
+}

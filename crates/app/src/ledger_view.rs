@@ -1,0 +1,94 @@
+//! What a plan may use and what it used, as people and programs see it; and how to let it use more.
+
+use std::time::Duration;
+
+use domain::{Account, ErrorCategory, ErrorRecord, Ledger, LimitReached, SpendKind};
+use engine::plans::PlanFacts;
+use serde_json::{Value, json};
+
+use crate::cli::limit::KINDS;
+use crate::output::Paint;
+use crate::time::{took, typed};
+
+/// What was used, on one line: `used  2 of 200 steps, 3 of 1000 tool calls, 41.2 s of 2h`.
+pub fn used_line(ledger: &Ledger, paint: Paint) -> String {
+    let is_told = |kind: &SpendKind| KINDS.contains(kind) || ledger.account(*kind).taken() > 0;
+    let parts: Vec<String> =
+        SpendKind::ALL.into_iter().filter(is_told).map(|kind| part(kind, ledger.account(kind))).collect();
+    format!("{}  {}\n", paint.dim("used"), parts.join(", "))
+}
+
+fn part(kind: SpendKind, account: Account) -> String {
+    let Account { max, used, reserved } = account;
+    if kind == SpendKind::Time {
+        let max = max.map(|ms| format!(" of {}", typed(Duration::from_millis(ms)))).unwrap_or_default();
+        return format!("{}{max}", took(used));
+    }
+    let max = max.map(|max| format!(" of {max}")).unwrap_or_default();
+    let under_way = if reserved == 0 { String::new() } else { format!(" (and {reserved} under way)") };
+    format!("{used}{max} {}{under_way}", kind.as_str().replace('_', " "))
+}
+
+/// The accounts, by kind.
+pub fn to_json(ledger: &Ledger) -> Value {
+    let account = |kind: SpendKind| {
+        let Account { max, used, reserved } = ledger.account(kind);
+        let assumed = ledger.assumed.get(&kind).copied().unwrap_or(0);
+        json!({ "used": used, "reserved": reserved, "max": max, "assumed": assumed })
+    };
+    let of = |kind: SpendKind| {
+        let name = if kind == SpendKind::Time { "time_ms" } else { kind.as_str() };
+        (name.to_owned(), account(kind))
+    };
+    Value::Object(SpendKind::ALL.into_iter().map(of).collect())
+}
+
+/// What was used, by kind: only the numbers.
+pub fn usage_json(ledger: &Ledger) -> Value {
+    let used = |kind| ledger.account(kind).used;
+    json!({
+        "tokens": used(SpendKind::Tokens), "cost": used(SpendKind::Cost), "steps": used(SpendKind::Steps),
+        "tool_calls": used(SpendKind::ToolCalls), "time_ms": used(SpendKind::Time),
+    })
+}
+
+/// What lets a plan go on that a limit stopped: twice as much of it. None for another error.
+pub fn raise_command(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> Option<String> {
+    let kind = LimitReached::kind_in(record.error.detail());
+    let kind = kind.filter(|_| record.error.category() == ErrorCategory::Budget)?;
+    let max = facts.ledger.account(kind).max.unwrap_or_default();
+    let more = match kind {
+        // In whole seconds, and no less than one.
+        SpendKind::Time => typed(Duration::from_secs(max.div_ceil(1_000).max(1).saturating_mul(2))),
+        SpendKind::Steps | SpendKind::ToolCalls | SpendKind::Tokens | SpendKind::Cost => {
+            max.max(1).saturating_mul(2).to_string()
+        }
+    };
+    Some(format!("agents plan resume {id} --limit {kind}={more}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_is_told_with_its_limit() {
+        let plain = crate::output::Look::find(
+            Some(crate::output::Format::Plain),
+            crate::output::ColorWhen::Never,
+            |_| None,
+        )
+        .paint;
+        let mut ledger = Ledger::default();
+        ledger.accounts.insert(SpendKind::Time, Account { max: Some(7_200_000), used: 41_250, reserved: 9 });
+        ledger.accounts.insert(SpendKind::ToolCalls, Account { max: Some(9), used: 3, reserved: 1 });
+        let line = "used  41.2 s of 2h, 0 steps, 3 of 9 tool calls (and 1 under way)\n";
+        assert_eq!(used_line(&ledger, plain), line);
+        ledger.accounts.insert(SpendKind::Tokens, Account { max: None, used: 5, reserved: 0 });
+        assert!(used_line(&ledger, plain).ends_with(", 5 tokens\n"));
+        assert_eq!(
+            to_json(&ledger)["tool_calls"],
+            json!({ "used": 3, "reserved": 1, "max": 9, "assumed": 0 })
+        );
+    }
+}

@@ -1,0 +1,218 @@
+//! When a plan needs a person, and how that person is told who does not look at it: a command of theirs.
+//!
+//! # Invariants
+//! 1. Only the user's own settings name the command: a project's file that does is refused.
+//! 2. A command that hangs or fails harms nobody: the worker goes on meanwhile, and after a while it is killed.
+//! 3. A plan that goes on by itself needs nobody.
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use domain::{ApplyState, Plan, PlanId, PlanState, Work};
+use engine::plans::{Engine, PlanFacts};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::output::{calm, one_line};
+
+/// How long the user's command may take.
+const COMMAND_MAX: Duration = Duration::from_secs(10);
+const COMMAND_LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How many plans wait to be told of; the rest is not worth waking anybody for.
+const WAITING_MAX: usize = 256;
+
+/// What a plan needs a person for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// To start it.
+    Start,
+    /// To go on with it, or stop it: its process is gone.
+    GoOn,
+    /// To say yes to its changes.
+    Yes,
+    /// To look at why it failed.
+    Failed,
+    /// To look at the checks that it did not pass.
+    Checks,
+    /// To look at what stands in its way.
+    Refused,
+}
+
+impl Need {
+    /// What a plan needs that is worked on by nobody; none when it needs nothing.
+    pub fn at_rest(plan: &Plan, has_changes: bool) -> Option<Need> {
+        match plan.state {
+            PlanState::Strategize(Work::Errored) | PlanState::Execute(Work::Errored) => Some(Need::Failed),
+            PlanState::Apply(ApplyState::Errored) => Some(Need::Failed),
+            PlanState::Apply(ApplyState::Constrained) => Some(Need::Refused),
+            PlanState::Execute(Work::Complete) if has_changes => Some(Need::Yes),
+            PlanState::Execute(Work::Complete) => None,
+            PlanState::Strategize(Work::Queued | Work::Complete) | PlanState::Execute(Work::Queued) => {
+                Some(Need::Start)
+            }
+            PlanState::Strategize(Work::Processing | Work::Cancelled)
+            | PlanState::Execute(Work::Processing | Work::Cancelled) => None,
+            PlanState::Apply(
+                ApplyState::Queued | ApplyState::Processing | ApplyState::Applied | ApplyState::Cancelled,
+            ) => None,
+        }
+    }
+
+    /// What a plan needs by all that is known of it; none when it needs nothing.
+    pub fn of(facts: &PlanFacts) -> Option<Need> {
+        if facts.owner_is_gone {
+            return Some(Need::GoOn);
+        }
+        if facts.live_job.is_some() || facts.goes_on {
+            return None;
+        }
+        let is_complete = facts.plan.state == PlanState::Execute(Work::Complete);
+        if is_complete && !facts.validations.lets_through() {
+            return Some(Need::Checks);
+        }
+        Need::at_rest(&facts.plan, !facts.net.is_empty())
+    }
+
+    /// What it needs, in a word or two.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Need::Start => "start it",
+            Need::GoOn => "resume it",
+            Need::Yes => "apply it",
+            Need::Failed => "see errors",
+            Need::Checks => "see checks",
+            Need::Refused => "see conflicts",
+        }
+    }
+
+    fn sentence(self, short: &str, title: &str) -> String {
+        let what = match self {
+            Need::Start => "waits to be started",
+            Need::GoOn => "was broken off",
+            Need::Yes => "is done and waits for your yes",
+            Need::Failed => "failed",
+            Need::Checks => "did not pass its checks",
+            Need::Refused => "could not be applied",
+        };
+        format!("plan {short} {what}: {}", calm(&one_line(title)))
+    }
+}
+
+/// Tells a person of plans that need them, by the user's command.
+#[derive(Debug)]
+pub struct Notifier {
+    telling: Option<(mpsc::Sender<PlanId>, JoinHandle<()>)>,
+}
+
+impl Notifier {
+    /// One that runs this command, the words of which are its arguments; without any it tells nobody.
+    pub fn begin(engine: &Engine, command: &[String]) -> Notifier {
+        if command.is_empty() {
+            return Notifier { telling: None };
+        }
+        let (send, receive) = mpsc::channel(WAITING_MAX);
+        Notifier { telling: Some((send, tokio::spawn(tell(engine.clone(), command.to_vec(), receive)))) }
+    }
+
+    /// A job of this plan has come to an end: if the plan needs a person now, they are told.
+    pub fn settled(&self, plan: PlanId) {
+        if let Some((send, _)) = &self.telling {
+            // When so many wait, one more tells nothing new.
+            let _ = send.try_send(plan);
+        }
+    }
+
+    /// Tells what is left to be told.
+    pub async fn finish(self) {
+        if let Some((send, task)) = self.telling {
+            drop(send);
+            // Each command has its own bound; who has a queue of hanging ones is not waited for.
+            let _ = tokio::time::timeout(2 * COMMAND_MAX, task).await;
+        }
+    }
+}
+
+async fn tell(engine: Engine, command: Vec<String>, mut settled: mpsc::Receiver<PlanId>) {
+    while let Some(plan) = settled.recv().await {
+        let Ok(facts) = engine.facts(plan).await else { continue };
+        let Some(need) = Need::of(&facts) else { continue };
+        let short = engine.short_id(plan).await.unwrap_or_else(|_| plan.to_string());
+        let Some(prepared) = prepared(&command, &facts, need, &short) else { continue };
+        let name = command.first().cloned().unwrap_or_default();
+        let ran = tokio::task::spawn_blocking(move || ran(prepared)).await;
+        if let Ok(Err(why)) = ran {
+            // The worker's log is the place where somebody looks who was not told.
+            let _ = writeln!(std::io::stderr(), "notify.command `{name}`: {why}");
+        }
+    }
+}
+
+/// The user's command, with the news as its last argument, and in its environment in parts.
+fn prepared(command: &[String], facts: &PlanFacts, need: Need, short: &str) -> Option<Command> {
+    let (program, arguments) = command.split_first()?;
+    let plan = &facts.plan;
+    let mut prepared = Command::new(program);
+    prepared.args(arguments).arg(need.sentence(short, &plan.title));
+    prepared.env("AGENTS_PLAN", plan.id.to_string()).env("AGENTS_STATE", plan.state.to_string());
+    prepared.env("AGENTS_NEEDS", need.words()).env("AGENTS_TITLE", &plan.title);
+    if let Some(project) = plan.projects.first() {
+        use std::os::unix::ffi::OsStrExt;
+        prepared.env("AGENTS_PROJECT", std::ffi::OsStr::from_bytes(project.root.as_bytes()));
+    }
+    Some(prepared)
+}
+
+/// Runs it to its end, or to its bound.
+fn ran(mut command: Command) -> Result<(), String> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+    let mut child = command.spawn().map_err(|error| format!("it cannot be run: {error}"))?;
+    let began = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => return Err(format!("it failed, {status}")),
+            Ok(None) if began.elapsed() < COMMAND_MAX => std::thread::sleep(COMMAND_LOOK_EVERY),
+            Ok(None) => {
+                kill(&mut child);
+                return Err(format!("it was not done after {COMMAND_MAX:?}, and was killed"));
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+/// Kills it with what it started.
+fn kill(child: &mut Child) {
+    use rustix::process::{Pid, Signal, kill_process_group};
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    // It may have ended by itself meanwhile.
+    let _ = group.map(|group| kill_process_group(group, Signal::KILL));
+    let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_fails_or_is_not_there_is_told_of() {
+        let sh = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            command
+        };
+        assert_eq!(ran(sh("exit 0")), Ok(()));
+        assert!(ran(sh("exit 3")).unwrap_err().contains("exit status: 3"));
+        assert!(ran(Command::new("/nowhere/at/all")).unwrap_err().starts_with("it cannot be run"));
+    }
+
+    #[test]
+    fn a_sentence_names_the_plan_and_cannot_move_the_cursor() {
+        assert_eq!(
+            Need::Yes.sentence("01JB", "fix\x1b[2J it\nnow"),
+            "plan 01JB is done and waits for your yes: fix\\x1B[2J it now"
+        );
+    }
+}

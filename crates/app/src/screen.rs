@@ -1,0 +1,169 @@
+//! A terminal that is painted as a whole: raw keys in, a painted screen out, and everything put back at the end.
+//!
+//! # Invariants
+//! 1. The terminal is as it was before when a [`Screen`] is dropped, however that comes about.
+//! 2. No key is read that nobody waits for: what was typed after the last wait belongs to what comes then.
+
+use std::io::{self, Stderr};
+use std::sync::mpsc as blocking;
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, read};
+use crossterm::execute;
+use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use ratatui::backend::CrosstermBackend;
+use ratatui::{Frame, Terminal};
+use tokio::sync::mpsc;
+
+/// A key, as far as our screens know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Press {
+    /// A letter or another character.
+    Char(char),
+    /// Cursor up.
+    Up,
+    /// Cursor down.
+    Down,
+    /// A page up.
+    PageUp,
+    /// A page down.
+    PageDown,
+    /// Enter.
+    Enter,
+    /// Escape.
+    Escape,
+    /// Removes the last character.
+    Backspace,
+    /// Ctrl-C.
+    Interrupt,
+}
+
+/// The error output's terminal, painted as a whole until this is dropped.
+pub struct Screen {
+    terminal: Terminal<CrosstermBackend<Stderr>>,
+    // Dropped last: it puts everything back.
+    _raw: Raw,
+}
+
+impl Screen {
+    /// Takes the terminal.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be used.
+    pub fn enter() -> io::Result<Screen> {
+        let raw = Raw::enter()?;
+        Ok(Screen { terminal: Terminal::new(CrosstermBackend::new(io::stderr()))?, _raw: raw })
+    }
+
+    /// Paints it; what is there already is not painted again.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub fn draw(&mut self, paint: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        self.terminal.draw(paint).map(|_| ())
+    }
+}
+
+impl std::fmt::Debug for Screen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Screen").finish_non_exhaustive()
+    }
+}
+
+/// What happens at the terminal, read one at a time by a thread of its own: reading cannot be broken off. That thread is
+/// not waited for; it ends with this, or with the program when it waits for a key that nobody presses.
+#[derive(Debug)]
+pub struct Keys {
+    wanted: blocking::Sender<()>,
+    read: mpsc::Receiver<io::Result<Event>>,
+    /// Whether one is being read that somebody waited for and gave up.
+    is_asked: bool,
+}
+
+impl Keys {
+    /// Begins to read, when first waited for.
+    ///
+    /// # Errors
+    /// No thread is left to read.
+    pub fn begin() -> io::Result<Keys> {
+        let (wanted, asked) = blocking::channel();
+        let (send, receive) = mpsc::channel(1);
+        std::thread::Builder::new()
+            .name("keys".to_owned())
+            .spawn(move || while asked.recv().is_ok() && send.blocking_send(read()).is_ok() {})?;
+        Ok(Keys { wanted, read: receive, is_asked: false })
+    }
+
+    /// What happens next: a key, or none of ours, as when the screen has another size. Whoever stops waiting loses
+    /// nothing: the next one gets it.
+    ///
+    /// # Errors
+    /// The terminal cannot be read.
+    pub async fn next(&mut self) -> io::Result<Option<Press>> {
+        let gone = || io::Error::other("nobody reads the terminal any more");
+        if !self.is_asked {
+            self.wanted.send(()).map_err(|_| gone())?;
+            self.is_asked = true;
+        }
+        let event = self.read.recv().await.ok_or_else(gone)?;
+        self.is_asked = false;
+        Ok(press_of(&event?))
+    }
+}
+
+/// A terminal that hands out keys as they are pressed, until this is dropped.
+struct Raw;
+
+impl Raw {
+    fn enter() -> io::Result<Raw> {
+        enable_raw_mode()?;
+        let raw = Raw;
+        execute!(io::stderr(), EnterAlternateScreen)?;
+        Ok(raw)
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // The terminal is gone when this fails, and nobody is left to tell.
+        let _ = execute!(io::stderr(), LeaveAlternateScreen);
+        let _ = disable_raw_mode();
+    }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "of all keys there are, these are ours")]
+fn press_of(event: &Event) -> Option<Press> {
+    let Event::Key(KeyEvent { code, modifiers, kind, .. }) = event else { return None };
+    if *kind == KeyEventKind::Release {
+        return None;
+    }
+    if modifiers.contains(KeyModifiers::CONTROL) {
+        return (*code == KeyCode::Char('c')).then_some(Press::Interrupt);
+    }
+    Some(match code {
+        KeyCode::Char(letter) => Press::Char(*letter),
+        KeyCode::Up => Press::Up,
+        KeyCode::Down => Press::Down,
+        KeyCode::PageUp => Press::PageUp,
+        KeyCode::PageDown => Press::PageDown,
+        KeyCode::Enter => Press::Enter,
+        KeyCode::Esc => Press::Escape,
+        KeyCode::Backspace => Press::Backspace,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_known_and_ctrl_c_quits() {
+        let key = |code, modifiers| press_of(&Event::Key(KeyEvent::new(code, modifiers)));
+        assert_eq!(key(KeyCode::Char('?'), KeyModifiers::SHIFT), Some(Press::Char('?')));
+        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Press::Interrupt));
+        assert_eq!(key(KeyCode::Char('j'), KeyModifiers::CONTROL), None);
+        assert_eq!(key(KeyCode::Esc, KeyModifiers::NONE), Some(Press::Escape));
+        assert_eq!(key(KeyCode::F(1), KeyModifiers::NONE), None);
+        assert_eq!(press_of(&Event::Resize(1, 1)), None);
+    }
+}

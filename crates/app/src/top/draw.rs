@@ -1,0 +1,201 @@
+//! Paints the table of plans, and what lies over it.
+//!
+//! # Invariants
+//! 1. Everything reads without colour: `>` is the cursor, `!` a conflict to come, states are words.
+//! 2. On a narrow screen the columns that tell least are left out; the pane below tells all of the chosen plan.
+//! 3. Text of plans cannot move the cursor: it was made calm before it came here.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Borders, Paragraph};
+
+use super::rows::{Group, Row, span};
+use super::{Mode, Page, Top};
+
+const KEYS: &str = "j/k move  d diff  a apply  c cancel  l logs  e errors  ? help  q quit";
+const PAGE_KEYS: &str = "j/k, page up/down scroll  q back";
+
+const HELP: &str = "\
+j, down      next plan               k, up     plan before
+d, enter     what it changed         a         review it, and apply what you take
+l            what it prints          e         what went wrong
+c            cancel it (asks)        q         quit; plans that are left to a worker go on
+
+state        phase and state         does      its step, or what it waits for
+time         since it stands so      files     how many it has changed
+clash  ! 2   two plans that are not applied yet change the same lines, or delete what it changes:
+             who is applied first wins, the other one will stand before a conflict
+
+any key goes back";
+
+/// The pane below is left out on screens that are lower.
+const PANE_FROM_LINES: u16 = 16;
+const PANE_LINES: u16 = 6;
+/// From here on there is room for worker and project.
+const WIDE_FROM_COLUMNS: u16 = 110;
+
+/// Paints the whole screen.
+pub fn draw(top: &Top, with_colour: bool, frame: &mut Frame<'_>) {
+    let rows = Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)]);
+    let [head, body, foot] = rows.areas(frame.area());
+    let palette = Palette { with_colour };
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    frame.render_widget(Line::styled(format!("agents top  {}", top.summary.line()), bold), head);
+    match &top.mode {
+        Mode::Help => frame.render_widget(Paragraph::new(HELP).block(block("help")), body),
+        Mode::Page(page) => draw_page(page, frame, body),
+        Mode::Table | Mode::AskCancel(_) => draw_table(top, palette, frame, body),
+    }
+    let style = match top.mode {
+        Mode::AskCancel(_) => palette.of(Color::Yellow).add_modifier(Modifier::BOLD),
+        Mode::Table | Mode::Help | Mode::Page(_) => Style::new(),
+    };
+    frame.render_widget(Line::styled(foot_line(top), style), foot);
+}
+
+fn foot_line(top: &Top) -> String {
+    match &top.mode {
+        Mode::AskCancel(_) => {
+            let row =
+                top.chosen_row().map(|row| format!("{} ({})", row.short, row.title)).unwrap_or_default();
+            format!("cancel plan for good? y/n   {row}")
+        }
+        _ if !top.message.is_empty() => top.message.clone(),
+        Mode::Page(_) => PAGE_KEYS.to_owned(),
+        Mode::Table | Mode::Help => KEYS.to_owned(),
+    }
+}
+
+fn block(title: &str) -> Block<'_> {
+    Block::new().borders(Borders::ALL).title(title)
+}
+
+#[derive(Clone, Copy)]
+struct Palette {
+    with_colour: bool,
+}
+
+impl Palette {
+    fn of(self, color: Color) -> Style {
+        if self.with_colour { Style::new().fg(color) } else { Style::new() }
+    }
+
+    fn group(self, row: &Row) -> Style {
+        match row.group {
+            Group::Running => self.of(Color::Cyan),
+            Group::NeedsYou => self.of(Color::Yellow),
+            Group::Queued => Style::new(),
+            Group::Ended => self.of(Color::DarkGray),
+        }
+    }
+}
+
+fn draw_page(page: &Page, frame: &mut Frame<'_>, area: Rect) {
+    let height = usize::from(area.height.saturating_sub(2)).max(1);
+    let end = page.lines.len().saturating_sub(page.below);
+    let first = end.saturating_sub(height);
+    let lines = page.lines.iter().skip(first).take(height).map(|line| Line::raw(line.replace('\t', "    ")));
+    let paragraph = Paragraph::new(lines.collect::<Vec<_>>());
+    frame.render_widget(paragraph.block(block(&page.title)), area);
+}
+
+fn draw_table(top: &Top, palette: Palette, frame: &mut Frame<'_>, area: Rect) {
+    if top.rows.is_empty() {
+        frame.render_widget(Paragraph::new(top.summary.nothing()), inner(area));
+        return;
+    }
+    let pane = if area.height >= PANE_FROM_LINES { PANE_LINES } else { 0 };
+    let [table, below] = Layout::vertical([Constraint::Min(1), Constraint::Length(pane)]).areas(area);
+    let columns = Columns::of(&top.rows, area.width);
+    let height = usize::from(table.height.saturating_sub(1)).max(1);
+    let first = top.place().saturating_sub(height.saturating_sub(1));
+    let head = Line::styled(columns.head(), palette.of(Color::DarkGray));
+    let mut lines = vec![head];
+    for row in top.rows.iter().skip(first).take(height) {
+        let is_here = Some(row.id) == top.chosen;
+        let style = palette.group(row);
+        let text = columns.line(row, if is_here { '>' } else { ' ' });
+        lines.push(Line::styled(text, if is_here { style.add_modifier(Modifier::BOLD) } else { style }));
+    }
+    frame.render_widget(Paragraph::new(lines), table);
+    if let Some(row) = top.chosen_row().filter(|_| pane > 0) {
+        draw_pane(row, frame, below);
+    }
+}
+
+/// A margin of one line and two columns, where there is room for it.
+fn inner(area: Rect) -> Rect {
+    let (x, y) = (area.x + 2.min(area.width), area.y + 1.min(area.height));
+    Rect { x, y, width: area.width.saturating_sub(2), height: area.height.saturating_sub(1) }
+}
+
+fn draw_pane(row: &Row, frame: &mut Frame<'_>, area: Rect) {
+    let mut lines = vec![row.title.clone()];
+    let worker = row.worker.as_ref().map(|worker| format!(", worker {worker}")).unwrap_or_default();
+    let does = if row.does.is_empty() { String::new() } else { format!(", {}", row.does) };
+    lines.push(format!("{} for {}{does}, on {}{worker}", row.state, span(row.since_ms), row.project));
+    let conflicts = row.met.iter().filter(|met| met.is_conflict());
+    let others = row.met.iter().filter(|met| !met.is_conflict());
+    lines.extend(conflicts.chain(others).map(|met| met.line()));
+    let room = usize::from(PANE_LINES.saturating_sub(2));
+    if lines.len() > room {
+        let more = lines.len() - (room - 1);
+        lines.truncate(room - 1);
+        lines.push(format!("… and {more} more plans change the same files"));
+    }
+    let title = format!("plan {}", row.short);
+    let lines: Vec<Line<'_>> = lines.into_iter().map(Line::raw).collect();
+    frame.render_widget(Paragraph::new(lines).block(block(&title)), area);
+}
+
+/// How wide the columns are, so that they stay where they are while plans go on.
+struct Columns {
+    plan: usize,
+    is_wide: bool,
+}
+
+const STATE: usize = 17;
+const DOES: usize = 14;
+const TIME: usize = 6;
+const FILES: usize = 5;
+const CLASH: usize = 5;
+const WORKER: usize = 6;
+const PROJECT: usize = 16;
+
+impl Columns {
+    fn of(rows: &[Row], width: u16) -> Columns {
+        let plan = rows.iter().map(|row| row.short.len()).max().unwrap_or(0);
+        Columns { plan, is_wide: width >= WIDE_FROM_COLUMNS }
+    }
+
+    fn head(&self) -> String {
+        self.cells(' ', ["PLAN", "STATE", "DOES", "TIME", "FILES", "CLASH", "WORKER", "PROJECT", "TITLE"])
+    }
+
+    fn line(&self, row: &Row, cursor: char) -> String {
+        let (time, files, clash) = (span(row.since_ms), row.files.to_string(), row.conflicts_shown());
+        let worker = row.worker.as_deref().unwrap_or("");
+        let cells =
+            [&row.short, &row.state, &row.does, &time, &files, &clash, worker, &row.project, &row.title];
+        self.cells(cursor, cells)
+    }
+
+    fn cells(&self, cursor: char, cells: [&str; 9]) -> String {
+        let [plan, state, does, time, files, clash, worker, project, title] = cells;
+        let (state, does, project) = (cut(state, STATE), cut(does, DOES), cut(project, PROJECT));
+        let width = self.plan;
+        let mut text = format!(
+            "{cursor}{plan:<width$}  {state:<STATE$}  {does:<DOES$}  {time:>TIME$}  {files:>FILES$}  {clash:<CLASH$}"
+        );
+        if self.is_wide {
+            text.push_str(&format!("  {worker:<WORKER$}  {project:<PROJECT$}"));
+        }
+        format!("{text}  {title}")
+    }
+}
+
+fn cut(text: &str, columns: usize) -> String {
+    crate::output::one_line_of(text, columns)
+}

@@ -1,0 +1,330 @@
+//! What is seen of each plan: the rows of the table, on the screen, in plain, and as programs read them.
+//!
+//! # Invariants
+//! 1. What works comes first, then what needs a person, then what waits, then what has ended a while ago.
+//! 2. Text of plans is calm before it is in a row.
+
+use domain::{ApplyState, PlanId, PlanState, WallMs, Work};
+use engine::plans::{Forecast, Glance, GlanceStep, QueuePlace, Seen};
+use serde_json::{Value, json};
+
+use crate::forecast_view::{self, Met};
+use crate::notify::Need;
+use crate::output::{Look, Table, calm, one_line};
+
+/// How long a plan that has ended is still seen.
+const ENDED_MS: u64 = 60 * 60 * 1_000;
+
+/// Where in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// Worked on.
+    Running,
+    /// Needs a person.
+    NeedsYou,
+    /// Waits for its turn.
+    Queued,
+    /// Nothing is left to be done.
+    Ended,
+}
+
+impl Group {
+    /// The name that programs read.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Group::Running => "running",
+            Group::NeedsYou => "needs_you",
+            Group::Queued => "queued",
+            Group::Ended => "ended",
+        }
+    }
+}
+
+/// A plan in the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Which plan.
+    pub id: PlanId,
+    /// The shortest text that names it.
+    pub short: String,
+    /// What it is about.
+    pub title: String,
+    /// The first of its projects.
+    pub project: String,
+    /// Where in the table.
+    pub group: Group,
+    /// Phase and state in words.
+    pub state: String,
+    /// What it does, or what it waits for.
+    pub does: String,
+    /// Since when it stands so, in milliseconds.
+    pub since_ms: u64,
+    /// How many files it has changed.
+    pub files: usize,
+    /// The plans that it meets.
+    pub met: Vec<Met>,
+    /// Who works on it.
+    pub worker: Option<String>,
+    /// Whether it can be cancelled.
+    pub can_cancel: bool,
+    /// Whether it can be applied.
+    pub can_apply: bool,
+}
+
+/// What is told above the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// How many are worked on.
+    pub running: usize,
+    /// How many may be.
+    pub slots: u32,
+    /// How many wait for their turn.
+    pub queued: usize,
+    /// How many need a person.
+    pub needs_you: usize,
+    /// How many pairs of plans will be in conflict.
+    pub conflicts: usize,
+    /// Whether a worker lives that takes any plan.
+    pub has_worker: bool,
+    /// Whether there are plans that have ended and are not in the table.
+    pub has_older: bool,
+}
+
+/// The rows of what was seen; `all` has also those that ended long ago.
+pub fn rows(seen: &Seen, forecasts: &[Forecast], now: WallMs, all: bool) -> (Vec<Row>, Summary) {
+    let short = |id: PlanId| {
+        let known = seen.plans.iter().find(|glance| glance.plan.id == id);
+        known.map_or_else(|| id.to_string(), |glance| glance.short.clone())
+    };
+    let mut rows: Vec<Row> = Vec::new();
+    let mut summary = Summary {
+        slots: seen.slots,
+        queued: seen.queued,
+        has_worker: seen.has_worker,
+        conflicts: forecasts.iter().filter(|forecast| forecast.kind().is_conflict()).count(),
+        ..Summary::default()
+    };
+    for glance in &seen.plans {
+        let met = forecasts.iter().filter_map(|forecast| Met::by(glance.plan.id, forecast, short)).collect();
+        let row = row(glance, met, now);
+        summary.running += usize::from(row.group == Group::Running);
+        summary.needs_you += usize::from(row.group == Group::NeedsYou);
+        if row.group == Group::Ended && row.since_ms > ENDED_MS && !all {
+            summary.has_older = true;
+        } else {
+            rows.push(row);
+        }
+    }
+    // The first in the queue comes first; of the others the newest.
+    rows.sort_by_key(|row| {
+        (row.group, if row.group == Group::Queued { row.id.as_u128() } else { !row.id.as_u128() })
+    });
+    (rows, summary)
+}
+
+fn row(glance: &Glance, met: Vec<Met>, now: WallMs) -> Row {
+    let plan = &glance.plan;
+    let need = need(glance);
+    let group = match need {
+        _ if glance.is_running() => Group::Running,
+        Some(_) => Group::NeedsYou,
+        None if glance.job.is_some() || glance.goes_on => Group::Queued,
+        None => Group::Ended,
+    };
+    let is_final = matches!(
+        plan.state,
+        PlanState::Strategize(Work::Cancelled)
+            | PlanState::Execute(Work::Cancelled)
+            | PlanState::Apply(ApplyState::Cancelled | ApplyState::Applied)
+    );
+    let is_undone = plan.undone_at.is_some();
+    let is_ready = matches!(
+        plan.state,
+        PlanState::Execute(Work::Complete) | PlanState::Apply(ApplyState::Constrained | ApplyState::Errored)
+    );
+    Row {
+        id: plan.id,
+        short: glance.short.clone(),
+        title: calm(&one_line(&plan.title)),
+        project: plan.projects.first().map(|project| calm(&project.alias)).unwrap_or_default(),
+        group,
+        state: state(glance),
+        does: does(glance, need),
+        since_ms: now.0.saturating_sub(plan.updated.0),
+        files: glance.files,
+        met,
+        worker: worker(glance),
+        can_cancel: !is_final,
+        can_apply: glance.job.is_none() && glance.files > 0 && (is_ready || is_undone),
+    }
+}
+
+/// What the plan needs a person for.
+fn need(glance: &Glance) -> Option<Need> {
+    match (&glance.job, glance.place) {
+        _ if glance.owner_is_gone => Some(Need::GoOn),
+        // Who made it has not started it, or went away.
+        (Some(_), Some(QueuePlace { is_held: true, is_served: false, .. })) => Some(Need::Start),
+        (Some(_), _) => None,
+        (None, _) if glance.goes_on => None,
+        (None, _) => Need::at_rest(&glance.plan, glance.files > 0),
+    }
+}
+
+fn state(glance: &Glance) -> String {
+    let plan = &glance.plan;
+    let word = match plan.state.word() {
+        _ if plan.undone_at.is_some() => "undone",
+        _ if glance.owner_is_gone => "broken off",
+        "processing" => "running",
+        word => word,
+    };
+    format!("{} {word}", plan.state.phase())
+}
+
+fn does(glance: &Glance, need: Option<Need>) -> String {
+    if let Some(need) = need {
+        return need.words().to_owned();
+    }
+    if let Some(place) = glance.place {
+        return match place.before {
+            _ if !place.is_served => "no worker".to_owned(),
+            0 => "next".to_owned(),
+            before => format!("{before} before it"),
+        };
+    }
+    glance.step.as_ref().map(step_words).unwrap_or_default()
+}
+
+fn step_words(step: &GlanceStep) -> String {
+    let node = calm(&one_line(&step.node));
+    match (step.place, node.strip_prefix("validate/")) {
+        // The only step has the name of its phase, and that is told already.
+        (Some((_, 1)), _) => String::new(),
+        (Some((no, of)), _) => format!("{no}/{of} {node}"),
+        (None, Some(check)) => format!("check {check}"),
+        (None, None) => node,
+    }
+}
+
+/// The end of the worker's name: the beginning is only time.
+fn worker(glance: &Glance) -> Option<String> {
+    const CHARS: usize = 6;
+    let name = glance.job.as_ref().filter(|_| glance.is_running())?.worker?.to_string();
+    let from = name.len().saturating_sub(CHARS);
+    Some(name.get(from..).unwrap_or(&name).to_owned())
+}
+
+/// A time in at most six letters: `7s`, `3m05s`, `2h10m`, `12d`.
+pub fn span(ms: u64) -> String {
+    let seconds = ms / 1_000;
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h{:02}m", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+impl Row {
+    /// How many plans it will be in conflict with.
+    pub fn conflicts(&self) -> usize {
+        self.met.iter().filter(|met| met.is_conflict()).count()
+    }
+
+    /// The same for the table: nothing when there is none.
+    pub fn conflicts_shown(&self) -> String {
+        match self.conflicts() {
+            0 => String::new(),
+            some => format!("! {some}"),
+        }
+    }
+}
+
+impl Summary {
+    /// On one line.
+    pub fn line(&self) -> String {
+        let mut parts = vec![format!("{} running of {} slots", self.running, self.slots)];
+        for (count, words) in [(self.queued, "queued"), (self.needs_you, "need you")] {
+            if count > 0 {
+                parts.push(format!("{count} {words}"));
+            }
+        }
+        if self.queued > 0 && !self.has_worker {
+            parts.push("no worker lives: start one with `agents worker`".to_owned());
+        }
+        match self.conflicts {
+            0 => {}
+            1 => parts.push("1 conflict to come".to_owned()),
+            more => parts.push(format!("{more} conflicts to come")),
+        }
+        parts.join(", ")
+    }
+
+    /// What is told instead of a table without rows.
+    pub fn nothing(&self) -> &'static str {
+        match self.has_older {
+            true => {
+                "no plan works or waits for you\n\n\
+                 agents plan list                 all plans, also those that ended\n\
+                 agents run --detach -- COMMAND   leave a command to a worker: it shows up here\n"
+            }
+            false => {
+                "no plans yet\n\n\
+                 agents run -- COMMAND            run a command in a sandbox of your project\n\
+                 agents run --detach -- COMMAND   the same, left to a worker: it shows up here\n"
+            }
+        }
+    }
+}
+
+/// The table without a screen.
+pub fn to_table(rows: &[Row], summary: &Summary, look: &Look) -> String {
+    if rows.is_empty() {
+        return summary.nothing().to_owned();
+    }
+    let mut table =
+        Table::new(&["plan", "state", "does", "time", "files", "conflicts", "worker", "project", "title"]);
+    for row in rows {
+        table.row(vec![
+            row.short.clone(),
+            row.state.clone(),
+            row.does.clone(),
+            span(row.since_ms),
+            row.files.to_string(),
+            row.conflicts_shown(),
+            row.worker.clone().unwrap_or_default(),
+            row.project.clone(),
+            row.title.clone(),
+        ]);
+    }
+    format!("{}\n{}", summary.line(), table.shown(look))
+}
+
+/// As programs read it.
+pub fn to_json(rows: &[Row], summary: &Summary, seen: &Seen) -> Value {
+    let plans: Vec<Value> = rows.iter().filter_map(|row| row_json(row, seen)).collect();
+    json!({
+        "plans": plans, "running": summary.running, "slots": summary.slots, "queued": summary.queued,
+        "needs_you": summary.needs_you, "conflicts": summary.conflicts, "worker_lives": summary.has_worker,
+    })
+}
+
+fn row_json(row: &Row, seen: &Seen) -> Option<Value> {
+    let glance = seen.plans.iter().find(|glance| glance.plan.id == row.id)?;
+    let plan = &glance.plan;
+    let projects: Vec<&str> = plan.projects.iter().map(|project| project.alias.as_str()).collect();
+    let step = glance.step.as_ref().map(|step| {
+        let (no, of) = step.place.unzip();
+        json!({ "node": step.node, "no": no, "of": of })
+    });
+    Some(json!({
+        "plan_id": plan.id, "short_id": row.short, "title": plan.title, "projects": projects,
+        "phase": plan.state.phase(), "state": plan.state.word(), "group": row.group.as_str(),
+        "undone": plan.undone_at.is_some(), "broken_off": glance.owner_is_gone,
+        "needs": need(glance).map(Need::words), "step": step, "elapsed_ms": row.since_ms, "files": row.files,
+        "forecast": forecast_view::to_json(&row.met),
+        "job": glance.job.as_ref().map(|job| job.id), "worker": glance.job.as_ref().and_then(|job| job.worker),
+        "queue": glance.place.map(|place| json!({ "before": place.before, "served": place.is_served })),
+    }))
+}

@@ -1,0 +1,58 @@
+//! A plan for every line of a file, done by the workers.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+use serde_json::json;
+
+use super::support::Person;
+
+/// A worker, once it takes plans.
+fn worker(person: &Person) -> Child {
+    let mut command = person.command(&person.project(), &["worker", "--format", "json"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    let mut news = BufReader::new(child.stderr.as_mut().unwrap());
+    while !said.contains("ready") {
+        assert_ne!(news.read_line(&mut said).unwrap(), 0, "{said}");
+    }
+    child
+}
+
+#[test]
+fn every_line_becomes_a_plan_that_finds_its_line() {
+    let person = Person::new();
+    let mut worker = worker(&person);
+    person.write("items", "one\n\ntwo words\n$(three)\n");
+    let command = ["--", "sh", "-c", "printf '%s\n' \"$ITEM\" > out.txt"];
+    let said = person.json(&[&["run", "--for-each", "items"][..], &command].concat());
+    assert_eq!(said.exit, 0, "{said:?}");
+    let plans = said.data()["plans"].as_array().unwrap().clone();
+    assert_eq!((plans.len(), &said.data()["asked"]), (3, &json!(3)));
+    for plan in &plans {
+        let watched = person.json(&["plan", "watch", plan.as_str().unwrap()]);
+        assert_eq!(watched.exit, 0, "{watched:?}");
+    }
+    let added = |plan: &serde_json::Value| {
+        let diff = person.agents(&["plan", "diff", plan.as_str().unwrap()]).stdout;
+        let line = diff.lines().find(|line| line.starts_with('+') && !line.starts_with("+++"));
+        line.unwrap_or(&diff)[1..].to_owned()
+    };
+    let found: BTreeSet<String> = plans.iter().map(added).collect();
+    assert_eq!(found, ["one", "two words", "$(three)"].map(str::to_owned).into());
+    assert_eq!(said.data()["worker_started"], json!(false));
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+}
+
+#[test]
+fn lines_that_cannot_be_had_make_no_plan() {
+    let person = Person::new();
+    person.write("empty", "\n\n");
+    for file in ["none", "empty"] {
+        let said = person.json(&["run", "--for-each", file, "--", "true"]);
+        assert_eq!((said.exit, said.code()), (2, "USAGE".to_owned()), "{said:?}");
+    }
+    assert_eq!(person.json(&["plan", "list"]).data()["plans"], json!([]));
+}

@@ -1,0 +1,83 @@
+//! What the owner of a plan's job spends.
+
+use super::PlanRecord;
+use crate::id::{Claim, SpendId};
+use crate::job::LeaseLost;
+use crate::ledger::{
+    Account, Ledger, LimitReached, LimitTooLow, NewSpend, PlanLedger, Settle, Spend, SpendKind,
+};
+
+/// Why nothing was reserved.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReserveError {
+    /// The claim is not, or no longer, the owner's.
+    #[error(transparent)]
+    LeaseLost(#[from] LeaseLost),
+    /// A limit says no.
+    #[error(transparent)]
+    Limit(#[from] LimitReached),
+    /// The id names another spend already.
+    #[error("{spend} names something else that was spent")]
+    IdTaken {
+        /// The id.
+        spend: SpendId,
+    },
+}
+
+impl PlanRecord {
+    /// Reserves what the owner is about to spend; the same again, by whichever owner, gives the spend as it stands. `day` is
+    /// how the day's account stands, where there is one.
+    ///
+    /// # Errors
+    /// The claim is not the owner's, a limit says no, or the id names another spend.
+    pub fn reserve(
+        &mut self,
+        claim: &Claim,
+        new: NewSpend,
+        day: Option<Account>,
+    ) -> Result<Spend, ReserveError> {
+        self.guard(claim)?;
+        if let Some(known) = self.ledger.spend(new.id) {
+            let is_the_same = known.was_made_by(&new);
+            return if is_the_same {
+                Ok(known.clone())
+            } else {
+                Err(ReserveError::IdTaken { spend: new.id })
+            };
+        }
+        let limit = self.limit_when_made(new.kind);
+        Ok(self.ledger.reserve(claim, new, limit, day)?)
+    }
+
+    /// Settles what the owner spent, once; one that nobody reserved is none.
+    ///
+    /// # Errors
+    /// The claim is not the owner's.
+    pub fn settle(&mut self, claim: &Claim, id: SpendId, actual: u64) -> Result<Option<Spend>, LeaseLost> {
+        self.guard(claim)?;
+        Ok(self.ledger.settle(id, Settle::Actual(actual)))
+    }
+
+    /// Sets limits of the plan: all of these, or none.
+    ///
+    /// # Errors
+    /// One is below what was used already.
+    pub fn set_limits(&mut self, limits: &[(SpendKind, Option<u64>)]) -> Result<(), LimitTooLow> {
+        let plan = self.plan.as_ref();
+        self.ledger.set_limits(limits, |kind| plan.and_then(|plan| plan.spec.limit(kind)))
+    }
+
+    /// What the plan may use, and what it used.
+    pub fn ledger(&self) -> Ledger {
+        self.ledger.ledger(|kind| self.limit_when_made(kind))
+    }
+
+    /// Every spend.
+    pub fn spending(&self) -> &PlanLedger {
+        &self.ledger
+    }
+
+    fn limit_when_made(&self, kind: SpendKind) -> Option<u64> {
+        self.plan.as_ref().and_then(|plan| plan.spec.limit(kind))
+    }
+}

@@ -1,0 +1,95 @@
+//! Takes plans on to their next phase that were left to the workers, as far as their gates say yes.
+//!
+//! # Invariants
+//! 1. A plan whose last job was held is moved by nobody here: whoever serves it does that.
+//! 2. A gate that waits for a person is never passed.
+//! 3. Two workers that move one plan move it once: the store knows which version each has seen.
+
+use domain::{Automation, Gate, NewJob, Plan, PlanId, PlanState, Work, fold};
+use serde_json::Value;
+use store::{PlanFilter, StoreError};
+
+use super::execute::{Next, next};
+use super::facts::store_error;
+use super::{Engine, ExecuteError};
+
+/// How many plans are looked at that may have been left behind.
+const LEFT_BEHIND_MAX: usize = 10_000;
+
+impl Engine {
+    /// Queues the plan's next phase, if it goes on by itself; says whether it does.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn advance(&self, id: PlanId) -> Result<bool, ExecuteError> {
+        let plan = self.house.store.plan(id).await?;
+        let jobs = self.house.store.jobs(Some(id)).await.map_err(store_error)?;
+        let Some(last) = jobs.last().filter(|job| !job.is_held() && job.state.is_final()) else {
+            return Ok(false);
+        };
+        let may_apply = self.goes_on_to_apply(&plan).await?;
+        let Next::Move(event, phase) = next(&plan, may_apply) else { return Ok(false) };
+        let job = NewJob::after(last, self.new_job(id, phase, domain::Ms(0)).id, phase);
+        match self.move_for(&plan, event, job, "gate", Value::Null).await {
+            // Somebody else was faster.
+            Err(ExecuteError::Busy { .. }) => Ok(false),
+            moved => moved.map(|_| true),
+        }
+    }
+
+    /// Moves all on whose worker died between two phases; says how many.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn advance_left_behind(&self) -> Result<usize, ExecuteError> {
+        let mut moved = 0;
+        for phase in ["strategize", "execute"] {
+            let filter = PlanFilter {
+                phase: Some(phase.to_owned()),
+                state: Some("complete".to_owned()),
+                root: None,
+                limit: LEFT_BEHIND_MAX,
+            };
+            let (plans, _) = self.house.store.plans(&filter).await?;
+            for plan in plans.iter().filter(|plan| phase == "strategize" || has_a_yes(plan)) {
+                moved += usize::from(self.advance(plan.id).await?);
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Whether a worker that lives is about to queue the next phase of a plan that has no job.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn goes_on(&self, plan: &Plan) -> Result<bool, StoreError> {
+        let is_between = match plan.state {
+            PlanState::Strategize(Work::Complete) => true,
+            PlanState::Execute(Work::Complete) => self.goes_on_to_apply(plan).await?,
+            PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => false,
+        };
+        if !is_between || !self.has_worker() {
+            return Ok(false);
+        }
+        let jobs = self.house.store.jobs(Some(plan.id)).await.map_err(store_error)?;
+        Ok(jobs.last().is_some_and(|job| !job.is_held() && job.state.is_final()))
+    }
+
+    /// Whether the plan goes on to apply without being asked: somebody said yes to that, it changed something, and its
+    /// checks let it through.
+    async fn goes_on_to_apply(&self, plan: &Plan) -> Result<bool, StoreError> {
+        if plan.state != PlanState::Execute(Work::Complete) || !has_a_yes(plan) {
+            return Ok(false);
+        }
+        let net = fold(&self.entries(plan).await?);
+        let checks = self.house.checks(plan, &net).await?;
+        // A setting says yes only to what was checked; a person's yes needs no check.
+        let is_checked = plan.spec.apply == Gate::Auto || checks.required > 0;
+        Ok(!net.is_empty() && checks.lets_through() && is_checked)
+    }
+}
+
+/// Whether anybody may have said yes to applying the plan.
+fn has_a_yes(plan: &Plan) -> bool {
+    plan.spec.apply == Gate::Auto || plan.spec.automation == Automation::Auto
+}

@@ -1,0 +1,49 @@
+//! When the errors of a plan were recorded, by the clock that people read: also those that are only counted any more.
+
+use domain::{ErrorCategory, EventKind, EventRecord, PlanId, WallMs};
+use store::StoreError;
+
+use super::Engine;
+
+/// How many events are read at a time.
+const EVENTS_MAX: usize = 1_000;
+
+/// One error, as far as it is told for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorMoment {
+    /// Its number.
+    pub seq: u64,
+    /// When it was recorded.
+    pub at: WallMs,
+    /// What kind of error it was.
+    pub category: ErrorCategory,
+}
+
+impl Engine {
+    /// When each error of a plan was recorded, in order.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn error_times(&self, id: PlanId) -> Result<Vec<ErrorMoment>, StoreError> {
+        let mut moments = Vec::new();
+        let mut last = 0;
+        loop {
+            let events = self.house.store.events(id, last, EVENTS_MAX).await?;
+            moments.extend(events.iter().filter_map(moment));
+            match events.last() {
+                Some(event) if events.len() == EVENTS_MAX => last = event.n,
+                Some(_) | None => return Ok(moments),
+            }
+        }
+    }
+}
+
+fn moment(event: &EventRecord) -> Option<ErrorMoment> {
+    if event.kind != EventKind::ErrorRecorded {
+        return None;
+    }
+    let seq = event.data["seq"].as_u64()?;
+    let word = event.data["category"].as_str()?;
+    let category = ErrorCategory::ALL.into_iter().find(|category| category.as_str() == word)?;
+    Some(ErrorMoment { seq, at: event.at, category })
+}

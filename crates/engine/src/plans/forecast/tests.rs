@@ -1,0 +1,180 @@
+//! How two plans meet, on changes and contents made up here.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+
+use domain::{ByteText, NewPlan, PlanSpec, ProjectLink, RelPath, RootNo, WallMs};
+use serde_json::json;
+
+use super::*;
+
+/// Contents that are kept in memory.
+#[derive(Default)]
+struct Kept(BTreeMap<Hash, Vec<u8>>);
+
+impl ContentSource for Kept {
+    fn open(&self, hash: &Hash) -> io::Result<Box<dyn Read + '_>> {
+        let bytes = self.0.get(hash).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        Ok(Box::new(bytes.as_slice()))
+    }
+}
+
+impl Kept {
+    fn file(&mut self, text: &str) -> Option<FileState> {
+        let state = FileState::file(text.as_bytes(), 0o644);
+        self.0.insert(state.hash, text.as_bytes().to_vec());
+        Some(state)
+    }
+}
+
+fn plan(no: u128, root: &str) -> Plan {
+    let spec = json!({
+        "steps": [], "max_file_bytes": 1024, "sandbox": "auto", "isolation_required": true, "time_limit_s": 60,
+    });
+    let spec: PlanSpec = serde_json::from_value(spec).unwrap();
+    let link = ProjectLink { alias: "p".to_owned(), root: ByteText::from(root), read_only: false };
+    Plan::new(
+        NewPlan { id: PlanId::from_u128(no), title: String::new(), spec, projects: vec![link] },
+        WallMs(0),
+    )
+}
+
+fn change(path: &str, before: Option<FileState>, after: Option<FileState>) -> NetChange {
+    let path = RelPath::new(path).unwrap();
+    NetChange { root: RootNo(0), path, from: None, before, after, base: Base::Known, calls: Vec::new() }
+}
+
+fn moved(from: &str, path: &str, state: Option<FileState>, after: Option<FileState>) -> NetChange {
+    NetChange { from: Some(RelPath::new(from).unwrap()), ..change(path, state, after) }
+}
+
+const ROOT: &str = "/home/me/shop";
+
+/// How plans of one project meet that make these changes; the same from both sides.
+fn met(kept: &Kept, one: Vec<NetChange>, other: Vec<NetChange>) -> Vec<(String, ForecastKind)> {
+    met_in(kept, (ROOT, one), (ROOT, other))
+}
+
+type Made<'a> = (&'a str, Vec<NetChange>);
+
+fn met_in(kept: &Kept, one: Made<'_>, other: Made<'_>) -> Vec<(String, ForecastKind)> {
+    let (one, other) = (Touched::new(plan(1, one.0), one.1), Touched::new(plan(2, other.0), other.1));
+    let paths = |forecast: Option<Forecast>| {
+        let paths = forecast.map(|forecast| forecast.paths).unwrap_or_default();
+        paths.into_iter().map(|path| (path.address, path.kind)).collect::<Vec<_>>()
+    };
+    let ours = paths(Meetings::new(kept).between(&one, &other));
+    let theirs = paths(Meetings::new(kept).between(&other, &one));
+    let kinds = |paths: &[(String, ForecastKind)]| paths.iter().map(|path| path.1).collect::<BTreeSet<_>>();
+    assert_eq!(kinds(&ours), kinds(&theirs), "it matters who is asked");
+    ours
+}
+
+fn told(path: &str, kind: ForecastKind) -> Vec<(String, ForecastKind)> {
+    vec![(path.to_owned(), kind)]
+}
+
+#[test]
+fn plans_that_change_the_same_lines_are_told_from_those_that_change_the_same_file() {
+    let mut kept = Kept::default();
+    let base = kept.file("1\n2\n3\n4\n5\n");
+    let (first, other_first, last) =
+        (kept.file("one\n2\n3\n4\n5\n"), kept.file("eins\n2\n3\n4\n5\n"), kept.file("1\n2\n3\n4\nfive\n"));
+    let edit = |after| vec![change("a", base, after)];
+    assert_eq!(met(&kept, edit(first), edit(other_first)), told("a", ForecastKind::SameLines));
+    assert_eq!(met(&kept, edit(first), edit(last)), told("a", ForecastKind::SameFile));
+    assert_eq!(met(&kept, edit(first), edit(first)), told("a", ForecastKind::SameFile), "the same twice");
+    assert_eq!(met(&kept, edit(first), vec![change("b", base, last)]), []);
+}
+
+#[test]
+fn who_deletes_or_moves_what_another_changes_is_told() {
+    let mut kept = Kept::default();
+    let (base, edited) = (kept.file("old\n"), kept.file("new\n"));
+    let edit = || vec![change("a", base, edited)];
+    assert_eq!(met(&kept, edit(), vec![change("a", base, None)]), told("a", ForecastKind::OneDeletes));
+    // Applied after the edit the move would take it along; applied before, the edit finds nothing.
+    assert_eq!(met(&kept, edit(), vec![moved("a", "b", base, base)]), told("a", ForecastKind::OneDeletes));
+    let both = vec![change("a", base, None)];
+    assert_eq!(met(&kept, both.clone(), both), told("a", ForecastKind::SameFile));
+}
+
+#[test]
+fn what_no_merge_brings_together_is_told() {
+    let mut kept = Kept::default();
+    let (one, other) = (kept.file("one\n"), kept.file("other\n"));
+    assert_eq!(
+        met(&kept, vec![change("a", None, one)], vec![change("a", None, other)]),
+        told("a", ForecastKind::NoMerge)
+    );
+    let arrives = vec![moved("b", "a", other, other)];
+    assert_eq!(met(&kept, vec![change("a", None, one)], arrives), told("a", ForecastKind::NoMerge));
+    let lost = FileState::file(b"lost\n", 0o644);
+    let base = kept.file("base\n");
+    assert_eq!(
+        met(&kept, vec![change("a", base, one)], vec![change("a", base, Some(lost))]),
+        told("a", ForecastKind::NoMerge),
+        "a content that is not kept"
+    );
+}
+
+#[test]
+fn modes_and_contents_go_together_and_different_modes_do_not() {
+    let mut kept = Kept::default();
+    let (base, edited) = (kept.file("old\n").unwrap(), kept.file("new\n"));
+    let mode = |mode| vec![change("a", Some(base), Some(FileState { mode, ..base }))];
+    let edit = vec![change("a", Some(base), edited)];
+    assert_eq!(met(&kept, mode(0o755), edit), told("a", ForecastKind::SameFile));
+    assert_eq!(met(&kept, mode(0o755), mode(0o600)), told("a", ForecastKind::NoMerge));
+}
+
+#[test]
+fn plans_of_other_projects_do_not_meet_and_those_of_nested_ones_do() {
+    let mut kept = Kept::default();
+    let base = kept.file("1\n");
+    let (one, other) = (kept.file("one\n"), kept.file("other\n"));
+    let edit = |path: &str, after| vec![change(path, base, after)];
+    assert_eq!(met_in(&kept, (ROOT, edit("a", one)), ("/home/me/shop2", edit("a", other))), []);
+    let inner = ("/home/me/shop/lib", edit("a", other));
+    assert_eq!(met_in(&kept, (ROOT, edit("lib/a", one)), inner), told("lib/a", ForecastKind::SameLines));
+    let roots = [ROOT, "/home/me/shop2", "/home/me/shop/lib", "/home/me"];
+    let meets: Vec<bool> = roots.iter().map(|root| may_meet(&plan(1, ROOT), &plan(2, root))).collect();
+    assert_eq!(meets, [true, false, true, true]);
+}
+
+#[test]
+fn a_directory_that_both_make_is_no_meeting() {
+    let kept = Kept::default();
+    let made = |mode| vec![change("d", None, Some(FileState::dir(mode)))];
+    assert_eq!(met(&kept, made(0o755), made(0o755)), []);
+}
+
+#[test]
+fn the_worst_path_is_the_forecasts_kind() {
+    let path = |kind| ForecastPath { address: "a".to_owned(), kind };
+    let paths = vec![path(ForecastKind::SameLines), path(ForecastKind::SameFile)];
+    let (plan, other) = (PlanId::from_u128(1), PlanId::from_u128(2));
+    let forecast = Forecast { plan, other, paths };
+    assert_eq!(forecast.kind(), ForecastKind::SameLines);
+    assert!(forecast.kind().is_conflict() && !ForecastKind::SameFile.is_conflict());
+    assert_eq!([plan, other].map(|id| forecast.other_than(id)), [Some(other), Some(plan)]);
+    assert_eq!(forecast.other_than(PlanId::from_u128(3)), None);
+}
+
+#[test]
+fn only_plans_that_may_still_be_applied_are_forecast() {
+    let open: Vec<String> =
+        PlanState::ALL.iter().filter(|state| is_open(**state)).map(ToString::to_string).collect();
+    assert_eq!(
+        open,
+        [
+            "execute/queued",
+            "execute/processing",
+            "execute/complete",
+            "apply/queued",
+            "apply/processing",
+            "apply/constrained",
+            "apply/errored"
+        ]
+    );
+}

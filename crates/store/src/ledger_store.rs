@@ -1,0 +1,132 @@
+//! The port for what plans spend: reserved before, settled after, never above a limit.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use domain::{
+    Account, Claim, Day, ErrorClass, Ledger, LimitReached, LimitTooLow, NewCall, NewSpend, PlanId,
+    ReserveError, Spend, SpendId, SpendKind, ToolCall,
+};
+use sync::Effect;
+
+use crate::StoreError;
+use crate::call_store::{By, CallStore};
+
+/// Why nothing was reserved, settled or allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LedgerStoreError {
+    /// A limit says no.
+    #[error(transparent)]
+    Limit(#[from] LimitReached),
+    /// A limit that is to be set is below what was used already.
+    #[error(transparent)]
+    TooLow(#[from] LimitTooLow),
+    /// The id names another spend of the plan already.
+    #[error("{spend} names something else that was spent")]
+    IdTaken {
+        /// The id.
+        spend: SpendId,
+    },
+    /// Nothing was reserved under this id.
+    #[error("nothing was reserved as {spend}")]
+    NotReserved {
+        /// The id.
+        spend: SpendId,
+    },
+    /// Nothing is kept of such a plan.
+    #[error("there is no plan {plan}")]
+    NotFound {
+        /// The one that was asked for.
+        plan: PlanId,
+    },
+    /// The store said no.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl LedgerStoreError {
+    /// How to take it.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Limit(reached) => reached.class(),
+            Self::TooLow(_) | Self::NotFound { .. } => ErrorClass::Permanent,
+            Self::IdTaken { .. } | Self::NotReserved { .. } => ErrorClass::Bug,
+            Self::Store(error) => error.class(),
+        }
+    }
+}
+
+impl From<ReserveError> for LedgerStoreError {
+    fn from(error: ReserveError) -> Self {
+        match error {
+            ReserveError::LeaseLost(lost) => Self::Store(lost.into()),
+            ReserveError::Limit(reached) => Self::Limit(reached),
+            ReserveError::IdTaken { spend } => Self::IdTaken { spend },
+        }
+    }
+}
+
+/// Keeps accounts and spends.
+///
+/// An account begins with the limit that its plan was made with ([`PlanSpec::limit`](domain::PlanSpec::limit)). Whatever
+/// takes a job from its owner (takeover, release, every end) settles in that step what the owner had not: at what was
+/// reserved, marked as assumed.
+#[async_trait]
+pub trait LedgerStore: CallStore {
+    /// Reserves what the owner is about to spend, in all accounts or in none. The same id again, also under a later claim,
+    /// is the same spend as it stands; nothing is reserved twice.
+    async fn reserve(&self, effect: &Effect, claim: &Claim, new: NewSpend)
+    -> Result<Spend, LedgerStoreError>;
+
+    /// Settles a spend with what it came to, at most what was reserved; 0 when it did not take place. Settled already, it
+    /// stays as it was, and that is the answer.
+    async fn settle(
+        &self,
+        by: By<'_>,
+        claim: &Claim,
+        id: SpendId,
+        actual: u64,
+    ) -> Result<Spend, LedgerStoreError>;
+
+    /// Admits a call as [`CallStore::begin_call`] does, and counts as used what is spent by its mere beginning; all of it
+    /// or, when a limit says no, none. What was counted under the same id before is not counted again.
+    ///
+    /// A store does this in one step. As it stands here it is for a store that wraps another one.
+    async fn begin_counted(
+        &self,
+        effect: &Effect,
+        claim: &Claim,
+        call: NewCall,
+        counted: Vec<NewSpend>,
+    ) -> Result<ToolCall, LedgerStoreError> {
+        let mut done = Vec::new();
+        for spend in counted {
+            let (id, amount) = (spend.id, spend.amount);
+            if let Err(error) = self.reserve(effect, claim, spend).await {
+                for id in done {
+                    self.settle(By::Effect(effect), claim, id, 0).await?;
+                }
+                return Err(error);
+            }
+            self.settle(By::Effect(effect), claim, id, amount).await?;
+            done.push(id);
+        }
+        Ok(self.begin_call(effect, claim, call).await?)
+    }
+
+    /// Sets limits of a plan, all or none. This is a person's doing and needs no claim.
+    async fn set_limits(
+        &self,
+        plan: PlanId,
+        limits: Vec<(SpendKind, Option<u64>)>,
+    ) -> Result<Ledger, LedgerStoreError>;
+
+    /// The accounts of a plan; none for an unknown one.
+    async fn ledger(&self, plan: PlanId) -> Result<Ledger, StoreError>;
+
+    /// The spends of a plan in order of id; none for an unknown one.
+    async fn spends(&self, plan: PlanId) -> Result<Vec<Spend>, StoreError>;
+
+    /// What all plans spent on a day, also those that are forgotten. The limit is the one that was last asked with.
+    async fn day_ledger(&self, day: Day) -> Result<BTreeMap<SpendKind, Account>, StoreError>;
+}

@@ -1,0 +1,126 @@
+//! What plans spend, in memory. The account of a day is summed up over the plans whenever it is needed.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use domain::{
+    Account, Claim, Day, LeaseLost, Ledger, NewCall, NewSpend, PlanId, PlanRecord, ReserveError, Spend,
+    SpendId, SpendKind, ToolCall,
+};
+use sync::Effect;
+use sync::primitives::lock;
+
+use super::{MemoryStore, Plans};
+use crate::{By, LedgerStore, LedgerStoreError, StoreError};
+
+/// What the plans do not tell of days: limits, and what forgotten plans spent.
+pub(super) type Days = BTreeMap<(Day, SpendKind), Account>;
+
+fn of_day(plans: &Plans, days: &Days, day: Day, kind: SpendKind) -> Account {
+    let known = days.get(&(day, kind)).copied().unwrap_or_default();
+    plans.values().map(|plan| plan.spending().taken_of(day, kind)).fold(known, |sum, taken| Account {
+        max: sum.max,
+        used: sum.used.saturating_add(taken.used),
+        reserved: sum.reserved.saturating_add(taken.reserved),
+    })
+}
+
+fn reserve(plans: &mut Plans, days: &mut Days, claim: &Claim, new: NewSpend) -> Result<Spend, ReserveError> {
+    let day = new.day.map(|limit| of_day(plans, days, limit.day, new.kind));
+    let lost = LeaseLost { job: claim.job, fence: claim.fence };
+    let record = plans.get_mut(&claim.plan).ok_or(lost)?;
+    let (kind, limit) = (new.kind, new.day);
+    let is_new = record.spending().spend(new.id).is_none();
+    let spend = record.reserve(claim, new, day)?;
+    if let Some(limit) = limit.filter(|_| is_new) {
+        days.entry((limit.day, kind)).or_default().max = limit.max;
+    }
+    Ok(spend)
+}
+
+/// Keeps what a plan that is forgotten spent on its days.
+pub(super) fn keep_days(days: &mut Days, record: &PlanRecord) {
+    for spend in record.spending().spends() {
+        if let Some(day) = spend.day {
+            let account = days.entry((day, spend.kind)).or_default();
+            account.used = account.used.saturating_add(spend.actual.unwrap_or(spend.reserved));
+        }
+    }
+}
+
+#[async_trait]
+impl LedgerStore for MemoryStore {
+    async fn reserve(&self, _: &Effect, claim: &Claim, new: NewSpend) -> Result<Spend, LedgerStoreError> {
+        Ok(self.plans.update_all(|plans| reserve(plans, &mut lock(&self.days), claim, new))?)
+    }
+
+    async fn settle(
+        &self,
+        _: By<'_>,
+        claim: &Claim,
+        id: SpendId,
+        actual: u64,
+    ) -> Result<Spend, LedgerStoreError> {
+        let settled = self.write(claim, |plan| plan.settle(claim, id, actual)).map_err(StoreError::from)?;
+        settled.ok_or(LedgerStoreError::NotReserved { spend: id })
+    }
+
+    async fn begin_counted(
+        &self,
+        _: &Effect,
+        claim: &Claim,
+        call: NewCall,
+        counted: Vec<NewSpend>,
+    ) -> Result<ToolCall, LedgerStoreError> {
+        let now = self.now();
+        self.plans.update_all(|plans| {
+            let mut days = lock(&self.days);
+            // Of what is refused half-way nothing stays.
+            let before = (plans.get(&claim.plan).cloned(), days.clone());
+            let begun = (|| {
+                for spend in counted {
+                    let (id, amount) = (spend.id, spend.amount);
+                    reserve(plans, &mut days, claim, spend)?;
+                    plans.get_mut(&claim.plan).map(|plan| plan.settle(claim, id, amount)).transpose()?;
+                }
+                let lost = LeaseLost { job: claim.job, fence: claim.fence };
+                let plan = plans.get_mut(&claim.plan).ok_or(lost)?;
+                Ok(plan.begin_call(claim, call, now)?)
+            })();
+            if let (Err(_), (Some(plan), known)) = (&begun, before) {
+                plans.insert(claim.plan, plan);
+                *days = known;
+            }
+            begun.map_err(|error: ReserveError| error.into())
+        })
+    }
+
+    async fn set_limits(
+        &self,
+        plan: PlanId,
+        limits: Vec<(SpendKind, Option<u64>)>,
+    ) -> Result<Ledger, LedgerStoreError> {
+        let set = self.plans.update_known(&plan, |record| {
+            record.set_limits(&limits)?;
+            Ok(record.ledger())
+        });
+        set.unwrap_or(Err(LedgerStoreError::NotFound { plan }))
+    }
+
+    async fn ledger(&self, plan: PlanId) -> Result<Ledger, StoreError> {
+        Ok(self.plans.read(&plan, |record| record.map(PlanRecord::ledger).unwrap_or_default()))
+    }
+
+    async fn spends(&self, plan: PlanId) -> Result<Vec<Spend>, StoreError> {
+        let all = |record: &PlanRecord| record.spending().spends().cloned().collect();
+        Ok(self.plans.read(&plan, |record| record.map(all).unwrap_or_default()))
+    }
+
+    async fn day_ledger(&self, day: Day) -> Result<BTreeMap<SpendKind, Account>, StoreError> {
+        Ok(self.plans.update_all(|plans| {
+            let days = lock(&self.days);
+            let accounts = SpendKind::ALL.into_iter().map(|kind| (kind, of_day(plans, &days, day, kind)));
+            accounts.filter(|(_, account)| *account != Account::default()).collect()
+        }))
+    }
+}

@@ -1,0 +1,175 @@
+//! What plans spend, in SQLite.
+//!
+//! # Invariants
+//! 1. The accounts of a spend change in the transaction that reserves or settles it; it is read first and its rules are
+//!    those of [`domain::ledger`].
+//! 2. The account of a plan goes with the plan, that of a day stays.
+
+mod rows;
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use domain::{
+    Account, Claim, Day, DayLimit, Ledger, NewCall, NewSpend, PlanId, Scope, Settle, Spend, SpendId,
+    SpendKind, ToolCall, reserve_in,
+};
+use sync::Effect;
+
+use super::heads::{self, Head};
+use super::jobs::guard;
+use super::tx::Tx;
+use super::{FOR_POWER, FOR_PROCESS, SqliteStore, calls, plans};
+use crate::{By, LedgerStore, LedgerStoreError, StoreError};
+
+fn reserve(tx: &Tx<'_>, claim: &Claim, new: NewSpend) -> Result<Spend, LedgerStoreError> {
+    let head = guard(tx, claim)?;
+    if let Some(known) = rows::find(tx, head, claim.plan, new.id)? {
+        let taken = LedgerStoreError::IdTaken { spend: new.id };
+        return if known.was_made_by(&new) { Ok(known) } else { Err(taken) };
+    }
+    let mut accounts = vec![(Scope::Plan(claim.plan), account(tx, head, new.kind)?)];
+    if let Some(DayLimit { day, max }) = new.day {
+        let known = rows::of_day(tx, day, new.kind)?.unwrap_or_default();
+        accounts.push((Scope::Day(day), Account { max, ..known }));
+    }
+    for (scope, account) in reserve_in(&accounts, new.kind, new.amount)? {
+        save(tx, head, scope, new.kind, account)?;
+    }
+    let spend = Spend::new(claim, new);
+    rows::insert(tx, head, &spend)?;
+    Ok(spend)
+}
+
+/// Reserves and settles at once what is spent for certain.
+fn count(tx: &Tx<'_>, claim: &Claim, new: NewSpend) -> Result<(), LedgerStoreError> {
+    let head = guard(tx, claim)?;
+    let amount = new.amount;
+    let spend = reserve(tx, claim, new)?;
+    keep_settled(tx, head, spend, Settle::Actual(amount))?;
+    Ok(())
+}
+
+/// The plan's account, as it stands or as it begins.
+fn account(tx: &Tx<'_>, head: Head, kind: SpendKind) -> Result<Account, StoreError> {
+    if let Some(known) = rows::of_plan(tx, head, kind)? {
+        return Ok(known);
+    }
+    let plan = plans::of_head(tx, head)?;
+    Ok(Account::of(plan.and_then(|plan| plan.spec.limit(kind))))
+}
+
+fn save(tx: &Tx<'_>, head: Head, scope: Scope, kind: SpendKind, account: Account) -> Result<(), StoreError> {
+    match scope {
+        Scope::Plan(_) => rows::save_plan(tx, head, kind, account),
+        Scope::Day(day) => rows::save_day(tx, day, kind, account),
+    }
+}
+
+fn settle(tx: &Tx<'_>, claim: &Claim, id: SpendId, actual: u64) -> Result<Spend, LedgerStoreError> {
+    let head = guard(tx, claim)?;
+    let known = rows::find(tx, head, claim.plan, id)?.ok_or(LedgerStoreError::NotReserved { spend: id })?;
+    Ok(keep_settled(tx, head, known, Settle::Actual(actual))?)
+}
+
+/// Settles a spend in all its accounts, if it is not settled.
+fn keep_settled(tx: &Tx<'_>, head: Head, known: Spend, how: Settle) -> Result<Spend, StoreError> {
+    let Some(settled) = known.settled(how) else { return Ok(known) };
+    let own = account(tx, head, settled.kind)?;
+    rows::save_plan(tx, head, settled.kind, settled.settles(own))?;
+    if let Some(day) = settled.day {
+        let of_day = rows::of_day(tx, day, settled.kind)?.unwrap_or_default();
+        rows::save_day(tx, day, settled.kind, settled.settles(of_day))?;
+    }
+    rows::save(tx, head, &settled)?;
+    Ok(settled)
+}
+
+/// Settles all of a plan that is still under way, since whoever reserved it lost the job.
+pub(super) fn assume_all(tx: &Tx<'_>, head: Head, plan: PlanId) -> Result<(), StoreError> {
+    for spend in rows::open(tx, head, plan)? {
+        keep_settled(tx, head, spend, Settle::Assumed)?;
+    }
+    Ok(())
+}
+
+fn set_limits(
+    tx: &Tx<'_>,
+    plan: PlanId,
+    limits: &[(SpendKind, Option<u64>)],
+) -> Result<Ledger, LedgerStoreError> {
+    let head = heads::find(tx, plan)?.ok_or(LedgerStoreError::NotFound { plan })?;
+    for (kind, max) in limits {
+        let account = account(tx, head, *kind)?.with_max(*kind, *max)?;
+        rows::save_plan(tx, head, *kind, account)?;
+    }
+    Ok(ledger(tx, plan)?)
+}
+
+fn ledger(tx: &Tx<'_>, plan: PlanId) -> Result<Ledger, StoreError> {
+    let Some(head) = heads::find(tx, plan)? else { return Ok(Ledger::default()) };
+    let known = rows::all_of_plan(tx, head)?;
+    let made = plans::of_head(tx, head)?;
+    let when_made = |kind| Account::of(made.as_ref().and_then(|plan| plan.spec.limit(kind)));
+    let ledger = Ledger::of(|kind| known.get(&kind).copied().unwrap_or_else(|| when_made(kind)));
+    Ok(Ledger { assumed: rows::assumed(tx, head)?, ..ledger })
+}
+
+#[async_trait]
+impl LedgerStore for SqliteStore {
+    async fn reserve(&self, _: &Effect, claim: &Claim, new: NewSpend) -> Result<Spend, LedgerStoreError> {
+        let claim = *claim;
+        self.write(FOR_PROCESS, move |tx| reserve(tx, &claim, new)).await
+    }
+
+    async fn settle(
+        &self,
+        _: By<'_>,
+        claim: &Claim,
+        id: SpendId,
+        actual: u64,
+    ) -> Result<Spend, LedgerStoreError> {
+        let claim = *claim;
+        self.write(FOR_PROCESS, move |tx| settle(tx, &claim, id, actual)).await
+    }
+
+    async fn begin_counted(
+        &self,
+        _: &Effect,
+        claim: &Claim,
+        call: NewCall,
+        counted: Vec<NewSpend>,
+    ) -> Result<ToolCall, LedgerStoreError> {
+        let (at, claim) = (self.moment(), *claim);
+        self.write(FOR_PROCESS, move |tx| {
+            for spend in counted {
+                count(tx, &claim, spend)?;
+            }
+            Ok(calls::begin(tx, &claim, call, at)?)
+        })
+        .await
+    }
+
+    async fn set_limits(
+        &self,
+        plan: PlanId,
+        limits: Vec<(SpendKind, Option<u64>)>,
+    ) -> Result<Ledger, LedgerStoreError> {
+        self.write(FOR_POWER, move |tx| set_limits(tx, plan, &limits)).await
+    }
+
+    async fn ledger(&self, plan: PlanId) -> Result<Ledger, StoreError> {
+        self.read(|tx| ledger(tx, plan))
+    }
+
+    async fn spends(&self, plan: PlanId) -> Result<Vec<Spend>, StoreError> {
+        self.read(|tx| match heads::find(tx, plan)? {
+            Some(head) => rows::all(tx, head, plan),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    async fn day_ledger(&self, day: Day) -> Result<BTreeMap<SpendKind, Account>, StoreError> {
+        self.read(|tx| rows::all_of_day(tx, day))
+    }
+}
