@@ -9,6 +9,8 @@
 //! - `stopping`: signals at a program that works, and plans whose program is gone
 //! - `terminal`: the review on the screen, questions and Ctrl-C in a pseudo-terminal
 //! - `disk`: disks that are full, read-only or hold huge files
+//! - `together`: plans that change the same files, watched together, and who is told when they need a person
+//! - `top`: all plans on one screen, in a pseudo-terminal and without one
 //! - `told`: what summaries, hints and answers say
 //! - `limits`: what a plan may use, and the history of its errors
 //! - `workers`: many plans at once, in several processes

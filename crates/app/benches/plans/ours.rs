@@ -82,7 +82,9 @@ impl Ours {
         while !left.is_empty() {
             let news = self.next();
             if news.is("finished") {
-                assert_eq!(news.how(), "succeeded", "{}", news.told);
+                if news.how() != "succeeded" {
+                    panic!("{}\n{}", news.told, self.program.answer(&["plan", "errors", news.plan()]));
+                }
                 assert!(left.remove(news.plan()), "it ended twice: {}", news.told);
                 end = news.at;
             }

@@ -33,7 +33,9 @@ impl Codex {
              [model_providers.scripted]\nname = \"scripted\"\nbase_url = \"http://127.0.0.1:{port}/v1\"\n\
              wire_api = \"responses\"\n[analytics]\nenabled = false\n"
         );
-        std::fs::write(home.path().join("config.toml"), config).unwrap();
+        std::fs::create_dir(home.path().join("tmp")).unwrap();
+        std::fs::create_dir(home.path().join("home")).unwrap();
+        std::fs::write(home.path().join("home/config.toml"), config).unwrap();
         Codex { program, home, script }
     }
 
@@ -42,7 +44,9 @@ impl Codex {
         *self.script.lock().unwrap() = commands.to_vec();
         let mut command = Command::new(&self.program);
         command.args(["exec", "--skip-git-repo-check", "-s", "workspace-write"]).current_dir(dir);
-        command.env("CODEX_HOME", self.home.path()).env("HOME", self.home.path());
+        // It does not work in a home that lies in the directory for temporary files.
+        let (home, tmp) = (self.home.path().join("home"), self.home.path().join("tmp"));
+        command.env("CODEX_HOME", &home).env("HOME", &home).env("TMPDIR", tmp);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }

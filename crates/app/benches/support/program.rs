@@ -27,7 +27,17 @@ impl Program {
         for (path, text) in files {
             fs::write(program.project().join(path), text).unwrap();
         }
+        // A project ends where its repository does; without one it could be a directory above.
+        program.git(&["init", "--quiet"]);
+        program.git(&["add", "."]);
+        program.git(&["-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "--quiet", "-m", "a"]);
         program
+    }
+
+    fn git(&self, words: &[&str]) {
+        let mut command = Command::new("git");
+        command.args(words).current_dir(self.project()).env("HOME", self.dir());
+        assert!(command.status().unwrap().success(), "{command:?}");
     }
 
     pub(crate) fn dir(&self) -> &Path {

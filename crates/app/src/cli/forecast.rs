@@ -1,6 +1,6 @@
 //! The plans that a plan meets, ready to be told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::PlanId;
 use engine::plans::{Engine, Forecast};
@@ -31,11 +31,11 @@ pub(super) async fn of_all(engine: &Engine) -> Result<BTreeMap<PlanId, Vec<Met>>
 }
 
 async fn shorts(engine: &Engine, forecasts: &[Forecast]) -> Result<BTreeMap<PlanId, String>, Failure> {
+    let ids: BTreeSet<PlanId> =
+        forecasts.iter().flat_map(|forecast| [forecast.plan, forecast.other]).collect();
     let mut shorts = BTreeMap::new();
-    for id in forecasts.iter().flat_map(|forecast| [forecast.plan, forecast.other]) {
-        if !shorts.contains_key(&id) {
-            shorts.insert(id, short_id(engine, id).await?);
-        }
+    for id in ids {
+        shorts.insert(id, short_id(engine, id).await?);
     }
     Ok(shorts)
 }

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use domain::PlanId;
-use engine::plans::{ApplyRequest, DiffRequest, Engine, Forecast, Glances, Seen};
+use engine::plans::{ApplyRequest, Conflict, DiffRequest, Engine, Forecast, Glances, Seen};
 use serde_json::Value;
 use store::StoreError;
 use tokio::time::Instant;
@@ -226,24 +226,7 @@ impl Shown<'_> {
     }
 
     async fn apply(&mut self, plan: PlanId, screen: &mut Screen, keys: &mut Keys) -> std::io::Result<()> {
-        let named = match self.named(plan).await {
-            Ok(named) => named,
-            Err(failure) => return Ok(self.top.say(failure.message)),
-        };
-        // What stands in the way is told before anybody goes through the changes.
-        match self.engine.preview(plan, &ApplyRequest::default()).await {
-            Ok(preview) if preview.conflicts.is_empty() => {}
-            Ok(preview) => {
-                let lines = preview.conflicts.iter();
-                let lines = lines.map(|found| format!("{}  {}", calm(&found.address), found.kind.sentence()));
-                let title = format!("plan {}: what stands in the way", named.short);
-                let hint =
-                    format!("take the plan's file over yours: agents plan apply {} --take FILE", named.short);
-                let lines = lines.chain([String::new(), hint]).collect();
-                return Ok(self.top.show(PageKind::Errors, plan, title, lines));
-            }
-            Err(error) => return Ok(self.top.say(from_engine::apply(&error, &named.short).message)),
-        }
+        let Some(named) = self.without_conflicts(plan).await else { return Ok(()) };
         let Some(review) = self.changes(plan, Review::new).await else { return Ok(()) };
         match review::go_through(review, self.with_colour, screen, keys).await? {
             Ending::Quit | Ending::Interrupted => self.top.say("nothing was applied".to_owned()),
@@ -254,6 +237,31 @@ impl Shown<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The plan, when nothing stands in its way; else that is told, before anybody goes through its changes.
+    async fn without_conflicts(&mut self, plan: PlanId) -> Option<Named> {
+        let previewed = async {
+            let named = self.named(plan).await?;
+            let preview = self.engine.preview(plan, &ApplyRequest::default()).await;
+            Ok((preview.map_err(|error| from_engine::apply(&error, &named.short))?, named))
+        };
+        let (preview, named) = match previewed.await {
+            Ok(previewed) => previewed,
+            Err(Failure { message, .. }) => {
+                self.top.say(message);
+                return None;
+            }
+        };
+        if preview.conflicts.is_empty() {
+            return Some(named);
+        }
+        let told = |found: &Conflict| format!("{}  {}", calm(&found.address), found.kind.sentence());
+        let hint = format!("take the plan's file over yours: agents plan apply {} --take FILE", named.short);
+        let lines = preview.conflicts.iter().map(told).chain([String::new(), hint]).collect();
+        let title = format!("plan {}: what stands in the way", named.short);
+        self.top.show(PageKind::Errors, plan, title, lines);
+        None
     }
 
     /// The changes of a plan, as a review of this kind; none when they cannot be shown, which is told.

@@ -18,15 +18,16 @@ const KEYS: &str = "j/k move  d diff  a apply  c cancel  l logs  e errors  ? hel
 const PAGE_KEYS: &str = "j/k, page up/down scroll  q back";
 
 const HELP: &str = "\
-j, down      next plan               k, up     plan before
-d, enter     what it changed         a         review it, and apply what you take
-l            what it prints          e         what went wrong
-c            cancel it (asks)        q         quit; plans that are left to a worker go on
+j, down    next plan              k, up  plan before
+d, enter   what it changed        a      review it, apply what you take
+l          what it prints         e      what went wrong
+c          cancel it (asks)       q      quit; what a worker has goes on
 
-state        phase and state         does      its step, or what it waits for
-time         since it stands so      files     how many it has changed
-clash  ! 2   two plans that are not applied yet change the same lines, or delete what it changes:
-             who is applied first wins, the other one will stand before a conflict
+state      phase and state        does   its step, or what it waits for
+time       since it stands so     files  how many it has changed
+clash ! 2  with two plans that are not applied yet it will be in conflict:
+           both change the same lines, or one deletes what the other changes;
+           who is applied first wins
 
 any key goes back";
 

@@ -115,7 +115,7 @@ fn a_plan_that_worked_as_long_as_it_may_goes_on_with_more_time_only() {
 }
 
 #[test]
-fn what_a_killed_process_had_reserved_is_assumed_to_be_used() {
+fn what_a_killed_process_had_begun_counts_and_no_more() {
     let person = Person::new();
     let place = outside(&person);
     let script = format!("echo try >> {0}/tries; test -e {0}/go || sleep 1000", place.display());
@@ -124,15 +124,15 @@ fn what_a_killed_process_had_reserved_is_assumed_to_be_used() {
     let mut command = person.command(&person.project(), &args);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while lines(place.join("tries")) < 1 {}
-    assert_eq!(account(&person, "tool_calls"), [json!(0), json!(1), json!(2)]);
+    assert_eq!(account(&person, "tool_calls"), [json!(1), json!(0), json!(2)]);
     child.kill().unwrap();
     child.wait().unwrap();
     fs::write(place.join("go"), "").unwrap();
     let said = person.json(&["plan", "resume", "@last"]);
     assert_eq!((said.exit, lines(place.join("tries"))), (0, 2), "{said:?}");
     let ledger = status(&person)["ledger"].clone();
-    assert_eq!(ledger["tool_calls"], json!({ "used": 2, "reserved": 0, "max": 2, "assumed": 1 }));
-    assert_eq!(ledger["steps"], json!({ "used": 1, "reserved": 0, "max": 200, "assumed": 1 }));
+    assert_eq!(ledger["tool_calls"], json!({ "used": 2, "reserved": 0, "max": 2, "assumed": 0 }));
+    assert_eq!(ledger["steps"], json!({ "used": 1, "reserved": 0, "max": 200, "assumed": 0 }));
     assert_eq!((&ledger["time_ms"]["reserved"], &ledger["time_ms"]["assumed"]), (&json!(0), &json!(0)));
 }
 

@@ -15,6 +15,8 @@ mod stopping;
 mod support;
 mod survive;
 mod terminal;
+mod together;
 mod told;
+mod top;
 mod using_with;
 mod workers;

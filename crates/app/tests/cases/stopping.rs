@@ -129,7 +129,7 @@ fn a_plan_whose_program_is_gone_is_told_as_broken_off() {
     let list = person.agents(&["plan", "list"]).stdout;
     assert!(list.contains("broken off") && list.contains(&resume) && list.contains(&cancel), "{list}");
     let watched = person.agents(&["plan", "watch"]);
-    assert!(watched.exit == 0 && watched.stdout.contains("broken off"), "{watched:?}");
+    assert!(watched.exit == 4 && watched.stdout.contains("broken off"), "{watched:?}");
     let said = person.agents(&["plan", "apply", "@last", "--yes"]);
     assert!(said.exit == 4 && said.stderr.contains("was broken off in execute"), "{said:?}");
     assert!(said.stderr.contains(&resume), "{said:?}");

@@ -17,9 +17,10 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The envelope on the output.
+    /// The envelope on the output: its only line, or the last.
     pub fn envelope(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+        let last = self.stdout.lines().next_back().unwrap_or_default();
+        serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
     /// The answer in the envelope.

@@ -33,7 +33,7 @@ struct Shown {
 }
 
 /// A program at a terminal of its own.
-struct Terminal {
+pub(super) struct Terminal {
     child: Child,
     keyboard: File,
     line: OwnedFd,
@@ -44,10 +44,10 @@ struct Terminal {
 
 /// What a program left behind at its end.
 #[derive(Debug)]
-struct Left {
-    exit: Option<i32>,
-    text: String,
-    is_restored: bool,
+pub(super) struct Left {
+    pub(super) exit: Option<i32>,
+    pub(super) text: String,
+    pub(super) is_restored: bool,
 }
 
 fn modes(line: &OwnedFd) -> Modes {
@@ -57,7 +57,7 @@ fn modes(line: &OwnedFd) -> Modes {
 
 impl Terminal {
     /// Calls the program in the project, as a shell at a terminal would.
-    fn call(person: &Person, args: &[&str]) -> Terminal {
+    pub(super) fn call(person: &Person, args: &[&str]) -> Terminal {
         let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&keyboard).unwrap();
         unlockpt(&keyboard).unwrap();
@@ -83,14 +83,23 @@ impl Terminal {
     }
 
     /// Waits until the text stands on the screen.
-    fn sees(&self, text: &str) {
+    pub(super) fn sees(&self, text: &str) {
         let missing = |shown: &mut Vec<u8>| !String::from_utf8_lossy(shown).contains(text);
         let shown = self.shown.text.lock().unwrap();
         let (shown, waited) = self.shown.more.wait_timeout_while(shown, STUCK, missing).unwrap();
         assert!(!waited.timed_out(), "{text:?} is not shown: {}", String::from_utf8_lossy(&shown));
     }
 
-    fn types(&mut self, keys: &str) {
+    /// Waits until the text stands on the screen, however it came to stand there: what is blank or the same is not
+    /// drawn again.
+    pub(super) fn shows(&self, text: &str) {
+        let missing = |shown: &mut Vec<u8>| !painted(&String::from_utf8_lossy(shown)).contains(text);
+        let shown = self.shown.text.lock().unwrap();
+        let (shown, waited) = self.shown.more.wait_timeout_while(shown, STUCK, missing).unwrap();
+        assert!(!waited.timed_out(), "{text:?} is not on:\n{}", painted(&String::from_utf8_lossy(&shown)));
+    }
+
+    pub(super) fn types(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
@@ -99,7 +108,7 @@ impl Terminal {
     }
 
     /// Waits for the program's end.
-    fn ends(mut self) -> Left {
+    pub(super) fn ends(mut self) -> Left {
         let exit = self.child.wait().unwrap().code();
         let is_cooked = modes(&self.line) == self.before;
         // Whoever reads the screen is at its end when nobody has the line open any more.
@@ -110,6 +119,43 @@ impl Terminal {
         let is_main_screen = last_of(&text, ["\x1b[?1049l", "\x1b[?1049h"]);
         Left { exit, text, is_restored: is_cooked && has_cursor && is_main_screen }
     }
+}
+
+/// The screen after all that was written to it: text, and where it was put.
+fn painted(written: &str) -> String {
+    let mut rows = vec![vec![' '; 200]; 60];
+    let (mut row, mut column) = (0, 0);
+    let mut letters = written.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\r' => column = 0,
+            '\n' => row += 1,
+            '\x1b' => {
+                let mut code = String::new();
+                for letter in letters.by_ref().skip(1) {
+                    code.push(letter);
+                    if letter.is_ascii_alphabetic() {
+                        break;
+                    }
+                }
+                match code.strip_suffix('H') {
+                    Some(place) => {
+                        let mut place = place.split(';').map(|number| number.parse().unwrap_or(1_usize));
+                        (row, column) = (place.next().unwrap_or(1) - 1, place.next().unwrap_or(1) - 1);
+                    }
+                    None if code == "2J" || code == "?1049h" => rows = vec![vec![' '; 200]; 60],
+                    None => {}
+                }
+            }
+            letter => {
+                if let Some(cell) = rows.get_mut(row).and_then(|row| row.get_mut(column)) {
+                    *cell = letter;
+                }
+                column += 1;
+            }
+        }
+    }
+    rows.iter().map(|row| row.iter().collect::<String>().trim_end().to_owned() + "\n").collect()
 }
 
 /// The program as leader of a session whose terminal is its input.

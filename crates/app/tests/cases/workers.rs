@@ -406,7 +406,10 @@ fn a_plan_that_a_worker_runs_is_watched_from_its_first_phase_to_its_last() {
     let plan =
         office.data(&["run", "--detach", "--apply", "--", "sh", "-c", "echo new > f"])["plan_id"].clone();
     let watched = office.data(&["plan", "watch", plan.as_str().unwrap()]);
-    assert_eq!((&watched["plan"]["state"], office.person.read("f")), (&json!("applied"), "new\n".to_owned()));
+    assert_eq!(
+        (&watched["plans"][0]["state"], office.person.read("f")),
+        (&json!("applied"), "new\n".to_owned())
+    );
 }
 
 #[test]

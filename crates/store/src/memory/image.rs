@@ -73,6 +73,6 @@ mod tests {
         store.enqueue(job(2)).await.unwrap();
         store.restore(&image);
         assert_eq!(store.jobs(None).await.unwrap(), [kept]);
-        assert_eq!(store.look(PlanId::from_u128(2), |record| record.is_some()), false);
+        assert!(!store.look(PlanId::from_u128(2), |record| record.is_some()));
     }
 }

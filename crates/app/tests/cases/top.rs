@@ -1,0 +1,105 @@
+//! All plans on one screen: in a pseudo-terminal, and without one.
+
+use std::process::Stdio;
+
+use serde_json::json;
+
+use super::support::{Person, alive};
+use super::terminal::Terminal;
+
+const ENTER: &str = "\r";
+
+#[test]
+fn without_a_terminal_the_table_is_printed_once() {
+    let person = Person::new();
+    let said = person.agents(&["top"]);
+    assert!(said.exit == 0 && said.stdout.starts_with("no plans yet\n"), "{said:?}");
+    person.write("a", "old\n");
+    let first = person.plan("echo one > a");
+    person.plan("echo two > a");
+    assert_eq!(person.json(&["run", "--", "false"]).exit, 1);
+    let said = person.agents(&["top"]);
+    let lines: Vec<&str> = said.stdout.lines().collect();
+    assert_eq!(lines[0], "0 running of 4 slots, 3 need you, 1 conflict to come", "{said:?}");
+    assert!(lines[2].contains("execute errored") && lines[2].contains("see errors"), "{said:?}");
+    assert!(lines[4].contains("execute complete") && lines[4].contains("! 1"), "{said:?}");
+    let data = person.json(&["top"]).data();
+    assert_eq!((&data["needs_you"], &data["conflicts"]), (&json!(3), &json!(1)));
+    let row = &data["plans"][2];
+    assert_eq!(
+        (&row["plan_id"], &row["group"], &row["needs"], &row["forecast"][0]["kind"]),
+        (&json!(first), &json!("needs_you"), &json!("apply it"), &json!("same_lines"))
+    );
+}
+
+/// A program that is killed when the test ends early.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_plan_is_seen_while_it_runs_and_is_cancelled_from_the_screen() {
+    let person = Person::new();
+    let script = "echo half > f; echo it is; sleep 600";
+    let mut run = person.command(&person.project(), &["run", "-q", "--", "sh", "-c", script]);
+    let mut run = Running(run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let mut top = Terminal::call(&person, &["top"]);
+    top.shows("execute running");
+    top.types("l");
+    top.shows("│it is ");
+    top.types("q");
+    top.shows("c cancel");
+    top.types("c");
+    top.shows("cancel plan for good? y/n");
+    top.types("n");
+    top.shows("nothing was cancelled");
+    assert_eq!(person.json(&["plan", "status"]).data()["state"], "processing", "only a yes is a yes");
+    top.types("cy");
+    top.shows(": 1 change kept");
+    assert_eq!(run.0.wait().unwrap().code(), Some(5));
+    assert_eq!(alive(&person), 0);
+    assert_eq!(person.json(&["plan", "status"]).data()["state"], "cancelled");
+    top.shows("execute cancelled");
+    top.types("?");
+    top.shows("any key goes back");
+    top.types("x");
+    top.shows("q quit");
+    top.types("q");
+    let left = top.ends();
+    assert_eq!((left.exit, left.is_restored), (Some(0), true), "{left:?}");
+}
+
+#[test]
+fn a_plan_is_looked_at_reviewed_and_applied_from_the_screen() {
+    let person = Person::new();
+    person.write("a", "old\n");
+    person.plan("echo new > a; echo b > b");
+    let mut top = Terminal::call(&person, &["top"]);
+    top.shows("execute complete");
+    top.types("d");
+    top.shows("q back");
+    // Who only looks cannot apply.
+    top.types(ENTER);
+    top.types("q");
+    top.shows("q quit");
+    top.types("a");
+    top.shows("2 of 2 files taken");
+    top.types("q");
+    top.shows("nothing was applied");
+    assert_eq!(person.read("a"), "old\n");
+    top.types("a");
+    top.shows("2 of 2 files taken");
+    top.types("nr");
+    top.shows("1 of 2 files taken");
+    top.types(ENTER);
+    top.shows("left out: b");
+    assert_eq!((person.read("a").as_str(), person.project().join("b").exists()), ("new\n", false));
+    top.types("\x03");
+    let left = top.ends();
+    assert_eq!((left.exit, left.is_restored), (Some(0), true), "{left:?}");
+}
