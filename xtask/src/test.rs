@@ -9,6 +9,7 @@ use crate::child::Child;
 use crate::failure::Failure;
 use crate::install;
 use crate::model_check::{self, EFFORT_VARIABLE, Effort, VARIANTS};
+use crate::sim;
 use crate::tidy;
 use crate::workspace::Workspace;
 
@@ -75,8 +76,13 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
     }
     steps.push(step("tidy", Action::Tidy));
     steps.push(cargo("test", &["test", "--workspace", "--locked"]));
+    // Kills of a few applies and undos; `cargo xtask bench apply` does a thousand.
+    let kills = ["test", "--locked", "-p", "sandbox", "--bench", "apply", "--", "--runs", "20"];
+    steps.push(cargo("kills", &kills));
     steps.push(step("doc", Action::Child(doc)));
     steps.push(step("quick model check", Action::ModelCheck));
+    steps.push(step("simulation", Action::Child(sim::quick(&["--runs", "2000"]))));
+    steps.push(step("simulation of broken programs", Action::Child(sim::quick(&["--broken", "all"]))));
     steps
 }
 

@@ -21,9 +21,6 @@ use crate::failure::{Failure, codes};
 
 /// How long an alias may be.
 const ALIAS_CHARS_MAX: usize = 64;
-/// What marks a project's root.
-const MARKS: [&str; 2] = [".cleveragents", ".git"];
-
 /// A project as it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectArg {
@@ -79,9 +76,14 @@ pub fn root_of(dir: &Path) -> Result<PathBuf, Failure> {
     if !real.is_dir() {
         return Err(cannot("is no directory"));
     }
-    let marked =
-        real.ancestors().find(|place| MARKS.iter().any(|mark| place.join(mark).symlink_metadata().is_ok()));
+    let marked = real.ancestors().find(|place| is_marked(place));
     Ok(marked.map_or_else(|| real.clone(), Path::to_owned))
+}
+
+/// Whether this is the root of a project. An empty `.git`, as some programs leave in places that they guard, is none.
+fn is_marked(place: &Path) -> bool {
+    let there = |name: &str| place.join(name).symlink_metadata().is_ok();
+    there(".cleveragents") || place.join(".git").is_file() || there(".git/HEAD")
 }
 
 /// The projects of a plan, in their order; `here` when none was asked for.
@@ -177,6 +179,8 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let top = fs::canonicalize(dir.path()).unwrap();
         fs::create_dir_all(top.join("repo/.git")).unwrap();
+        fs::write(top.join("repo/.git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        fs::create_dir_all(top.join("plain/.git")).unwrap();
         fs::create_dir_all(top.join("repo/inner/.cleveragents")).unwrap();
         fs::create_dir_all(top.join("repo/inner/src")).unwrap();
         fs::create_dir_all(top.join("repo/other")).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! A crate may use what stands below it. The four in the middle never see each other: they meet in the engine through
 //! small traits. `sync` is a leaf that all but `domain` may use, `domain` is pure and uses nothing of ours. `proof` is
-//! for tests and `xtask` for contributors, so nothing is built on them. Tests may look sideways, but not up: a crate
+//! for tests, `sim` and `xtask` are for contributors, so nothing is built on them. Tests may look sideways, but not up: a crate
 //! whose tests need a higher one cannot be worked on alone.
 
 use super::Finding;
@@ -20,9 +20,10 @@ enum Layer {
     Tool,
 }
 
-const LAYERS: [(&str, Layer); 10] = [
+const LAYERS: [(&str, Layer); 11] = [
     ("xtask", Layer::Tool),
     ("app", Layer::App),
+    ("sim", Layer::App),
     ("engine", Layer::Engine),
     ("context", Layer::Middle),
     ("sandbox", Layer::Middle),

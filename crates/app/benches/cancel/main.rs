@@ -163,7 +163,8 @@ impl Ours {
         if then.tree.written() != then.written {
             changed.push("something was written".to_owned());
         }
-        if self.program.data().join("sandboxes").read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+        if self.program.data().join("sandboxes").read_dir().is_ok_and(|mut entries| entries.next().is_some())
+        {
             changed.push("a sandbox is left".to_owned());
         }
         changed

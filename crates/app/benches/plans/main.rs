@@ -76,7 +76,8 @@ fn rates(plans: usize, rounds: usize, restate: Option<PathBuf>, python: Option<P
     let start = |server: &PathBuf, python: &PathBuf| {
         peers::tell("Restate", Restate::start(server, python, AT_ONCE).inspect_err(|why| println!("{why}")))
     };
-    let mut restate = restate.as_ref().zip(python.as_ref()).and_then(|(server, python)| start(server, python));
+    let mut restate =
+        restate.as_ref().zip(python.as_ref()).and_then(|(server, python)| start(server, python));
     let mut langgraph = python.as_ref().and_then(|python| peers::tell("LangGraph", LangGraph::start(python)));
     let ours = Ours::start(AT_ONCE);
     let [mut read, mut edit, mut command] = [const { Vec::new() }; 3];

@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::http::Connection;
@@ -19,13 +20,16 @@ const SERVICE: &str = "127.0.0.1:9080";
 /// One for each core of a small machine.
 const SERVICE_PROCESSES: &str = "2";
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A process that ends with us.
+/// A process that ends with us. It is told to, so that it ends its own processes too.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
+        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        let _ = until("it does not end", ENDS_WITHIN, || !matches!(self.0.try_wait(), Ok(None)));
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -51,12 +55,11 @@ impl Restate {
         let server = start(command.env("RESTATE_DISABLE_TELEMETRY", "true"))?;
         let mut command = Command::new(python);
         let hypercorn = ["-m", "hypercorn", "--workers", SERVICE_PROCESSES, "--bind", SERVICE];
-        // Its processes end with it only when it is told to, which is why it is told.
         let service = start(command.args(hypercorn).arg("restate_app:app"))?;
-        until("the service does not start", || Connection::to(SERVICE).is_ok())?;
-        until("the server does not start", || ask(ADMIN, "GET /health", "").is_ok())?;
+        until("the service does not start", STARTS_WITHIN, || Connection::to(SERVICE).is_ok())?;
+        until("the server does not start", STARTS_WITHIN, || ask(ADMIN, "GET /health", "").is_ok())?;
         ask(ADMIN, "POST /deployments", &format!(r#"{{"uri":"http://{SERVICE}"}}"#))?;
-        until("it takes no plans", || ask(INGRESS, "POST /plan/run", "\"p\"").is_ok())?;
+        until("it takes no plans", STARTS_WITHIN, || ask(INGRESS, "POST /plan/run", "\"p\"").is_ok())?;
         Ok(Restate { clients, _processes: [server, service], _dir: dir })
     }
 
@@ -83,10 +86,10 @@ fn ask(address: &str, first: &str, body: &str) -> Result<Vec<u8>, String> {
     Connection::to(address).map_err(|error| error.to_string())?.ask(first, body.as_bytes())
 }
 
-fn until(why_not: &str, is_so: impl Fn() -> bool) -> Result<(), String> {
+fn until(why_not: &str, within: Duration, mut is_so: impl FnMut() -> bool) -> Result<(), String> {
     let start = Instant::now();
     while !is_so() {
-        if start.elapsed() > STARTS_WITHIN {
+        if start.elapsed() > within {
             return Err(why_not.to_owned());
         }
         std::thread::sleep(LOOK_EVERY);
@@ -106,7 +109,11 @@ impl LangGraph {
     pub(crate) fn start(python: &Path) -> Result<LangGraph, String> {
         let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
         let mut command = Command::new(python);
-        command.args(["-c", GRAPH]).arg(dir.path().join("saved.db")).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(["-c", GRAPH])
+            .arg(dir.path().join("saved.db"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut process = command.spawn().map(Running).map_err(|error| error.to_string())?;
         let (Some(asked), Some(told)) = (process.0.stdin.take(), process.0.stdout.take()) else {
             return Err("it has no streams".to_owned());

@@ -46,16 +46,19 @@ impl Connection {
 
     /// Sends `first`, the type and the body.
     pub(crate) fn send(&mut self, first: &str, kind: &str, body: &[u8]) -> std::io::Result<()> {
-        let mut text =
-            format!("{first}\r\nhost: loopback\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", body.len())
-                .into_bytes();
+        let mut text = format!(
+            "{first}\r\nhost: loopback\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        )
+        .into_bytes();
         text.extend(body);
         self.stream.get_mut().write_all(&text)
     }
 
     /// Asks and waits; the answer's body, or what was not good about it.
     pub(crate) fn ask(&mut self, first: &str, body: &[u8]) -> Result<Vec<u8>, String> {
-        self.send(&format!("{first} HTTP/1.1"), "application/json", body).map_err(|error| error.to_string())?;
+        self.send(&format!("{first} HTTP/1.1"), "application/json", body)
+            .map_err(|error| error.to_string())?;
         let (status, body) = self.receive().ok_or("the server hung up")?;
         let is_good = status.split(' ').nth(1).is_some_and(|code| code.starts_with('2'));
         if is_good { Ok(body) } else { Err(format!("{status}: {}", String::from_utf8_lossy(&body))) }

@@ -47,7 +47,8 @@ pub(crate) fn restate() -> Result<PathBuf, String> {
 
 /// A Python with LangGraph, its saver for SQLite, and what a service of Restate needs.
 pub(crate) fn python() -> Result<PathBuf, String> {
-    const PACKAGES: [&str; 4] = ["langgraph", "langgraph-checkpoint-sqlite", "restate-sdk[serde]", "hypercorn"];
+    const PACKAGES: [&str; 4] =
+        ["langgraph", "langgraph-checkpoint-sqlite", "restate-sdk[serde]", "hypercorn"];
     const IMPORTS: &str = "import langgraph.graph, langgraph.checkpoint.sqlite, restate, hypercorn";
     let dir = peers_dir().join("python");
     let python = dir.join("bin/python");

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use domain::{Job, Plan, PlanEvent, PlanId, PlanState};
+use domain::{Job, JobRefused, Plan, PlanEvent, PlanId, PlanState};
 use serde_json::Value;
 use store::{JobStoreError, PlanMove, PlanStoreError, StoreError};
 use sync::primitives::lock;
@@ -121,8 +121,12 @@ impl Engine {
             job: None,
             request: Value::Null,
         };
-        let plan = self.house.store.move_plan(request).await?;
-        self.report(plan, false).await
+        match self.house.store.move_plan(request).await {
+            Err(PlanStoreError::Job(JobRefused::CancelTooLate)) => {
+                Err(CancelError::TooLate { plan: plan.id })
+            }
+            moved => self.report(moved?, false).await,
+        }
     }
 
     async fn cancel_job(
@@ -136,7 +140,7 @@ impl Engine {
         let waiter = self.waiter(plan.id);
         let is_first = match self.house.store.cancel_first(job.id, reason).await {
             Ok((_, is_first)) => is_first,
-            Err(JobStoreError::Refused(domain::JobRefused::CancelTooLate)) => {
+            Err(JobStoreError::Refused(JobRefused::CancelTooLate)) => {
                 return Err(CancelError::TooLate { plan: plan.id });
             }
             Err(JobStoreError::Refused(_)) => return Err(moved()),

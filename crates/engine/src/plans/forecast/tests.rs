@@ -48,7 +48,7 @@ fn moved(from: &str, path: &str, state: Option<FileState>, after: Option<FileSta
     NetChange { from: Some(RelPath::new(from).unwrap()), ..change(path, state, after) }
 }
 
-const ROOT: &str = "/home/me/shop";
+const ROOT: &str = "/srv/me/shop";
 
 /// How plans of one project meet that make these changes; the same from both sides.
 fn met(kept: &Kept, one: Vec<NetChange>, other: Vec<NetChange>) -> Vec<(String, ForecastKind)> {
@@ -134,10 +134,10 @@ fn plans_of_other_projects_do_not_meet_and_those_of_nested_ones_do() {
     let base = kept.file("1\n");
     let (one, other) = (kept.file("one\n"), kept.file("other\n"));
     let edit = |path: &str, after| vec![change(path, base, after)];
-    assert_eq!(met_in(&kept, (ROOT, edit("a", one)), ("/home/me/shop2", edit("a", other))), []);
-    let inner = ("/home/me/shop/lib", edit("a", other));
+    assert_eq!(met_in(&kept, (ROOT, edit("a", one)), ("/srv/me/shop2", edit("a", other))), []);
+    let inner = ("/srv/me/shop/lib", edit("a", other));
     assert_eq!(met_in(&kept, (ROOT, edit("lib/a", one)), inner), told("lib/a", ForecastKind::SameLines));
-    let roots = [ROOT, "/home/me/shop2", "/home/me/shop/lib", "/home/me"];
+    let roots = [ROOT, "/srv/me/shop2", "/srv/me/shop/lib", "/srv/me"];
     let meets: Vec<bool> = roots.iter().map(|root| may_meet(&plan(1, ROOT), &plan(2, root))).collect();
     assert_eq!(meets, [true, false, true, true]);
 }

@@ -1,0 +1,72 @@
+//! Programs that are wrong on purpose: each breaks one promise, and must be caught by the check of that promise.
+
+use crate::promise::Promise;
+
+macro_rules! broken {
+    ($($(#[$doc:meta])* $name:ident = $word:literal breaks $promise:ident,)*) => {
+        /// A way to be wrong.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Broken {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Broken {
+            /// All of them.
+            pub const ALL: &'static [Broken] = &[$(Broken::$name,)*];
+
+            /// Its name, as typed and shown.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Broken::$name => $word,)*
+                }
+            }
+
+            /// The promise that it breaks.
+            pub const fn promise(self) -> Promise {
+                match self {
+                    $(Broken::$name => Promise::$promise,)*
+                }
+            }
+
+            /// The one with this name.
+            pub fn parse(word: &str) -> Option<Broken> {
+                Broken::ALL.iter().copied().find(|broken| broken.name() == word)
+            }
+        }
+    };
+}
+
+broken! {
+    /// A cancel is acknowledged while its processes live.
+    EarlyAcknowledgement = "early-acknowledgement" breaks CancelIsFinal,
+    /// An owner that lost its job still writes.
+    UnfencedWrite = "unfenced-write" breaks FencesHold,
+    /// An entry is acknowledged and not written.
+    LostEntry = "lost-entry" breaks EntriesSurvive,
+    /// A changeset is closed without a sync.
+    UnsyncedClose = "unsynced-close" breaks EntriesSurvive,
+    /// An error is answered and not written.
+    LostError = "lost-error" breaks ErrorsCount,
+    /// A step is tried again, whatever was decided.
+    RetryOverLimit = "retry-over-limit" breaks ErrorsCount,
+    /// A job that runs is given to a second worker.
+    DoubleClaim = "double-claim" breaks OneLiveJob,
+    /// The end of a job is acknowledged without a sync.
+    UnsyncedEnd = "unsynced-end" breaks OneLiveJob,
+    /// What is left is looked at first and taken later.
+    OverReserve = "over-reserve" breaks LedgerHolds,
+    /// What a dead owner had reserved stays reserved.
+    UnsettledSpend = "unsettled-spend" breaks LedgerHolds,
+    /// A journal is put away before its files are written.
+    TornApply = "torn-apply" breaks FilesWhole,
+    /// A probe that never comes back keeps its breaker half open.
+    StuckProbe = "stuck-probe" breaks BreakersReturn,
+    /// An event is left out.
+    EventGap = "event-gap" breaks EventsRetell,
+    /// A dead owner's job is never taken over.
+    StuckLease = "stuck-lease" breaks PlansEnd,
+    /// A dead owner's sandbox is never swept.
+    LeakedSandbox = "leaked-sandbox" breaks NothingLeft,
+    /// A lock is never released.
+    LeakedLock = "leaked-lock" breaks NothingLeft,
+}

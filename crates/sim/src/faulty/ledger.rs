@@ -1,0 +1,84 @@
+//! What plans spend.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use domain::{Account, Claim, Day, Ledger, NewSpend, PlanId, Spend, SpendId, SpendKind};
+use store::{By, LedgerStore, LedgerStoreError, StoreError};
+use sync::Effect;
+
+use super::{FaultyStore, Kind, is_lost};
+use crate::broken::Broken;
+
+fn spend_is_lost<T>(answer: &Result<T, LedgerStoreError>) -> bool {
+    matches!(answer, Err(LedgerStoreError::Store(error)) if is_lost(error))
+}
+
+#[async_trait]
+impl LedgerStore for FaultyStore {
+    async fn reserve(
+        &self,
+        effect: &Effect,
+        claim: &Claim,
+        new: NewSpend,
+    ) -> Result<Spend, LedgerStoreError> {
+        self.before("reserve", Kind::Write).await?;
+        let shown = self.shown(claim);
+        let mut answer = self.inner().reserve(effect, &shown, new.clone()).await;
+        if matches!(answer, Err(LedgerStoreError::Limit(_))) && self.world.is_broken(Broken::OverReserve) {
+            answer = Ok(Spend::new(claim, new));
+        }
+        self.owner_wrote(claim, "a reserve", &answer, spend_is_lost(&answer));
+        let spend = answer?;
+        self.world.reserved(&spend);
+        self.after("reserve", Kind::Write, Some(claim.plan)).await?;
+        Ok(spend)
+    }
+
+    async fn settle(
+        &self,
+        by: By<'_>,
+        claim: &Claim,
+        id: SpendId,
+        actual: u64,
+    ) -> Result<Spend, LedgerStoreError> {
+        self.before("settle", Kind::Write).await?;
+        let shown = self.shown(claim);
+        let answer = self.inner().settle(by, &shown, id, actual).await;
+        self.owner_wrote(claim, "a settled spend", &answer, spend_is_lost(&answer));
+        let spend = answer?;
+        self.after("settle", Kind::Write, Some(claim.plan)).await?;
+        Ok(spend)
+    }
+
+    async fn set_limits(
+        &self,
+        plan: PlanId,
+        limits: Vec<(SpendKind, Option<u64>)>,
+    ) -> Result<Ledger, LedgerStoreError> {
+        self.before("set_limits", Kind::Synced).await?;
+        let answer = self.inner().set_limits(plan, limits).await?;
+        self.after("set_limits", Kind::Synced, Some(plan)).await?;
+        Ok(answer)
+    }
+
+    async fn ledger(&self, plan: PlanId) -> Result<Ledger, StoreError> {
+        self.before("ledger", Kind::Read).await?;
+        self.inner().ledger(plan).await
+    }
+
+    async fn spends(&self, plan: PlanId) -> Result<Vec<Spend>, StoreError> {
+        self.before("spends", Kind::Read).await?;
+        let mut spends = self.inner().spends(plan).await?;
+        if self.world.is_broken(Broken::UnsettledSpend) {
+            let assumed = spends.iter_mut().filter(|spend| spend.assumed);
+            assumed.for_each(|spend| spend.actual = None);
+        }
+        Ok(spends)
+    }
+
+    async fn day_ledger(&self, day: Day) -> Result<BTreeMap<SpendKind, Account>, StoreError> {
+        self.before("day_ledger", Kind::Read).await?;
+        self.inner().day_ledger(day).await
+    }
+}

@@ -1,0 +1,116 @@
+//! Plans, and the locks that are rows.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::{Claim, Decision, EventRecord, Lock, LockRequest, NewDecision, NewJob, NewPlan, Plan, PlanId};
+use store::{LockStore, LockStoreError, PlanFilter, PlanMove, PlanStore, PlanStoreError, StoreError};
+use sync::Effect;
+
+use super::{FaultyStore, Kind, is_lost};
+use crate::broken::Broken;
+
+#[async_trait]
+impl PlanStore for FaultyStore {
+    async fn create(
+        &self,
+        new: NewPlan,
+        decisions: Vec<NewDecision>,
+        job: NewJob,
+    ) -> Result<Plan, PlanStoreError> {
+        self.before("create", Kind::Synced).await?;
+        let plan = new.id;
+        let answer = self.inner().create(new, decisions, job).await?;
+        self.after("create", Kind::Synced, Some(plan)).await?;
+        Ok(answer)
+    }
+
+    async fn move_plan(&self, request: PlanMove) -> Result<Plan, PlanStoreError> {
+        self.before("move_plan", Kind::Synced).await?;
+        let plan = request.plan;
+        let answer = self.inner().move_plan(request).await?;
+        self.after("move_plan", Kind::Synced, Some(plan)).await?;
+        Ok(answer)
+    }
+
+    async fn plan(&self, id: PlanId) -> Result<Plan, PlanStoreError> {
+        self.before("plan", Kind::Read).await?;
+        let answer = self.inner().plan(id).await?;
+        self.after("plan", Kind::Read, None).await?;
+        Ok(answer)
+    }
+
+    async fn plans(&self, filter: &PlanFilter) -> Result<(Vec<Plan>, usize), StoreError> {
+        self.before("plans", Kind::Read).await?;
+        self.inner().plans(filter).await
+    }
+
+    async fn plans_like(&self, prefix: &str, limit: usize) -> Result<Vec<PlanId>, StoreError> {
+        self.before("plans_like", Kind::Read).await?;
+        self.inner().plans_like(prefix, limit).await
+    }
+
+    async fn decide(
+        &self,
+        effect: &Effect,
+        claim: &Claim,
+        decision: NewDecision,
+    ) -> Result<Decision, StoreError> {
+        self.before("decide", Kind::Write).await?;
+        let shown = self.shown(claim);
+        let answer = self.inner().decide(effect, &shown, decision).await;
+        self.owner_wrote(claim, "a decision", &answer, answer.as_ref().is_err_and(is_lost));
+        let decision = answer?;
+        self.after("decide", Kind::Write, Some(claim.plan)).await?;
+        Ok(decision)
+    }
+
+    async fn decisions(&self, plan: PlanId) -> Result<Vec<Decision>, StoreError> {
+        self.before("decisions", Kind::Read).await?;
+        self.inner().decisions(plan).await
+    }
+
+    async fn events(&self, plan: PlanId, after: u64, limit: usize) -> Result<Vec<EventRecord>, StoreError> {
+        self.before("events", Kind::Read).await?;
+        let mut events = self.inner().events(plan, after, limit).await?;
+        if self.world.is_broken(Broken::EventGap) && events.len() > 2 && self.world.random().chance(2_000) {
+            events.remove(1);
+        }
+        Ok(events)
+    }
+
+    async fn forget(&self, plan: PlanId) -> Result<bool, StoreError> {
+        self.before("forget", Kind::Synced).await?;
+        let answer = self.inner().forget(plan).await?;
+        self.after("forget", Kind::Synced, Some(plan)).await?;
+        Ok(answer)
+    }
+}
+
+#[async_trait]
+impl LockStore for FaultyStore {
+    async fn take_lock(&self, request: LockRequest) -> Result<Lock, LockStoreError> {
+        self.before("take_lock", Kind::Write).await?;
+        let answer = self.inner().take_lock(request).await?;
+        self.after("take_lock", Kind::Write, None).await?;
+        Ok(answer)
+    }
+
+    async fn renew_lock(&self, lock: &Lock, lease: Duration) -> Result<bool, StoreError> {
+        self.before("renew_lock", Kind::Beat).await?;
+        let answer = self.inner().renew_lock(lock, lease).await?;
+        self.after("renew_lock", Kind::Beat, None).await?;
+        Ok(answer)
+    }
+
+    async fn release_lock(&self, lock: &Lock) -> Result<(), StoreError> {
+        self.before("release_lock", Kind::Beat).await?;
+        self.inner().release_lock(lock).await?;
+        self.after("release_lock", Kind::Beat, None).await
+    }
+
+    async fn locks(&self) -> Result<Vec<Lock>, StoreError> {
+        self.before("locks", Kind::Read).await?;
+        self.inner().locks().await
+    }
+}

@@ -1,0 +1,255 @@
+//! What an owner records: changesets, calls, sandboxes, contents, errors.
+
+use std::io::{self, Read};
+
+use async_trait::async_trait;
+use domain::{
+    ChangeEntry, ChangeId, Changeset, ChangesetId, Claim, Closed, Ending, ErrorHistory, Hash, Ms, NewCall,
+    NewChange, NewError, PlanId, Policy, Recorded, Recovery, SandboxRecord, Started, ToolCall,
+};
+use store::{
+    By, CallOutcome, CallStore, ChangesetStore, ChangesetStoreError, Collected, ContentStore, ErrorStore,
+    Staged, StoreError,
+};
+use sync::{Clock, Effect, Finisher};
+
+use super::{FaultyStore, Kind, is_lost};
+use crate::broken::Broken;
+
+fn set_is_lost<T>(answer: &Result<T, ChangesetStoreError>) -> bool {
+    matches!(answer, Err(ChangesetStoreError::Store(error)) if is_lost(error))
+}
+
+impl FaultyStore {
+    /// Whether the next entry is acknowledged without being written.
+    fn loses_it(&self) -> bool {
+        self.world.is_broken(Broken::LostEntry) && self.world.random().chance(1_000)
+    }
+
+    /// The answer to a change that is not written.
+    async fn fancied(
+        &self,
+        claim: &Claim,
+        id: ChangesetId,
+        changes: &[NewChange],
+    ) -> Vec<(ChangeId, Recorded)> {
+        let sets = self.inner().changesets(claim.plan).await.unwrap_or_default();
+        let entries = sets.iter().find(|set| set.id == id).map_or(0, |set| set.entries.len());
+        let number = |(change, no): (&NewChange, u32)| {
+            let seq = entries as u32 + no;
+            (change.id, Recorded { changeset: id, seq, no: u64::from(seq) })
+        };
+        changes.iter().zip(1..).map(number).collect()
+    }
+}
+
+#[async_trait]
+impl ChangesetStore for FaultyStore {
+    async fn start(
+        &self,
+        effect: &Effect,
+        claim: &Claim,
+        id: ChangesetId,
+    ) -> Result<Started, ChangesetStoreError> {
+        self.before("start", Kind::Write).await?;
+        let shown = self.shown(claim);
+        let answer = self.inner().start(effect, &shown, id).await;
+        self.owner_wrote(claim, "a start", &answer, set_is_lost(&answer));
+        let started = answer?;
+        self.after("start", Kind::Write, Some(claim.plan)).await?;
+        Ok(started)
+    }
+
+    async fn record(
+        &self,
+        effect: &Effect,
+        claim: &Claim,
+        id: ChangesetId,
+        change: NewChange,
+    ) -> Result<Recorded, ChangesetStoreError> {
+        self.before("record", Kind::Write).await?;
+        let (shown, change_id) = (self.shown(claim), change.id);
+        if self.loses_it() {
+            let fancied = self.fancied(claim, id, &[change]).await;
+            self.world.watch.recorded(claim.plan, fancied.iter().copied());
+            return Ok(fancied
+                .first()
+                .map_or(Recorded { changeset: id, seq: 1, no: 1 }, |(_, recorded)| *recorded));
+        }
+        let answer = self.inner().record(effect, &shown, id, change).await;
+        self.owner_wrote(claim, "an entry", &answer, set_is_lost(&answer));
+        let recorded = answer?;
+        self.world.watch.recorded(claim.plan, [(change_id, recorded)]);
+        self.after("record", Kind::Write, Some(claim.plan)).await?;
+        Ok(recorded)
+    }
+
+    async fn record_latest(
+        &self,
+        effect: &Effect,
+        claim: &Claim,
+        change: NewChange,
+    ) -> Result<Recorded, ChangesetStoreError> {
+        self.before("record_latest", Kind::Write).await?;
+        let (shown, change_id) = (self.shown(claim), change.id);
+        let answer = self.inner().record_latest(effect, &shown, change).await;
+        self.owner_wrote(claim, "an entry", &answer, set_is_lost(&answer));
+        let recorded = answer?;
+        self.world.watch.recorded(claim.plan, [(change_id, recorded)]);
+        self.after("record_latest", Kind::Write, Some(claim.plan)).await?;
+        Ok(recorded)
+    }
+
+    async fn close(
+        &self,
+        effect: &Effect,
+        claim: &Claim,
+        id: ChangesetId,
+    ) -> Result<Closed, ChangesetStoreError> {
+        self.before("close", Kind::Synced).await?;
+        let shown = self.shown(claim);
+        let answer = self.inner().close(effect, &shown, id).await;
+        self.owner_wrote(claim, "a close", &answer, set_is_lost(&answer));
+        let closed = answer?;
+        self.after("close", Kind::Synced, Some(claim.plan)).await?;
+        Ok(closed)
+    }
+
+    async fn finish(
+        &self,
+        finisher: &Finisher,
+        claim: &Claim,
+        how: Ending,
+    ) -> Result<Vec<Closed>, ChangesetStoreError> {
+        self.before("finish", Kind::Synced).await?;
+        let shown = self.shown(claim);
+        let answer = self.inner().finish(finisher, &shown, how).await;
+        self.owner_wrote(claim, "a finish", &answer, set_is_lost(&answer));
+        let closed = answer?;
+        self.after("finish", Kind::Synced, Some(claim.plan)).await?;
+        Ok(closed)
+    }
+
+    async fn entries(&self, plan: PlanId, attempt: u32) -> Result<Vec<ChangeEntry>, StoreError> {
+        self.before("entries", Kind::Read).await?;
+        self.inner().entries(plan, attempt).await
+    }
+
+    async fn changesets(&self, plan: PlanId) -> Result<Vec<Changeset>, StoreError> {
+        self.before("changesets", Kind::Read).await?;
+        self.inner().changesets(plan).await
+    }
+}
+
+#[async_trait]
+impl CallStore for FaultyStore {
+    async fn begin_call(&self, effect: &Effect, claim: &Claim, new: NewCall) -> Result<ToolCall, StoreError> {
+        self.before("begin_call", Kind::Write).await?;
+        let shown = self.shown(claim);
+        let answer = self.inner().begin_call(effect, &shown, new).await;
+        self.owner_wrote(claim, "a call", &answer, answer.as_ref().is_err_and(is_lost));
+        let call = answer?;
+        self.world.watch.acted(claim.plan, "a tool call");
+        self.after("begin_call", Kind::Write, Some(claim.plan)).await?;
+        Ok(call)
+    }
+
+    async fn end_call(
+        &self,
+        by: By<'_>,
+        claim: &Claim,
+        outcome: CallOutcome,
+    ) -> Result<Vec<Recorded>, ChangesetStoreError> {
+        self.before("end_call", Kind::Write).await?;
+        let shown = self.shown(claim);
+        let ids: Vec<ChangeId> = outcome.changes.iter().map(|change| change.id).collect();
+        let (mut outcome, mut fancied) = (outcome, Vec::new());
+        if let Some(id) = outcome.changeset.filter(|_| !ids.is_empty() && self.loses_it()) {
+            fancied = self.fancied(claim, id, &outcome.changes).await;
+            outcome.changes.clear();
+        }
+        let answer = self.inner().end_call(by, &shown, outcome).await;
+        self.owner_wrote(claim, "the end of a call", &answer, set_is_lost(&answer));
+        let mut recorded = answer?;
+        recorded.extend(fancied.iter().map(|(_, recorded)| *recorded));
+        self.world.watch.recorded(claim.plan, ids.into_iter().zip(recorded.iter().copied()));
+        self.after("end_call", Kind::Write, Some(claim.plan)).await?;
+        Ok(recorded)
+    }
+
+    async fn calls(&self, plan: PlanId) -> Result<Vec<ToolCall>, StoreError> {
+        self.before("calls", Kind::Read).await?;
+        self.inner().calls(plan).await
+    }
+
+    async fn sandbox_opened(
+        &self,
+        effect: &Effect,
+        claim: &Claim,
+        record: SandboxRecord,
+    ) -> Result<(), StoreError> {
+        self.before("sandbox_opened", Kind::Write).await?;
+        let shown = self.shown(claim);
+        let answer = self.inner().sandbox_opened(effect, &shown, record).await;
+        self.owner_wrote(claim, "a sandbox", &answer, answer.as_ref().is_err_and(is_lost));
+        answer?;
+        self.after("sandbox_opened", Kind::Write, Some(claim.plan)).await
+    }
+
+    async fn sandbox_closed(&self, record: SandboxRecord) -> Result<(), StoreError> {
+        self.before("sandbox_closed", Kind::Write).await?;
+        let plan = record.plan;
+        self.inner().sandbox_closed(record).await?;
+        self.after("sandbox_closed", Kind::Write, Some(plan)).await
+    }
+
+    async fn sandboxes(&self, plan: PlanId) -> Result<Vec<SandboxRecord>, StoreError> {
+        self.before("sandboxes", Kind::Read).await?;
+        self.inner().sandboxes(plan).await
+    }
+}
+
+impl ContentStore for FaultyStore {
+    fn stage(&self, reader: &mut dyn Read) -> io::Result<Staged> {
+        self.inner().stage(reader)
+    }
+
+    fn open_content(&self, hash: &Hash) -> io::Result<Box<dyn Read + Send>> {
+        self.inner().open_content(hash)
+    }
+
+    fn collect(&self, dry_run: bool) -> io::Result<Collected> {
+        self.inner().collect(dry_run)
+    }
+}
+
+#[async_trait]
+impl ErrorStore for FaultyStore {
+    async fn record_error(
+        &self,
+        claim: &Claim,
+        policy: &Policy,
+        error: NewError,
+        jitter: u16,
+    ) -> Result<Recovery, StoreError> {
+        self.before("record_error", Kind::Write).await?;
+        let shown = self.shown(claim);
+        if self.world.is_broken(Broken::LostError) && self.world.random().chance(2_000) {
+            let mut history = self.inner().history(claim.plan).await?;
+            let recovery = history.record(policy, error.clone(), Ms::from(self.world.clock.now()), jitter);
+            self.world.watch.error_answered(claim, policy, &error, &recovery);
+            return Ok(recovery);
+        }
+        let answer = self.inner().record_error(&shown, policy, error.clone(), jitter).await;
+        self.owner_wrote(claim, "an error", &answer, answer.as_ref().is_err_and(is_lost));
+        let recovery = answer?;
+        self.world.watch.error_answered(claim, policy, &error, &recovery);
+        self.after("record_error", Kind::Write, Some(claim.plan)).await?;
+        Ok(recovery)
+    }
+
+    async fn history(&self, plan: PlanId) -> Result<ErrorHistory, StoreError> {
+        self.before("history", Kind::Read).await?;
+        self.inner().history(plan).await
+    }
+}

@@ -1,0 +1,89 @@
+//! Runs the real workers, rules and services against a simulated machine, store and crowd, in virtual time.
+//!
+//! A seed decides everything: how many workers and plans there are, who is next, what fails when. So a run that broke a
+//! promise is a number, and running it again shows the same.
+//!
+//! # Where to begin
+//! - `world`: what a run consists of, and the loop that moves it; `executor`: who is next.
+//! - `scenario` and `fault`: what is drawn from the seed; `director` and `people`: how the run goes.
+//! - `faulty`: the store with everything that can happen around a step of it; `machine`: files, processes, journals.
+//! - `runner`: what a claimed job does, as the phases of the engine do it.
+//! - `watch` and `checks`: the promises. [`Broken`]: programs that must be caught breaking them.
+//!
+//! # What is real
+//! The engine's `AsyncWorker`, `PlanExecutionContext` and `ErrorRecoveryService`, the store's `MemoryStore`, the rules of
+//! `domain`, the primitives of `sync` and `tokio::sync`. Not real: the phases, which here run on a machine of numbers.
+//!
+//! # Invariants
+//! 1. One thread for each run, no clock, no randomness but the seed's: the hash of all steps is the same each time.
+//! 2. A check that cannot fail proves nothing: each promise has a broken program that is caught by it.
+
+#![forbid(unsafe_code)]
+
+mod broken;
+mod checks;
+mod director;
+mod executor;
+mod fault;
+mod faulty;
+mod housekeeping;
+mod machine;
+mod many;
+mod people;
+mod promise;
+mod random;
+mod runner;
+mod scenario;
+mod trace;
+mod watch;
+mod worker;
+mod world;
+
+use std::sync::Arc;
+
+pub use broken::Broken;
+pub use fault::Fault;
+pub use many::{Many, Total, run_many};
+pub use promise::{Promise, Violation};
+pub use trace::LAST_STEPS;
+
+/// What a run showed.
+#[derive(Clone, Debug)]
+pub struct RunReport {
+    /// The seed.
+    pub seed: u64,
+    /// Of all steps: the same seed has the same.
+    pub hash: u64,
+    /// How many steps it took.
+    pub steps: u64,
+    /// What was broken; empty for a run that passed.
+    pub violations: Vec<Violation>,
+    /// How often each fault struck, in order of [`Fault::ALL`].
+    pub faults: Vec<u64>,
+    /// How often each promise was checked, in order of [`Promise::ALL`].
+    pub checks: Vec<u64>,
+    /// The last steps, for people.
+    pub last_steps: Vec<String>,
+}
+
+/// Runs one seed; with `broken`, of a program that is wrong. The last `kept_steps` can be read if it breaks a promise.
+pub fn run_seed(seed: u64, broken: Option<Broken>, kept_steps: usize) -> RunReport {
+    let world = world::World::new(seed, broken, kept_steps);
+    world.run(Box::pin(director::direct(Arc::clone(&world))));
+    let violations = world.watch.violations();
+    let (hash, steps, last) = {
+        let trace = world.trace();
+        (trace.hash(), trace.steps(), trace.last())
+    };
+    let report = RunReport {
+        seed,
+        hash,
+        steps,
+        last_steps: if violations.is_empty() { Vec::new() } else { last },
+        violations,
+        faults: world.faults().counts().to_vec(),
+        checks: world.watch.checks().to_vec(),
+    };
+    world.take_down();
+    report
+}

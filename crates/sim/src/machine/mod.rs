@@ -1,0 +1,143 @@
+//! The simulated machine: the user's files, sandboxes, processes, journals of applies, locks of the kernel.
+//!
+//! # Where to look
+//! `files` is the project and what each write to it was, `journal` the applies that write there, `processes` what tools
+//! start and how it dies.
+//!
+//! # Invariants
+//! 1. What belongs to a process goes with it: its locks at once, its children as the machine has it.
+//! 2. Files, sandboxes and journals are on the disk: they outlive processes, and power as far as they were synced.
+
+mod files;
+mod journal;
+mod processes;
+
+use std::collections::BTreeMap;
+
+use domain::{ApplyId, Claim, Fence, JobId, PlanId, WorkerId};
+
+use crate::executor::Group;
+use crate::scenario::FILES;
+
+pub(crate) use files::{Files, Writer, state_of, value_of};
+pub(crate) use journal::{Change, Journal, JournalEnd, torn};
+pub(crate) use processes::{Pid, Process, Start};
+
+/// A sandbox on the disk.
+#[derive(Clone, Debug)]
+pub(crate) struct Sandbox {
+    pub(crate) claim: Claim,
+    pub(crate) owner: Group,
+    now: Vec<u64>,
+    captured: Vec<u64>,
+}
+
+/// A file that differs: which, what it was, what it is.
+pub(crate) type Differs = (u32, u64, u64);
+
+impl Sandbox {
+    pub(crate) fn write(&mut self, file: u32, value: u64) {
+        if let Some(place) = self.now.get_mut(file as usize) {
+            *place = value;
+        }
+    }
+
+    /// A recorded change is put back: it is not told again.
+    pub(crate) fn put_back(&mut self, file: u32, value: u64) {
+        self.write(file, value);
+        if let Some(place) = self.captured.get_mut(file as usize) {
+            *place = value;
+        }
+    }
+
+    /// What changed among these files since it was last recorded.
+    pub(crate) fn changed(&self, files: &[u32]) -> Vec<Differs> {
+        let pair = |file: &u32| {
+            let (now, captured) = (self.now.get(*file as usize)?, self.captured.get(*file as usize)?);
+            (now != captured).then_some((*file, *captured, *now))
+        };
+        files.iter().filter_map(pair).collect()
+    }
+
+    /// These changes are recorded.
+    pub(crate) fn is_recorded(&mut self, changes: &[Differs]) {
+        for (file, _, value) in changes {
+            if let Some(place) = self.captured.get_mut(*file as usize) {
+                *place = *value;
+            }
+        }
+    }
+}
+
+/// The machine.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) files: Files,
+    pub(crate) sandboxes: BTreeMap<u64, Sandbox>,
+    pub(crate) processes: BTreeMap<Pid, Process>,
+    pub(crate) journals: BTreeMap<ApplyId, Journal>,
+    /// How every journal that is put away ended.
+    pub(crate) ended: BTreeMap<ApplyId, (PlanId, JournalEnd)>,
+    /// The kernel's lock on the project's root: the process that has it, and the number of the taking.
+    pub(crate) root_lock: Option<(Group, u64)>,
+    /// The life signs of workers: which process shows them.
+    pub(crate) presence: BTreeMap<WorkerId, Group>,
+    pub(crate) is_full: bool,
+    next: u64,
+}
+
+impl Machine {
+    pub(crate) fn new() -> Self {
+        Self {
+            files: Files::new(FILES),
+            sandboxes: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            journals: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            root_lock: None,
+            presence: BTreeMap::new(),
+            is_full: false,
+            next: 0,
+        }
+    }
+
+    pub(crate) fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// A sandbox that starts from the live tree.
+    pub(crate) fn open_sandbox(&mut self, claim: Claim, owner: Group) -> Option<u64> {
+        if self.is_full {
+            return None;
+        }
+        let no = self.number();
+        let now = self.files.values();
+        self.sandboxes.insert(no, Sandbox { claim, owner, captured: now.clone(), now });
+        Some(no)
+    }
+
+    /// Removes the sandboxes that an earlier owner of the job left, so that nothing can begin in them.
+    pub(crate) fn sweep_job(&mut self, job: JobId, before: Fence) {
+        self.sandboxes.retain(|_, sandbox| sandbox.claim.job != job || sandbox.claim.fence >= before);
+    }
+
+    /// Takes the lock of the project's root, if nobody has it.
+    pub(crate) fn lock_root(&mut self, group: Group) -> Option<u64> {
+        if self.root_lock.is_some() {
+            return None;
+        }
+        let taking = self.number();
+        self.root_lock = Some((group, taking));
+        Some(taking)
+    }
+
+    pub(crate) fn unlock_root(&mut self, taking: u64) {
+        self.root_lock.take_if(|(_, held)| *held == taking);
+    }
+
+    /// The plan's processes that live.
+    pub(crate) fn lives_of(&self, plan: PlanId) -> usize {
+        self.processes.values().filter(|process| process.claim.plan == plan).count()
+    }
+}

@@ -1,0 +1,222 @@
+//! The execute phase: a sandbox, what an earlier owner had recorded put back into it, and then the graph.
+//!
+//! # Invariants
+//! 1. A node that was settled does not run again.
+//! 2. What an unsettled node had recorded is taken back by inverse entries before it runs again.
+
+use std::collections::BTreeSet;
+
+use domain::{
+    CallNo, CallState, ChangeEntry, ChangeId, ChangesetId, Draft, ErrorCategory, NetChange, NewCall,
+    NewChange, NotCaptured, Plan, RelPath, RootNo, SandboxRecord, ToolCall, fold, inverse,
+};
+use engine::{ChangesetHandle, JobRun};
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use serde_json::Value;
+use store::{By, CallOutcome, CallStore, ChangesetStore};
+
+use super::{SimRunner, Stopped, ended};
+use crate::machine::{Differs, state_of, value_of};
+use crate::scenario::{NodeScript, PlanScript};
+
+/// How many nodes of a plan run at once.
+const AT_ONCE: usize = 3;
+const TAKE_BACK: &str = "take back";
+
+impl SimRunner {
+    pub(super) async fn execute(&self, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
+        let script = self.world.scenario.plan(plan.id).ok_or(Stopped::Cancelled)?;
+        self.open_sandbox(run, plan).await?;
+        let handle = run.context().start_changeset().await?;
+        self.with_live(&run.claim(), |live| live.changeset = Some(handle.id()));
+        let settled = self.go_on(run, plan, script, handle.id()).await?;
+        self.walk(run, plan, script, handle.clone(), settled).await?;
+        handle.close().await?;
+        Ok(())
+    }
+
+    async fn open_sandbox(&self, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
+        let effect = run.enter()?;
+        let claim = run.claim();
+        self.tick().await;
+        let opened = self.world.machine().open_sandbox(claim, self.group);
+        let no = opened.ok_or_else(|| Stopped::failed(ErrorCategory::Resource, "no space for a sandbox"))?;
+        let record = SandboxRecord {
+            plan: plan.id,
+            attempt: plan.attempt,
+            rung: "copy".to_owned(),
+            passed_over: Vec::new(),
+            dir: no.to_string().into_bytes(),
+            boot: self.world.boot(),
+            opened: self.world.wall(),
+            closed: None,
+            not_captured: NotCaptured::default(),
+        };
+        self.with_live(&claim, |live| live.sandbox = Some((no, record.clone())));
+        self.store.sandbox_opened(&effect, &claim, record).await?;
+        Ok(())
+    }
+
+    /// Puts back what was recorded in this attempt, takes back what was not settled; the nodes that were.
+    async fn go_on(
+        &self,
+        run: &JobRun,
+        plan: &Plan,
+        script: &PlanScript,
+        changeset: ChangesetId,
+    ) -> Result<BTreeSet<usize>, Stopped> {
+        let entries = self.store.entries(plan.id, plan.attempt).await?;
+        let calls = self.store.calls(plan.id).await?;
+        let settled = settled_nodes(script, plan, &calls);
+        let (back, stays) = unsettled_and_settled(script, &settled, &entries);
+        self.tick().await;
+        self.in_sandbox(run, |sandbox| put_back(sandbox, &stays))?;
+        if !back.is_empty() {
+            self.take_back(run, plan, changeset, &back).await?;
+        }
+        Ok(settled)
+    }
+
+    async fn take_back(
+        &self,
+        run: &JobRun,
+        plan: &Plan,
+        changeset: ChangesetId,
+        recorded: &[NetChange],
+    ) -> Result<(), Stopped> {
+        let effect = run.enter()?;
+        let call = self.store.begin_call(&effect, &run.claim(), new_call(plan, TAKE_BACK)).await?;
+        let changes = self.inverses(call.no, recorded);
+        let outcome = CallOutcome {
+            attempt: plan.attempt,
+            no: call.no,
+            end: ended(CallState::Ok),
+            changeset: Some(changeset),
+            changes,
+            contents: Vec::new(),
+        };
+        self.store.end_call(By::Effect(&effect), &run.claim(), outcome).await?;
+        Ok(())
+    }
+
+    /// Runs the nodes, each after those that it needs. One that fails keeps new ones from beginning.
+    fn walk<'a>(
+        &'a self,
+        run: &'a JobRun,
+        plan: &'a Plan,
+        script: &'a PlanScript,
+        handle: ChangesetHandle,
+        settled: BTreeSet<usize>,
+    ) -> BoxFuture<'a, Result<(), Stopped>> {
+        let (mut done, mut begun) = (settled.clone(), settled);
+        let mut running: FuturesUnordered<BoxFuture<'a, (usize, Result<(), Stopped>)>> =
+            FuturesUnordered::new();
+        let mut failed = None;
+        Box::pin(async move {
+            loop {
+                let room = if failed.is_some() { 0 } else { AT_ONCE.saturating_sub(running.len()) };
+                for (index, node) in due(script, &begun, &done, room) {
+                    begun.insert(index);
+                    let handle = handle.clone();
+                    running.push(Box::pin(async move { (index, self.node(run, plan, node, &handle).await) }));
+                }
+                match running.next().await {
+                    None => return failed.map_or(Ok(()), Err),
+                    Some((index, Ok(()))) => {
+                        done.insert(index);
+                    }
+                    Some((_, Err(stopped))) => {
+                        failed.get_or_insert(stopped);
+                    }
+                }
+            }
+        })
+    }
+
+    /// Acts on the sandbox of the run.
+    pub(super) fn in_sandbox<R>(
+        &self,
+        run: &JobRun,
+        act: impl FnOnce(&mut crate::machine::Sandbox) -> R,
+    ) -> Result<R, Stopped> {
+        let no = self.with_live(&run.claim(), |live| live.sandbox.as_ref().map(|(no, _)| *no));
+        let mut machine = self.world.machine();
+        let sandbox = no.and_then(|no| machine.sandboxes.get_mut(&no));
+        sandbox.map(act).ok_or_else(|| Stopped::failed(ErrorCategory::Sandbox, "the sandbox is gone"))
+    }
+
+    fn inverses(&self, call: CallNo, recorded: &[NetChange]) -> Vec<NewChange> {
+        recorded.iter().flat_map(inverse).map(|draft| self.named(call, draft)).collect()
+    }
+
+    /// A change of a file, named anew.
+    pub(super) fn new_change(&self, call: CallNo, (file, before, after): Differs) -> Option<NewChange> {
+        let path = RelPath::new(format!("f{file}")).ok()?;
+        Draft::between(path, state_of(before), state_of(after)).map(|draft| self.named(call, draft))
+    }
+
+    fn named(&self, call: CallNo, draft: Draft) -> NewChange {
+        let id = ChangeId::from_u128(self.ids.ulid());
+        NewChange { id, call, root: RootNo(0), base: domain::Base::Known, draft }
+    }
+}
+
+pub(super) fn new_call(plan: &Plan, node: &str) -> NewCall {
+    NewCall {
+        attempt: plan.attempt,
+        node: node.to_owned(),
+        tool: "run".to_owned(),
+        requested: Value::Null,
+        effective: Value::Null,
+    }
+}
+
+/// The file that a path names.
+pub(super) fn file_of(path: &RelPath) -> u32 {
+    std::str::from_utf8(path.as_bytes()).ok().and_then(|path| path.get(1..)?.parse().ok()).unwrap_or(u32::MAX)
+}
+
+fn put_back(sandbox: &mut crate::machine::Sandbox, recorded: &[NetChange]) {
+    for change in recorded {
+        sandbox.put_back(file_of(&change.path), value_of(change.after));
+    }
+}
+
+/// What was recorded by nodes that have to run again, and by those that have not.
+fn unsettled_and_settled(
+    script: &PlanScript,
+    settled: &BTreeSet<usize>,
+    entries: &[ChangeEntry],
+) -> (Vec<NetChange>, Vec<NetChange>) {
+    let nodes = script.nodes.iter().enumerate().filter(|(index, _)| !settled.contains(index));
+    let files: BTreeSet<u32> = nodes.flat_map(|(_, node)| node.writes.iter().copied()).collect();
+    fold(entries).into_iter().partition(|change| files.contains(&file_of(&change.path)))
+}
+
+/// The nodes that may begin, at most so many.
+fn due<'a>(
+    script: &'a PlanScript,
+    begun: &BTreeSet<usize>,
+    done: &BTreeSet<usize>,
+    room: usize,
+) -> Vec<(usize, &'a NodeScript)> {
+    let is_due = |(index, node): &(usize, &NodeScript)| {
+        !begun.contains(index) && node.after.iter().all(|before| done.contains(before))
+    };
+    script.nodes.iter().enumerate().filter(is_due).take(room).collect()
+}
+
+fn settled_nodes(script: &PlanScript, plan: &Plan, calls: &[ToolCall]) -> BTreeSet<usize> {
+    let is_settled = |node: &NodeScript| {
+        let of_node = |call: &&ToolCall| call.new.attempt == plan.attempt && call.new.node == node.name;
+        calls.iter().rfind(of_node).is_some_and(|call| call.state() == CallState::Ok)
+    };
+    script.nodes.iter().enumerate().filter(|(_, node)| is_settled(node)).map(|(index, _)| index).collect()
+}
+
+/// The net change of a plan's attempt.
+pub(super) fn net_of(entries: &[ChangeEntry]) -> Vec<NetChange> {
+    fold(entries)
+}

@@ -1,0 +1,331 @@
+//! What a claimed job means in the simulation: the phases as the engine does them, on the simulated machine.
+//!
+//! # Where to look
+//! `execute` opens the sandbox, goes on where an earlier owner was, and walks the graph; `node` is one node with its
+//! retries; `actors` are the tools and the model; `apply` brings the result to the user's files.
+//!
+//! # Invariants
+//! 1. Nothing of a run outlives it: its processes are killed when it is interrupted, and its sandbox is closed when it
+//!    winds down.
+//! 2. Whatever an earlier owner of the job left is killed and swept before this one begins, or ends it.
+//! 3. Nothing is done to the machine by a process that is dead: `tick` comes before.
+
+mod actors;
+mod apply;
+mod execute;
+mod node;
+
+pub(crate) use apply::RootLock;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::{
+    CallEnd, CallNo, CallState, ChangesetId, Claim, DecisionKind, ErrorCategory, ErrorId, Fence, JobId,
+    NewDecision, NewError, Phase, Plan, SandboxRecord, StepId,
+};
+use engine::{ErrorRecoveryService, Ids, JobRun, JobRunner, PlanError, RunFailure};
+use serde_json::Value;
+use store::{
+    By, CallOutcome, CallStore, ChangesetStoreError, JobStoreError, LedgerStoreError, LockStoreError,
+    PlanStore, PlanStoreError, StoreError,
+};
+use sync::primitives::{Mutex, lock};
+use sync::{CancelReason, CancellationToken, Cancelled, CircuitBreaker, Finisher};
+
+use crate::broken::Broken;
+use crate::executor::{Group, yield_now};
+use crate::faulty::FaultyStore;
+use crate::world::World;
+
+/// Does the jobs of one worker's process.
+pub(crate) struct SimRunner {
+    pub(crate) world: Arc<World>,
+    pub(crate) group: Group,
+    pub(crate) store: Arc<FaultyStore>,
+    pub(crate) ids: Arc<dyn Ids>,
+    pub(crate) breakers: CircuitBreaker,
+    recovery: ErrorRecoveryService,
+    live: Mutex<BTreeMap<(JobId, Fence), Live>>,
+}
+
+/// What one run has open.
+#[derive(Default)]
+struct Live {
+    token: Option<CancellationToken>,
+    sandbox: Option<(u64, SandboxRecord)>,
+    changeset: Option<ChangesetId>,
+    /// The calls that were admitted and have not ended: in which attempt, with which number, writing which files.
+    calls: Vec<(u32, CallNo, Vec<u32>)>,
+    is_killed: bool,
+}
+
+/// What ends a phase early.
+#[derive(Debug)]
+enum Stopped {
+    /// The run is over: there is nothing to tell.
+    Cancelled,
+    /// It failed, and the error is to be recorded.
+    Failed { category: ErrorCategory, message: String },
+    /// It failed, and the error is recorded.
+    Told { message: String },
+    /// A gate or a conflict stands in the way of an apply.
+    Constrained(Vec<domain::Reason>),
+}
+
+impl Stopped {
+    fn failed(category: ErrorCategory, message: impl std::fmt::Display) -> Self {
+        Self::Failed { category, message: message.to_string() }
+    }
+}
+
+impl From<Cancelled> for Stopped {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
+}
+
+impl From<StoreError> for Stopped {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::LeaseLost(_) => Self::Cancelled,
+            StoreError::Full => Self::failed(ErrorCategory::Resource, error),
+            StoreError::Busy | StoreError::TooNew { .. } | StoreError::Broken { .. } => {
+                Self::failed(ErrorCategory::Internal, error)
+            }
+        }
+    }
+}
+
+impl From<PlanStoreError> for Stopped {
+    fn from(error: PlanStoreError) -> Self {
+        if let PlanStoreError::Store(error) = error {
+            return error.into();
+        }
+        Self::failed(ErrorCategory::Internal, error)
+    }
+}
+
+impl From<ChangesetStoreError> for Stopped {
+    fn from(error: ChangesetStoreError) -> Self {
+        match error {
+            ChangesetStoreError::Store(error) => error.into(),
+            other @ ChangesetStoreError::Changeset(_) => Self::failed(ErrorCategory::Internal, other),
+        }
+    }
+}
+
+impl From<JobStoreError> for Stopped {
+    fn from(error: JobStoreError) -> Self {
+        match error {
+            JobStoreError::Store(error) => error.into(),
+            other @ (JobStoreError::Refused(_) | JobStoreError::QueueFull { .. }) => {
+                Self::failed(ErrorCategory::Internal, other)
+            }
+        }
+    }
+}
+
+impl From<LedgerStoreError> for Stopped {
+    fn from(error: LedgerStoreError) -> Self {
+        match error {
+            LedgerStoreError::Store(error) => error.into(),
+            LedgerStoreError::Limit(_) => Self::failed(ErrorCategory::Budget, error),
+            LedgerStoreError::TooLow(_)
+            | LedgerStoreError::IdTaken { .. }
+            | LedgerStoreError::NotReserved { .. }
+            | LedgerStoreError::NotFound { .. } => Self::failed(ErrorCategory::Internal, error),
+        }
+    }
+}
+
+impl From<LockStoreError> for Stopped {
+    fn from(error: LockStoreError) -> Self {
+        match error {
+            LockStoreError::Store(error) => error.into(),
+            other @ LockStoreError::Held(_) => Self::failed(ErrorCategory::Sandbox, other),
+        }
+    }
+}
+
+impl From<PlanError> for Stopped {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Cancelled { .. } | PlanError::LeaseLost(_) => Self::Cancelled,
+            PlanError::Store(error) => error.into(),
+            PlanError::NoActiveChangeset | PlanError::ChangesetClosed { .. } | PlanError::InvalidEntry(_) => {
+                Self::failed(ErrorCategory::Internal, error)
+            }
+        }
+    }
+}
+
+impl SimRunner {
+    pub(crate) fn new(
+        world: &Arc<World>,
+        group: Group,
+        store: &Arc<FaultyStore>,
+        ids: &Arc<dyn Ids>,
+        breakers: CircuitBreaker,
+    ) -> Self {
+        Self {
+            world: Arc::clone(world),
+            group,
+            store: Arc::clone(store),
+            ids: Arc::clone(ids),
+            breakers,
+            recovery: ErrorRecoveryService::new(Arc::clone(store) as _, world.scenario.policy),
+            live: Mutex::default(),
+        }
+    }
+
+    /// Cancels one of the runs from inside the process; whether one was there. With `resets` the token is reset at once.
+    pub(crate) fn cancel_inside(&self, resets: bool) -> bool {
+        let token = lock(&self.live).values().find_map(|live| live.token.clone());
+        let Some(token) = token else { return false };
+        token.cancel(CancelReason::User);
+        if resets {
+            token.reset();
+        }
+        true
+    }
+
+    /// Others run first; whoever died meanwhile does not come back.
+    async fn tick(&self) {
+        yield_now().await;
+        self.world.alive(self.group).await;
+    }
+
+    fn with_live<R>(&self, claim: &Claim, change: impl FnOnce(&mut Live) -> R) -> R {
+        change(lock(&self.live).entry((claim.job, claim.fence)).or_default())
+    }
+
+    async fn phase(&self, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
+        match run.job().phase {
+            Phase::Strategize => self.strategize(run, plan).await,
+            Phase::Execute => self.execute(run, plan).await,
+            Phase::Apply => self.apply(run, plan).await,
+        }
+    }
+
+    async fn strategize(&self, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
+        let known = self.store.decisions(plan.id).await?;
+        let is_this = |new: &NewDecision| new.kind == DecisionKind::Strategy && new.attempt == plan.attempt;
+        if known.iter().any(|decision| is_this(&decision.new)) {
+            return Ok(());
+        }
+        let decision = NewDecision {
+            parent: known.first().map(|prompt| prompt.seq),
+            attempt: plan.attempt,
+            phase: Phase::Strategize,
+            kind: DecisionKind::Strategy,
+            question: "how?".to_owned(),
+            chosen: "so".to_owned(),
+            rationale: String::new(),
+            confidence: None,
+        };
+        let effect = run.enter()?;
+        self.store.decide(&effect, &run.claim(), decision).await?;
+        Ok(())
+    }
+
+    /// Tells the failure to the recovery, and what is done about it to the worker.
+    async fn tell(&self, run: &JobRun, plan: &Plan, category: ErrorCategory, message: String) -> RunFailure {
+        let step = StepId { attempt: plan.attempt, node: run.job().phase.to_string(), visit: 1 };
+        let id = ErrorId::from_u128(self.ids.ulid());
+        let error = NewError::new(id, run.job().phase, step, category, message.clone());
+        let _ = self.recovery.record_error(&run.claim(), error).await;
+        RunFailure::failed(message)
+    }
+
+    /// Ends the calls that an interrupted run left, with what they had changed.
+    async fn end_calls(&self, run: &JobRun, live: &Live, finisher: &Finisher) {
+        let Some((sandbox, _)) = &live.sandbox else { return };
+        for (attempt, no, files) in &live.calls {
+            let differs = self.world.machine().sandboxes.get(sandbox).map(|sandbox| sandbox.changed(files));
+            let differs = differs.filter(|_| live.changeset.is_some()).unwrap_or_default();
+            let changes = differs.iter().filter_map(|differs| self.new_change(*no, *differs)).collect();
+            let outcome = CallOutcome {
+                attempt: *attempt,
+                no: *no,
+                end: ended(CallState::Cancelled),
+                changeset: live.changeset,
+                changes,
+                contents: Vec::new(),
+            };
+            // What the store does not take is lost with the sandbox; the node runs again.
+            let _ = self.store.end_call(By::Finisher(finisher), &run.claim(), outcome).await;
+        }
+    }
+}
+
+fn ended(state: CallState) -> CallEnd {
+    CallEnd {
+        state,
+        duration_ms: 0,
+        exit: None,
+        error: None,
+        result: Value::Null,
+        isolation: None,
+        stdout: None,
+        stderr: None,
+    }
+}
+
+#[async_trait]
+impl JobRunner for SimRunner {
+    async fn run(&self, run: &JobRun) -> Result<(), RunFailure> {
+        let claim = run.claim();
+        self.with_live(&claim, |live| live.token = Some(run.token().clone()));
+        self.tick().await;
+        self.world.sweep_job(claim.job, claim.fence);
+        self.world.tree_is_dead(claim.job, Fence(claim.fence.0.saturating_sub(1))).await;
+        let plan = match self.store.plan(claim.plan).await {
+            Ok(plan) => plan,
+            Err(error) => return Err(RunFailure::failed(error.to_string())),
+        };
+        match self.phase(run, &plan).await {
+            Ok(()) => Ok(()),
+            Err(Stopped::Cancelled) => Err(RunFailure::failed("the run was stopped")),
+            Err(Stopped::Told { message }) => Err(RunFailure::failed(message)),
+            Err(Stopped::Failed { category, message }) => Err(self.tell(run, &plan, category, message).await),
+            Err(Stopped::Constrained(reasons)) => Err(RunFailure::constrained(reasons)),
+        }
+    }
+
+    fn kill(&self, run: &JobRun, reason: CancelReason) {
+        let claim = run.claim();
+        self.with_live(&claim, |live| live.is_killed = true);
+        if self.world.is_broken(Broken::EarlyAcknowledgement) {
+            return;
+        }
+        if reason == CancelReason::LeaseLost {
+            self.world.kill_processes(|process| process.claim == claim);
+        } else {
+            self.world.kill_processes(|process| {
+                process.claim.job == claim.job && process.claim.fence <= claim.fence
+            });
+            self.world.machine().sweep_job(claim.job, claim.fence);
+        }
+    }
+
+    async fn wind_down(&self, run: &JobRun, finisher: &Finisher, interrupted: Option<CancelReason>) {
+        let claim = run.claim();
+        let live = lock(&self.live).remove(&(claim.job, claim.fence)).unwrap_or_default();
+        self.tick().await;
+        if !self.world.is_broken(Broken::EarlyAcknowledgement) {
+            self.world.kill_processes(|process| process.claim == claim);
+            self.world.tree_is_dead(claim.job, claim.fence).await;
+        }
+        if interrupted != Some(CancelReason::LeaseLost) {
+            self.end_calls(run, &live, finisher).await;
+        }
+        if let Some((sandbox, mut record)) = live.sandbox {
+            self.tick().await;
+            self.world.machine().sandboxes.remove(&sandbox);
+            record.closed = Some(self.world.wall());
+            let _ = self.store.sandbox_closed(record).await;
+        }
+    }
+}
