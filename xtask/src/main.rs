@@ -19,6 +19,8 @@ mod model_check;
 
 mod sim;
 
+mod soak;
+
 mod bench;
 
 mod coverage;
@@ -49,7 +51,7 @@ struct Command {
     run: fn(&Workspace, &[String]) -> Result<(), Failure>,
 }
 
-const COMMANDS: [Command; 8] = [
+const COMMANDS: [Command; 9] = [
     Command {
         name: "test",
         arguments: "",
@@ -70,6 +72,13 @@ const COMMANDS: [Command; 8] = [
         summary: "whole runs in virtual time, every fault, every promise; a seed is a run",
         takes: "4 seconds for 2,000 runs; 3 minutes from nothing",
         run: sim::run,
+    },
+    Command {
+        name: "soak",
+        arguments: "[--plans N] [--kills N]",
+        summary: "2,000 plans on 4 worker processes that are killed 50 times: none lost, nothing left",
+        takes: "2 minutes, 5 from nothing",
+        run: soak::run,
     },
     Command {
         name: "bench",

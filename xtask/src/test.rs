@@ -76,9 +76,11 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
     }
     steps.push(step("tidy", Action::Tidy));
     steps.push(cargo("test", &["test", "--workspace", "--locked"]));
-    // Kills of a few applies and undos; `cargo xtask bench apply` does a thousand.
+    // Kills of a few applies and undos, and of workers; `cargo xtask bench apply` and `soak` do many.
     let kills = ["test", "--locked", "-p", "sandbox", "--bench", "apply", "--", "--runs", "20"];
     steps.push(cargo("kills", &kills));
+    let soak = ["test", "--locked", "-p", "app", "--bench", "soak", "--", "--plans", "100", "--kills", "5"];
+    steps.push(cargo("short soak", &soak));
     steps.push(step("doc", Action::Child(doc)));
     steps.push(step("quick model check", Action::ModelCheck));
     steps.push(step("simulation", Action::Child(sim::quick(&["--runs", "2000"]))));

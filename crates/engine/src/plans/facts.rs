@@ -29,6 +29,8 @@ pub(super) fn writes(tool: &str) -> bool {
     [RUN_COMMAND, WRITE_FILE, EDIT_FILE].contains(&tool)
 }
 
+/// How often a plan that moves all the time is looked at.
+const LOOKS_MAX: u32 = 5;
 /// How many events are read at a time.
 const EVENTS_MAX: usize = 1_000;
 
@@ -105,8 +107,19 @@ impl Engine {
     /// # Errors
     /// There is no such plan, or the store failed.
     pub async fn facts(&self, id: PlanId) -> Result<PlanFacts, PlanStoreError> {
-        let store = &self.house.store;
-        let plan = store.plan(id).await?;
+        let mut tries = LOOKS_MAX;
+        loop {
+            let facts = self.gather(self.house.store.plan(id).await?).await?;
+            // A plan that moved while it was looked at would seem to be worked on by nobody.
+            tries -= 1;
+            if tries == 0 || self.house.store.plan(id).await?.version == facts.plan.version {
+                return Ok(facts);
+            }
+        }
+    }
+
+    async fn gather(&self, plan: Plan) -> Result<PlanFacts, PlanStoreError> {
+        let (store, id) = (&self.house.store, plan.id);
         let entries = self.entries(&plan).await?;
         let calls = self.house.calls(&plan).await?;
         let sandboxes = store.sandboxes(id).await?;
