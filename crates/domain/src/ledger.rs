@@ -2,12 +2,15 @@
 //!
 //! Whoever is about to spend something reserves the most that it can come to, in every account that it counts against,
 //! and settles it afterwards with what it came to. So a limit holds before anything is spent, however many spend at once.
+//! Calls and steps cost one each for certain: they are counted as used in the step that admits them, without a spend. Time
+//! is only added up: one run at a time works on a plan, and it stops when what was left has passed.
 //!
 //! # Invariants
 //! 1. A reserve never takes `used + reserved` of an account above its `max`; one that is refused changes no account.
 //! 2. A spend is settled once. What is told again, or too late, changes nothing.
 //! 3. What is settled is at most what was reserved, so settling never takes an account above its `max` either.
-//! 4. `reserved` of an account is the sum of its spends that are not settled, and `used` that of the settled ones.
+//! 4. `reserved` of an account is the sum of its spends that are not settled, and `used` that of the settled ones and of
+//!    what was counted.
 //! 5. A spend whose owner is gone is settled by [`Settle::Assumed`] and marked so: nobody knows better.
 //!
 //! # Not here
@@ -28,7 +31,6 @@ pub use plan_ledger::PlanLedger;
 
 use crate::class::ErrorClass;
 use crate::detail::Detail;
-use crate::file_state::Hash;
 use crate::id::{Claim, Fence, JobId, PlanId, SpendId};
 
 /// Under this key the details of an error name the limit that was reached.
@@ -38,7 +40,8 @@ pub const LIMIT_KEY: &str = "limit";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpendKind {
-    /// Milliseconds in which the plan is worked on. Each run reserves all that is left.
+    /// Milliseconds in which the plan is worked on. Of a run whose process died nobody knows how long it worked: it counts
+    /// for nothing.
     Time,
     /// Node paths of an attempt; to try one again is none.
     Steps,
@@ -156,6 +159,13 @@ impl Account {
         }
     }
 
+    /// With so much more used, at most up to the limit: for what has taken place and cannot be refused.
+    #[must_use]
+    pub fn with_used(self, amount: u64) -> Account {
+        let used = self.used.saturating_add(amount);
+        Account { used: self.max.map_or(used, |max| used.min(max.max(self.used))), ..self }
+    }
+
     /// With another limit.
     ///
     /// # Errors
@@ -268,21 +278,19 @@ pub struct NewSpend {
 }
 
 impl NewSpend {
-    /// One step. Its name comes from its place, so that it counts once in its attempt, whoever runs it how often.
-    pub fn step(plan: PlanId, attempt: u32, node: &str) -> NewSpend {
-        let hash = Hash::of(format!("step {plan} {attempt} {node}").as_bytes());
-        let half = hash.as_bytes().iter().take(16).fold(0, |sum: u128, byte| sum << 8 | u128::from(*byte));
-        NewSpend::one(SpendId::from_u128(half), SpendKind::Steps)
+    /// So much of a kind, against the plan's account alone.
+    pub fn of(id: SpendId, kind: SpendKind, amount: u64) -> NewSpend {
+        NewSpend { id, kind, amount, model: None, day: None }
     }
+}
 
-    /// One call of a tool.
-    pub fn tool_call(id: SpendId) -> NewSpend {
-        NewSpend::one(id, SpendKind::ToolCalls)
-    }
-
-    fn one(id: SpendId, kind: SpendKind) -> NewSpend {
-        NewSpend { id, kind, amount: 1, model: None, day: None }
-    }
+/// What a call counts as when it is admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountAs {
+    /// A call, and with the first call of its node in the attempt also a step.
+    Step,
+    /// A call that is no step of the plan, as a check is.
+    Call,
 }
 
 /// Something that was reserved, as it is kept.
@@ -329,7 +337,6 @@ impl Spend {
     pub fn settled(&self, how: Settle) -> Option<Spend> {
         let (actual, assumed) = match how {
             Settle::Actual(actual) => (actual.min(self.reserved), false),
-            Settle::Assumed if self.kind == SpendKind::Time => (0, true),
             Settle::Assumed => (self.reserved, true),
         };
         let is_open = self.actual.is_none();
@@ -347,8 +354,7 @@ impl Spend {
 pub enum Settle {
     /// It is known; 0 for what did not take place.
     Actual(u64),
-    /// Nobody told: it is taken to be what was reserved. Time is taken to be none: a run reserves all that is left to the
-    /// plan, and of one that died nobody knows how long it worked.
+    /// Nobody told: it is taken to be what was reserved.
     Assumed,
 }
 
@@ -369,6 +375,15 @@ pub fn reserve_in(
         Ok((*scope, account.with_reserved(asked).ok_or(full)?))
     };
     accounts.iter().map(reserved).collect()
+}
+
+/// The account with one more used.
+///
+/// # Errors
+/// It does not fit.
+pub fn count_in(scope: Scope, account: Account, kind: SpendKind) -> Result<Account, LimitReached> {
+    let reserved = reserve_in(&[(scope, account)], kind, 1)?;
+    Ok(reserved.first().map_or(account, |(_, reserved)| reserved.with_settled(1, 1)))
 }
 
 /// The accounts of a plan, as they stand.

@@ -108,8 +108,8 @@ pub use job::{
     NewJob, pick,
 };
 pub use ledger::{
-    Account, Day, DayLimit, LIMIT_KEY, Ledger, LimitReached, LimitTooLow, Limits, NewSpend, PlanLedger,
-    Scope, Settle, Spend, SpendKind, reserve_in,
+    Account, CountAs, Day, DayLimit, LIMIT_KEY, Ledger, LimitReached, LimitTooLow, Limits, NewSpend,
+    PlanLedger, Scope, Settle, Spend, SpendKind, count_in, reserve_in,
 };
 pub use lock::{Lock, LockHeld, LockRequest, LockResource};
 pub use merge::{ConflictKind, FileMerge, Merge, Place, Region, Sides, merge, merge_file};

@@ -106,6 +106,13 @@ pub struct CallEnd {
     pub stderr: Option<KeptOutput>,
 }
 
+impl NewCall {
+    /// Whether it is a call of this node in this attempt.
+    pub fn is_of(&self, attempt: u32, node: &str) -> bool {
+        self.attempt == attempt && self.node == node
+    }
+}
+
 /// A call as it is kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolCall {
@@ -122,6 +129,12 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
+    /// One that ended at `now`.
+    pub fn ended(plan: PlanId, no: CallNo, new: NewCall, end: CallEnd, now: WallMs) -> ToolCall {
+        let started = WallMs(now.0.saturating_sub(end.duration_ms));
+        ToolCall { plan, no, started, new, end: Some(end) }
+    }
+
     /// Where it stands.
     pub fn state(&self) -> CallState {
         self.end.as_ref().map_or(CallState::Running, |end| end.state)

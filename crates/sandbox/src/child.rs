@@ -48,3 +48,15 @@ pub fn dispatch() {
         crate::isolation::child_run();
     }
 }
+
+/// From now on no program that is started inherits a descriptor of ours but the standard ones, also none that we were
+/// started with.
+///
+/// # Errors
+/// The system cannot do it.
+pub fn inherit_nothing() -> std::io::Result<()> {
+    const FIRST: u32 = 3;
+    // SAFETY: it closes nothing here: it marks descriptors, which stay with their owners.
+    let marked = unsafe { libc::syscall(libc::SYS_close_range, FIRST, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if marked == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}

@@ -58,7 +58,7 @@ pub mod git_ref;
 pub mod journal;
 
 pub use capture::{CaptureError, CaptureRules, Captured, CapturedChange, NotCaptured};
-pub use child::{ChildProgram, dispatch};
+pub use child::{ChildProgram, dispatch, inherit_nothing};
 pub use copy::Skipped;
 pub use file_tools::{WriteFileError, read_file};
 pub use kept::NOTE_BYTES_MAX;

@@ -25,8 +25,8 @@ pub(crate) struct Scenario {
     pub(crate) stormy: Duration,
     /// Whether the processes of a worker die with it, as those of a pid namespace do.
     pub(crate) has_namespaces: bool,
-    /// What all plans together may spend in a day, in calls.
-    pub(crate) day_calls: Option<u64>,
+    /// What all plans together may spend in a day, in tokens.
+    pub(crate) day_tokens: Option<u64>,
     /// Whether the model answers garbage, a hundred times and more.
     pub(crate) has_flood: bool,
     /// How often a step of the store meets a fault, in ten thousand.
@@ -43,8 +43,8 @@ pub(crate) struct PlanScript {
     pub(crate) applies: Gate,
     /// How often its person says again.
     pub(crate) patience: u32,
-    /// What it may spend, in calls.
-    pub(crate) calls_max: u64,
+    /// What it may spend, in tokens.
+    pub(crate) tokens_max: u64,
 }
 
 /// One node of the graph.
@@ -97,7 +97,7 @@ impl Scenario {
             policy: Policy::new(per_step, per_plan, replan, 3).unwrap_or_default(),
             stormy: lease * random.between(2, 8) as u32,
             has_namespaces: random.chance(7_000),
-            day_calls: random.chance(1_500).then(|| random.between(5, 40)),
+            day_tokens: random.chance(1_500).then(|| random.between(5, 40)),
             has_flood,
             fault_rate: random.pick(&[15, 40, 120, 400]).unwrap_or(40) as u32,
         }
@@ -119,14 +119,14 @@ impl PlanScript {
             nodes,
             applies: if random.chance(7_500) { Gate::Auto } else { Gate::Ask },
             patience: random.between(0, 3) as u32,
-            calls_max: if random.chance(1_000) { random.between(1, 8) } else { 1_000 },
+            tokens_max: if random.chance(1_000) { random.between(1, 8) } else { 1_000 },
         }
     }
 
     pub(crate) fn new_plan(&self) -> NewPlan {
         let spec = json!({
             "task": {"run": "true"}, "max_file_bytes": 1_u64 << 20, "sandbox": "auto",
-            "isolation_required": true, "time_limit_s": 7_200, "limits": {"tool_calls": self.calls_max},
+            "isolation_required": true, "time_limit_s": 7_200, "limits": {"tokens": self.tokens_max},
         });
         let spec = serde_json::from_value(spec);
         // What cannot be read would be a mistake of this file, and every run would show it.

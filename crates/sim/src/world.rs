@@ -147,8 +147,8 @@ impl World {
     /// A spend was granted.
     pub(crate) fn reserved(&self, spend: &Spend) {
         lock(&self.days).extend(spend.day);
-        let max = self.scenario.plan(spend.plan).map_or(0, |plan| plan.calls_max);
-        if spend.kind == SpendKind::ToolCalls {
+        let max = self.scenario.plan(spend.plan).map_or(0, |plan| plan.tokens_max);
+        if spend.kind == SpendKind::Tokens {
             self.watch.reserved(spend, max);
         }
     }

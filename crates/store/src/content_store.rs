@@ -8,7 +8,7 @@
 use std::io::{self, Read};
 use std::time::Duration;
 
-use domain::Hash;
+use domain::{Hash, Ms};
 
 /// Above this a content is a file of its own.
 pub const INLINE_BYTES_MAX: usize = 32 * 1024;
@@ -53,9 +53,18 @@ pub trait ContentStore: Send + Sync {
     fn open_content(&self, hash: &Hash) -> io::Result<Box<dyn Read + Send>>;
 
     /// Removes what no entry and no call names, in one step with finding it out; with `dry_run` only counts. A large
-    /// content that was staged less than [`STAGED_KEPT`] ago and is not named yet stays.
+    /// content that is not named yet stays if it was staged less than [`STAGED_KEPT`] ago, or since the oldest job that runs
+    /// was begun: a command may take longer than that, and names what it found only at its end.
     ///
     /// # Errors
     /// The store failed.
     fn collect(&self, dry_run: bool) -> io::Result<Collected>;
+}
+
+/// What was staged after this moment may still be named: by whoever stages and names at once, or by a job that runs, of
+/// which the oldest was begun at `oldest`.
+pub(crate) fn waits_since(now: Ms, oldest: Option<Ms>) -> Ms {
+    let kept = Ms(now.0.saturating_sub(u64::try_from(STAGED_KEPT.as_millis()).unwrap_or(u64::MAX)));
+    // One moment before: what was staged in the same moment waits too.
+    oldest.map_or(kept, |oldest| kept.min(Ms(oldest.0.saturating_sub(1))))
 }

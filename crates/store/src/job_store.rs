@@ -105,6 +105,21 @@ pub trait JobStore: Send + Sync {
     /// Gives the worker a job that is due, if a slot is free: first one whose owner died, else the first queued.
     async fn claim(&self, request: &ClaimRequest) -> Result<Option<Job>, JobStoreError>;
 
+    /// The same for at most so many jobs; a store does it in one write. As it stands here it is for a store that wraps
+    /// another one: what was claimed before an error is not lost by it.
+    async fn claim_some(&self, request: &ClaimRequest, most: usize) -> Result<Vec<Job>, JobStoreError> {
+        let mut claimed = Vec::new();
+        while claimed.len() < most {
+            match self.claim(request).await {
+                Ok(Some(job)) => claimed.push(job),
+                Ok(None) => break,
+                Err(error) if claimed.is_empty() => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(claimed)
+    }
+
     /// Renews the owner's lease. The answer is the job, in which a requested cancel shows.
     async fn heartbeat(&self, claim: &Claim, lease: Duration) -> Result<Job, JobStoreError>;
 

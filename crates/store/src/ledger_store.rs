@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use domain::{
-    Account, Claim, Day, ErrorClass, Ledger, LimitReached, LimitTooLow, NewCall, NewSpend, PlanId,
-    ReserveError, Spend, SpendId, SpendKind, ToolCall,
+    Account, CallEnd, Claim, CountAs, Day, ErrorClass, Ledger, LimitReached, LimitTooLow, NewCall, NewSpend,
+    PlanId, ReserveError, Spend, SpendId, SpendKind, ToolCall,
 };
 use sync::Effect;
 
@@ -88,31 +88,34 @@ pub trait LedgerStore: CallStore {
         actual: u64,
     ) -> Result<Spend, LedgerStoreError>;
 
-    /// Admits a call as [`CallStore::begin_call`] does, and counts as used what is spent by its mere beginning; all of it
-    /// or, when a limit says no, none. What was counted under the same id before is not counted again.
-    ///
-    /// A store does this in one step. As it stands here it is for a store that wraps another one.
+    /// Admits a call as [`CallStore::begin_call`] does, and counts it; or, when a limit says no, neither.
     async fn begin_counted(
         &self,
         effect: &Effect,
         claim: &Claim,
         call: NewCall,
-        counted: Vec<NewSpend>,
-    ) -> Result<ToolCall, LedgerStoreError> {
-        let mut done = Vec::new();
-        for spend in counted {
-            let (id, amount) = (spend.id, spend.amount);
-            if let Err(error) = self.reserve(effect, claim, spend).await {
-                for id in done {
-                    self.settle(By::Effect(effect), claim, id, 0).await?;
-                }
-                return Err(error);
-            }
-            self.settle(By::Effect(effect), claim, id, amount).await?;
-            done.push(id);
-        }
-        Ok(self.begin_call(effect, claim, call).await?)
-    }
+        count_as: CountAs,
+    ) -> Result<ToolCall, LedgerStoreError>;
+
+    /// Keeps a call that has taken place and changed nothing, and counts it; or, when a limit says no, neither. Such a call
+    /// needs no row before it begins: whoever finds none makes it again, and no harm is done.
+    async fn keep_call(
+        &self,
+        effect: &Effect,
+        claim: &Claim,
+        call: NewCall,
+        count_as: CountAs,
+        end: CallEnd,
+    ) -> Result<ToolCall, LedgerStoreError>;
+
+    /// Adds what was spent and cannot be refused, up to the limit: the time of a run. Asked twice it is added twice.
+    async fn add_spent(
+        &self,
+        by: By<'_>,
+        claim: &Claim,
+        kind: SpendKind,
+        amount: u64,
+    ) -> Result<(), LedgerStoreError>;
 
     /// Sets limits of a plan, all or none. This is a person's doing and needs no claim.
     async fn set_limits(

@@ -91,6 +91,8 @@ fn spawned(data_dir: &Path, log: &Path) -> std::io::Result<Child> {
     worker.args(["worker", "--background", "--until-idle", UNTIL_IDLE, "--format", "plain", "--data-dir"]);
     worker.arg(data_dir).current_dir(data_dir);
     worker.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+    // A caller that waits for the end of a pipe, or for a lock, would else wait for the worker.
+    sandbox::inherit_nothing()?;
     worker.spawn()
 }
 

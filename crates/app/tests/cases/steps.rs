@@ -182,3 +182,17 @@ fn files_are_written_and_edited_in_the_sandbox_without_a_process() {
         assert_eq!(person.agents(&["plan", "diff", "@last", "--name-only"]).stdout, "");
     }
 }
+
+#[test]
+fn a_file_that_is_too_large_to_be_read_whole_is_not_edited() {
+    let person = Person::new();
+    person.write(".cleveragents/config.toml", "[capture]\nmax_file_mb = 1\n");
+    let large = format!("HEAD\n{}TAIL\n", "x\n".repeat(700_000));
+    person.write("large.txt", &large);
+    person.write("actor.yaml", "nodes:\n  a: { tool: edit, with: { path: large.txt, old: HEAD, new: X } }\n");
+    let said = person.json(&["run", "--actor", "actor.yaml"]);
+    let errors = person.agents(&["plan", "errors", "@last"]).stdout;
+    assert!(said.exit == 1 && errors.contains("capture.max_file_mb"), "{said:?} {errors}");
+    assert_eq!(person.agents(&["plan", "diff", "@last", "--name-only"]).stdout, "");
+    assert_eq!(person.read("large.txt"), large);
+}

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::{
     Account, DayLimit, Ledger, LimitReached, LimitTooLow, NewSpend, Scope, Settle, Spend, SpendKind,
-    reserve_in,
+    count_in, reserve_in,
 };
-use crate::id::{Claim, SpendId};
+use crate::id::{Claim, PlanId, SpendId};
 use crate::ledger::Day;
 
 /// The accounts and spends of one plan.
@@ -48,6 +48,28 @@ impl PlanLedger {
         let spend = Spend::new(claim, new);
         self.spends.insert(spend.id, spend.clone());
         Ok(spend)
+    }
+
+    /// Counts one as used in each of the accounts, or in none. `limit` is what the plan was allowed when it was made.
+    pub(crate) fn count(
+        &mut self,
+        plan: PlanId,
+        kinds: &[SpendKind],
+        limit: impl Fn(SpendKind) -> Option<u64>,
+    ) -> Result<(), LimitReached> {
+        let mut counted = self.accounts.clone();
+        for kind in kinds {
+            let own = counted.get(kind).copied().unwrap_or(Account::of(limit(*kind)));
+            counted.insert(*kind, count_in(Scope::Plan(plan), own, *kind)?);
+        }
+        self.accounts = counted;
+        Ok(())
+    }
+
+    /// Adds what was spent already. `limit` is what the plan was allowed when it was made.
+    pub(crate) fn add(&mut self, kind: SpendKind, amount: u64, limit: Option<u64>) {
+        let own = self.accounts.entry(kind).or_insert(Account::of(limit));
+        *own = own.with_used(amount);
     }
 
     /// Settles a spend, once.

@@ -1,11 +1,14 @@
 //! What the owner of a plan's job spends.
 
-use super::PlanRecord;
+use super::{PlanRecord, wall};
 use crate::id::{Claim, SpendId};
 use crate::job::LeaseLost;
 use crate::ledger::{
-    Account, Ledger, LimitReached, LimitTooLow, NewSpend, PlanLedger, Settle, Spend, SpendKind,
+    Account, CountAs, Ledger, LimitReached, LimitTooLow, NewSpend, PlanLedger, Settle, Spend, SpendKind,
 };
+use crate::time::Ms;
+use crate::told;
+use crate::tool_call::{CallEnd, NewCall, ToolCall};
 
 /// Why nothing was reserved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,6 +59,64 @@ impl PlanRecord {
     pub fn settle(&mut self, claim: &Claim, id: SpendId, actual: u64) -> Result<Option<Spend>, LeaseLost> {
         self.guard(claim)?;
         Ok(self.ledger.settle(id, Settle::Actual(actual)))
+    }
+
+    /// Admits a call of the owner and counts it, both or neither.
+    ///
+    /// # Errors
+    /// The claim is not the owner's, or a limit says no.
+    pub fn begin_counted(
+        &mut self,
+        claim: &Claim,
+        new: NewCall,
+        count_as: CountAs,
+        now: Ms,
+    ) -> Result<ToolCall, ReserveError> {
+        self.guard(claim)?;
+        self.count(claim, &new, count_as)?;
+        Ok(self.begin_call(claim, new, now)?)
+    }
+
+    /// Keeps a call of the owner that took place and changed nothing, and counts it, both or neither.
+    ///
+    /// # Errors
+    /// The claim is not the owner's, or a limit says no.
+    pub fn keep_call(
+        &mut self,
+        claim: &Claim,
+        new: NewCall,
+        count_as: CountAs,
+        end: CallEnd,
+        now: Ms,
+    ) -> Result<ToolCall, ReserveError> {
+        self.guard(claim)?;
+        self.count(claim, &new, count_as)?;
+        let no = self.next_call(new.attempt);
+        let call = ToolCall::ended(claim.plan, no, new, end, wall(now));
+        self.tell(told::tool_finished(&call, 0), now);
+        self.calls.insert((call.new.attempt, no), call.clone());
+        Ok(call)
+    }
+
+    fn count(&mut self, claim: &Claim, new: &NewCall, count_as: CountAs) -> Result<(), LimitReached> {
+        let is_first = || !self.calls.values().any(|call| call.new.is_of(new.attempt, &new.node));
+        let kinds: &[SpendKind] = match count_as {
+            CountAs::Step if is_first() => &[SpendKind::ToolCalls, SpendKind::Steps],
+            CountAs::Step | CountAs::Call => &[SpendKind::ToolCalls],
+        };
+        let plan = self.plan.as_ref();
+        self.ledger.count(claim.plan, kinds, |kind| plan.and_then(|plan| plan.spec.limit(kind)))
+    }
+
+    /// Adds what the owner spent already and what cannot be refused.
+    ///
+    /// # Errors
+    /// The claim is not the owner's.
+    pub fn add_spent(&mut self, claim: &Claim, kind: SpendKind, amount: u64) -> Result<(), LeaseLost> {
+        self.guard(claim)?;
+        let limit = self.limit_when_made(kind);
+        self.ledger.add(kind, amount, limit);
+        Ok(())
     }
 
     /// Sets limits of the plan: all of these, or none.

@@ -74,13 +74,18 @@ impl PlanRecord {
     /// The claim is not the owner's.
     pub fn begin_call(&mut self, claim: &Claim, new: NewCall, now: Ms) -> Result<ToolCall, LeaseLost> {
         self.guard(claim)?;
-        let of_attempt = (new.attempt, CallNo(0))..=(new.attempt, CallNo(u32::MAX));
-        let last = self.calls.range(of_attempt).next_back().map_or(0, |((_, no), _)| no.0);
-        let no = CallNo(last.saturating_add(1));
+        let no = self.next_call(new.attempt);
         let call = ToolCall { plan: claim.plan, no, started: wall(now), new, end: None };
         self.tell([told::tool_started(&call)], now);
         self.calls.insert((call.new.attempt, no), call.clone());
         Ok(call)
+    }
+
+    /// The number of the attempt's next call.
+    pub(super) fn next_call(&self, attempt: u32) -> CallNo {
+        let of_attempt = (attempt, CallNo(0))..=(attempt, CallNo(u32::MAX));
+        let last = self.calls.range(of_attempt).next_back().map_or(0, |((_, no), _)| no.0);
+        CallNo(last.saturating_add(1))
     }
 
     /// Ends a call of the owner and records what it changed: all or none. Asked again, the answer is the same.

@@ -75,7 +75,7 @@ fn spend(id: u8) -> SpendId {
 }
 
 fn new_spend(id: u8, amount: u64) -> NewSpend {
-    NewSpend { amount, ..NewSpend::tool_call(spend(id)) }
+    NewSpend::of(spend(id), KIND, amount)
 }
 
 proptest! {
@@ -150,16 +150,6 @@ fn a_reserve_that_one_account_refuses_is_taken_from_none() {
     let full =
         reserve_in(&[(plan, Account { max: None, used: 2, reserved: 0 })], KIND, u64::MAX).unwrap_err();
     assert_eq!((full.scope, full.used), (plan, 2));
-}
-
-#[test]
-fn a_step_is_named_by_plan_attempt_and_node() {
-    let plan = PlanId::from_u128(1);
-    let id = |plan, attempt, node| NewSpend::step(plan, attempt, node).id;
-    assert_eq!(id(plan, 1, "code"), id(plan, 1, "code"));
-    for other in [id(PlanId::from_u128(2), 1, "code"), id(plan, 2, "code"), id(plan, 1, "test")] {
-        assert_ne!(id(plan, 1, "code"), other);
-    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Claims jobs while there is a free hand, one after the other, until the worker or its process stops.
+//! Claims jobs while there is a free hand, a few at a time, until the worker or its process stops.
 //!
 //! # Invariants
 //! 1. A slot is taken before a job is claimed, so that no more than `max_workers` run here.
@@ -19,20 +19,27 @@ use super::run::{self, Run, Settled};
 use super::{RunningJob, Shared, TaskKind, WorkerNews};
 use crate::contain::contained;
 
+/// So many jobs are claimed with one write, if as many hands are free.
+const CLAIMED_AT_ONCE_MAX: usize = 16;
+
 /// Claims until the worker stops. Dropping `begun` at the end tells the heartbeats that no more will come.
 pub(super) async fn claim_jobs(shared: Arc<Shared>, begun: mpsc::Sender<Arc<Run>>) {
     let slots = Arc::new(Semaphore::new(shared.config.max_workers));
-    while let Some(slot) = free_slot(&shared, &slots).await {
+    while let Some(free) = free_slots(&shared, &slots).await {
         let asked_at = shared.ports.clock.now();
-        match claim(&shared).await {
+        match claim(&shared, free.len()).await {
             None => return,
-            Some(Ok(Ok(Some(job)))) => begin(&shared, job, asked_at, slot, &begun).await,
-            Some(Ok(Ok(None))) => {
-                drop(slot);
+            Some(Ok(Ok(jobs))) if !jobs.is_empty() => {
+                for (job, slot) in jobs.into_iter().zip(free) {
+                    begin(&shared, job, asked_at, slot, &begun).await;
+                }
+            }
+            Some(Ok(Ok(_))) => {
+                drop(free);
                 wait_for_work(&shared).await;
             }
             Some(Ok(Err(_)) | Err(_)) => {
-                drop(slot);
+                drop(free);
                 shared.note_store_error();
                 wait_for_work(&shared).await;
             }
@@ -40,8 +47,8 @@ pub(super) async fn claim_jobs(shared: Arc<Shared>, begun: mpsc::Sender<Arc<Run>
     }
 }
 
-/// Asks the store for a job; `None` when the worker stops and the store has no answer within a lease.
-async fn claim(shared: &Shared) -> Option<Result<Result<Option<Job>, JobStoreError>, Panicked>> {
+/// Asks the store for jobs; `None` when the worker stops and the store has no answer within a lease.
+async fn claim(shared: &Shared, most: usize) -> Option<Result<Result<Vec<Job>, JobStoreError>, Panicked>> {
     let request = ClaimRequest {
         worker: shared.id,
         boot: shared.config.boot,
@@ -49,7 +56,7 @@ async fn claim(shared: &Shared) -> Option<Result<Result<Option<Job>, JobStoreErr
         concurrency_max: shared.config.plan_concurrency.saturating_sub(shared.left_free()),
         only: shared.config.only,
     };
-    let mut claim = std::pin::pin!(contained(shared.ports.store.claim(&request)));
+    let mut claim = std::pin::pin!(contained(shared.ports.store.claim_some(&request, most)));
     tokio::select! {
         biased;
         claimed = &mut claim => return Some(claimed),
@@ -71,12 +78,15 @@ async fn stopping(shared: &Shared) {
     }
 }
 
-async fn free_slot(shared: &Shared, slots: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    tokio::select! {
+/// The first slot that is free, and as many more as are free then.
+async fn free_slots(shared: &Shared, slots: &Arc<Semaphore>) -> Option<Vec<OwnedSemaphorePermit>> {
+    let first = tokio::select! {
         biased;
-        () = stopping(shared) => None,
-        slot = Arc::clone(slots).acquire_owned() => slot.ok(),
-    }
+        () = stopping(shared) => return None,
+        slot = Arc::clone(slots).acquire_owned() => slot.ok()?,
+    };
+    let more = std::iter::from_fn(|| Arc::clone(slots).try_acquire_owned().ok());
+    Some(std::iter::once(first).chain(more).take(CLAIMED_AT_ONCE_MAX).collect())
 }
 
 async fn wait_for_work(shared: &Shared) {

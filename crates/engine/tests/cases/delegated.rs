@@ -150,6 +150,37 @@ macro_rules! delegate_other_ports {
                 self.inner.settle(by, claim, id, actual).await
             }
 
+            async fn begin_counted(
+                &self,
+                effect: &sync::Effect,
+                claim: &domain::Claim,
+                call: domain::NewCall,
+                count_as: domain::CountAs,
+            ) -> Result<domain::ToolCall, store::LedgerStoreError> {
+                self.inner.begin_counted(effect, claim, call, count_as).await
+            }
+
+            async fn keep_call(
+                &self,
+                effect: &sync::Effect,
+                claim: &domain::Claim,
+                call: domain::NewCall,
+                count_as: domain::CountAs,
+                end: domain::CallEnd,
+            ) -> Result<domain::ToolCall, store::LedgerStoreError> {
+                self.inner.keep_call(effect, claim, call, count_as, end).await
+            }
+
+            async fn add_spent(
+                &self,
+                by: store::By<'_>,
+                claim: &domain::Claim,
+                kind: domain::SpendKind,
+                amount: u64,
+            ) -> Result<(), store::LedgerStoreError> {
+                self.inner.add_spent(by, claim, kind, amount).await
+            }
+
             async fn set_limits(
                 &self,
                 plan: domain::PlanId,

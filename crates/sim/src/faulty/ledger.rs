@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use domain::{Account, Claim, Day, Ledger, NewSpend, PlanId, Spend, SpendId, SpendKind};
+use domain::{
+    Account, CallEnd, Claim, CountAs, Day, Ledger, NewCall, NewSpend, PlanId, Spend, SpendId, SpendKind,
+    ToolCall,
+};
 use store::{By, LedgerStore, LedgerStoreError, StoreError};
 use sync::Effect;
 
@@ -49,6 +52,57 @@ impl LedgerStore for FaultyStore {
         let spend = answer?;
         self.after("settle", Kind::Write, Some(claim.plan)).await?;
         Ok(spend)
+    }
+
+    async fn begin_counted(
+        &self,
+        effect: &Effect,
+        claim: &Claim,
+        call: NewCall,
+        count_as: CountAs,
+    ) -> Result<ToolCall, LedgerStoreError> {
+        self.before("begin_counted", Kind::Write).await?;
+        let shown = self.shown(claim);
+        let answer = self.inner().begin_counted(effect, &shown, call, count_as).await;
+        self.owner_wrote(claim, "a call", &answer, spend_is_lost(&answer));
+        let call = answer?;
+        self.world.watch.acted(claim.plan, "a tool call");
+        self.after("begin_counted", Kind::Write, Some(claim.plan)).await?;
+        Ok(call)
+    }
+
+    async fn keep_call(
+        &self,
+        effect: &Effect,
+        claim: &Claim,
+        call: NewCall,
+        count_as: CountAs,
+        end: CallEnd,
+    ) -> Result<ToolCall, LedgerStoreError> {
+        self.before("keep_call", Kind::Write).await?;
+        let shown = self.shown(claim);
+        let answer = self.inner().keep_call(effect, &shown, call, count_as, end).await;
+        self.owner_wrote(claim, "a call", &answer, spend_is_lost(&answer));
+        let call = answer?;
+        self.world.watch.acted(claim.plan, "a tool call");
+        self.after("keep_call", Kind::Write, Some(claim.plan)).await?;
+        Ok(call)
+    }
+
+    async fn add_spent(
+        &self,
+        by: By<'_>,
+        claim: &Claim,
+        kind: SpendKind,
+        amount: u64,
+    ) -> Result<(), LedgerStoreError> {
+        self.before("add_spent", Kind::Write).await?;
+        let shown = self.shown(claim);
+        let answer = self.inner().add_spent(by, &shown, kind, amount).await;
+        self.owner_wrote(claim, "what was spent", &answer, spend_is_lost(&answer));
+        answer?;
+        self.after("add_spent", Kind::Write, Some(claim.plan)).await?;
+        Ok(())
     }
 
     async fn set_limits(

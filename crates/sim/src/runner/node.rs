@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use domain::{
-    Action, CallState, Day, DayLimit, ErrorCategory, ErrorId, NewChange, NewError, NewSpend, Phase, Plan,
-    Recorded, Recovery, SpendId, StepId, ToolCall,
+    Action, CallState, CountAs, Day, DayLimit, ErrorCategory, ErrorId, NewChange, NewError, NewSpend, Phase,
+    Plan, Recorded, Recovery, SpendId, SpendKind, StepId, ToolCall,
 };
 use engine::{ChangesetHandle, JobRun, PlanError};
 use store::{By, CallOutcome, CallStore, JobStore, LedgerStore, LedgerStoreError, StoreError};
@@ -109,8 +109,9 @@ impl SimRunner {
     ) -> Result<(), Tried> {
         let claim = run.claim();
         let effect = run.enter()?;
-        let spends = self.reserve(run, &effect, plan, script).await?;
-        let call = self.store.begin_call(&effect, &claim, new_call(plan, &script.name)).await?;
+        let spend = self.reserve(run, &effect).await?;
+        let new = new_call(plan, &script.name);
+        let call = self.store.begin_counted(&effect, &claim, new, CountAs::Step).await?;
         let open = (plan.attempt, call.no, script.writes.clone());
         self.with_live(&claim, |live| live.calls.push(open.clone()));
         let acted = match script.actor {
@@ -124,10 +125,8 @@ impl SimRunner {
         };
         self.record(run, script, handle, &effect, &call, fail.is_none()).await?;
         self.with_live(&claim, |live| live.calls.retain(|call| *call != open));
-        for spend in spends {
-            // What cannot be settled now is settled with the job's end.
-            let _ = self.store.settle(By::Effect(&effect), &claim, spend, 1).await;
-        }
+        // What cannot be settled now is settled with the job's end.
+        let _ = self.store.settle(By::Effect(&effect), &claim, spend, 1).await;
         match fail {
             Some(fail) => Err(Tried::Failed(fail)),
             None => Ok(self.store.settled_node(&effect, &claim).await?),
@@ -194,31 +193,16 @@ impl SimRunner {
         }
     }
 
-    /// A call, and the step that it is of, are taken from what the plan may spend.
-    async fn reserve(
-        &self,
-        run: &JobRun,
-        effect: &Effect,
-        plan: &Plan,
-        script: &NodeScript,
-    ) -> Result<[SpendId; 2], Tried> {
-        let day = self
-            .world
-            .scenario
-            .day_calls
-            .map(|max| DayLimit { day: Day::of(self.world.wall()), max: Some(max) });
-        let call = NewSpend { day, ..NewSpend::tool_call(SpendId::from_u128(self.ids.ulid())) };
-        let step = NewSpend::step(plan.id, plan.attempt, &script.name);
-        let ids = [call.id, step.id];
-        for new in [call, step] {
-            match self.store.reserve(effect, &run.claim(), new).await {
-                Ok(_) => {}
-                Err(LedgerStoreError::Limit(_)) => {
-                    return Err(Tried::Failed(Fail::of(ErrorCategory::Budget)));
-                }
-                Err(error) => return Err(error.into()),
-            }
+    /// What a call costs is taken from what the plan, and the day, may spend.
+    async fn reserve(&self, run: &JobRun, effect: &Effect) -> Result<SpendId, Tried> {
+        let max = self.world.scenario.day_tokens;
+        let day = max.map(|max| DayLimit { day: Day::of(self.world.wall()), max: Some(max) });
+        let id = SpendId::from_u128(self.ids.ulid());
+        let new = NewSpend { day, ..NewSpend::of(id, SpendKind::Tokens, 1) };
+        match self.store.reserve(effect, &run.claim(), new).await {
+            Ok(_) => Ok(id),
+            Err(LedgerStoreError::Limit(_)) => Err(Tried::Failed(Fail::of(ErrorCategory::Budget))),
+            Err(error) => Err(error.into()),
         }
-        Ok(ids)
     }
 }

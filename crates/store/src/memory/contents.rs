@@ -8,11 +8,13 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Cursor, Read};
 use std::sync::Arc;
 
-use domain::{Hash, Ms, PlanRecord, is_text};
+use domain::{Hash, JobState, Ms, PlanRecord, is_text};
 use sync::primitives::lock;
 
-use super::MemoryStore;
-use crate::{Collected, ContentStore, INLINE_BYTES_MAX, STAGED_KEPT, Staged};
+use super::{MemoryStore, all_jobs};
+
+use crate::content_store::waits_since;
+use crate::{Collected, ContentStore, INLINE_BYTES_MAX, Staged};
 
 /// The contents that are kept, and when the large ones were last staged.
 #[derive(Default)]
@@ -31,8 +33,8 @@ impl Contents {
         }
     }
 
-    fn collect(&mut self, named: &HashSet<Hash>, now: Ms, dry_run: bool) -> Collected {
-        let waits = |at: &Ms| at.saturating_add(STAGED_KEPT) > now;
+    fn collect(&mut self, named: &HashSet<Hash>, waits_since: Ms, dry_run: bool) -> Collected {
+        let waits = |at: &Ms| *at > waits_since;
         let is_free = |hash: &Hash| !named.contains(hash) && !self.staged_at.get(hash).is_some_and(waits);
         let free: Vec<Hash> = self.kept.keys().copied().filter(is_free).collect();
         let mut collected = Collected::default();
@@ -76,7 +78,9 @@ impl ContentStore for MemoryStore {
         let now = self.now();
         Ok(self.plans.update_all(|plans| {
             let named = plans.values().flat_map(PlanRecord::named_contents).collect();
-            lock(&self.contents).collect(&named, now, dry_run)
+            let running = all_jobs(plans).filter(|job| job.state == JobState::Running);
+            let oldest = running.filter_map(|job| job.started_at).min();
+            lock(&self.contents).collect(&named, waits_since(now, oldest), dry_run)
         }))
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use domain::{
-    Account, Claim, Day, LeaseLost, Ledger, NewCall, NewSpend, PlanId, PlanRecord, ReserveError, Spend,
-    SpendId, SpendKind, ToolCall,
+    Account, CallEnd, Claim, CountAs, Day, LeaseLost, Ledger, NewCall, NewSpend, PlanId, PlanRecord,
+    ReserveError, Spend, SpendId, SpendKind, ToolCall,
 };
 use sync::Effect;
 use sync::primitives::lock;
@@ -70,29 +70,32 @@ impl LedgerStore for MemoryStore {
         _: &Effect,
         claim: &Claim,
         call: NewCall,
-        counted: Vec<NewSpend>,
+        count_as: CountAs,
     ) -> Result<ToolCall, LedgerStoreError> {
         let now = self.now();
-        self.plans.update_all(|plans| {
-            let mut days = lock(&self.days);
-            // Of what is refused half-way nothing stays.
-            let before = (plans.get(&claim.plan).cloned(), days.clone());
-            let begun = (|| {
-                for spend in counted {
-                    let (id, amount) = (spend.id, spend.amount);
-                    reserve(plans, &mut days, claim, spend)?;
-                    plans.get_mut(&claim.plan).map(|plan| plan.settle(claim, id, amount)).transpose()?;
-                }
-                let lost = LeaseLost { job: claim.job, fence: claim.fence };
-                let plan = plans.get_mut(&claim.plan).ok_or(lost)?;
-                Ok(plan.begin_call(claim, call, now)?)
-            })();
-            if let (Err(_), (Some(plan), known)) = (&begun, before) {
-                plans.insert(claim.plan, plan);
-                *days = known;
-            }
-            begun.map_err(|error: ReserveError| error.into())
-        })
+        Ok(self.write(claim, |plan| plan.begin_counted(claim, call, count_as, now))?)
+    }
+
+    async fn keep_call(
+        &self,
+        _: &Effect,
+        claim: &Claim,
+        call: NewCall,
+        count_as: CountAs,
+        end: CallEnd,
+    ) -> Result<ToolCall, LedgerStoreError> {
+        let now = self.now();
+        Ok(self.write(claim, |plan| plan.keep_call(claim, call, count_as, end, now))?)
+    }
+
+    async fn add_spent(
+        &self,
+        _: By<'_>,
+        claim: &Claim,
+        kind: SpendKind,
+        amount: u64,
+    ) -> Result<(), LedgerStoreError> {
+        Ok(self.write(claim, |plan| plan.add_spent(claim, kind, amount)).map_err(StoreError::from)?)
     }
 
     async fn set_limits(

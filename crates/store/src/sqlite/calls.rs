@@ -3,23 +3,48 @@
 mod rows;
 
 use async_trait::async_trait;
-use domain::{ChangesetError, Claim, NewCall, PlanId, Recorded, SandboxRecord, ToolCall, told};
+use domain::{CallEnd, ChangesetError, Claim, NewCall, PlanId, Recorded, SandboxRecord, ToolCall, told};
 use sync::Effect;
 
 use super::changesets::{Target, append, knows_all};
-use super::heads::{self, tell};
+use super::heads::{self, Head, tell};
 use super::jobs::{Moment, guard};
 use super::tx::Tx;
 use super::writer::{Durability, Lane, Terms};
 use super::{FOR_PROCESS, SqliteStore, contents};
 use crate::{By, CallOutcome, CallStore, ChangesetStoreError, StoreError};
 
-pub(super) fn begin(tx: &Tx<'_>, claim: &Claim, new: NewCall, at: Moment) -> Result<ToolCall, StoreError> {
-    let head = guard(tx, claim)?;
+pub(super) use rows::is_known;
+
+/// Keeps a call that begins.
+pub(super) fn keep_begun(
+    tx: &Tx<'_>,
+    head: Head,
+    plan: PlanId,
+    new: NewCall,
+    at: Moment,
+) -> Result<ToolCall, StoreError> {
     let no = rows::next_no(tx, head, new.attempt)?;
-    let call = ToolCall { plan: claim.plan, no, started: at.wall, new, end: None };
+    let call = ToolCall { plan, no, started: at.wall, new, end: None };
     rows::insert(tx, head, &call)?;
     tell(tx, head, [told::tool_started(&call)], at.wall)?;
+    Ok(call)
+}
+
+/// Keeps a call that has ended already and changed nothing.
+pub(super) fn keep_ended(
+    tx: &Tx<'_>,
+    head: Head,
+    plan: PlanId,
+    new: NewCall,
+    end: CallEnd,
+    at: Moment,
+) -> Result<ToolCall, StoreError> {
+    let no = rows::next_no(tx, head, new.attempt)?;
+    let call = ToolCall::ended(plan, no, new, end, at.wall);
+    rows::insert(tx, head, &call)?;
+    rows::save_end(tx, head, &call)?;
+    tell(tx, head, told::tool_finished(&call, 0), at.wall)?;
     Ok(call)
 }
 
@@ -85,7 +110,7 @@ fn bytes_of(outcome: &CallOutcome) -> usize {
 impl CallStore for SqliteStore {
     async fn begin_call(&self, _: &Effect, claim: &Claim, new: NewCall) -> Result<ToolCall, StoreError> {
         let (at, claim) = (self.moment(), *claim);
-        self.write(FOR_PROCESS, move |tx| begin(tx, &claim, new, at)).await
+        self.write(FOR_PROCESS, move |tx| keep_begun(tx, guard(tx, &claim)?, claim.plan, new, at)).await
     }
 
     async fn end_call(

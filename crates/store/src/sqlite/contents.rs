@@ -2,7 +2,7 @@
 //!
 //! # How a large one comes to stay
 //! 1. [`stage`](ContentStore::stage) writes it to a file of its own name while it is hashed.
-//! 2. Its row is written: from here on nobody collects it, for [`STAGED_KEPT`] or as long as something names it.
+//! 2. Its row is written: from here on nobody collects it, for [`STAGED_KEPT`](crate::STAGED_KEPT) or as long as something names it.
 //! 3. The file is renamed to its hash.
 //! 4. The end of its call names it; the end of its changeset waits until the file is on the disk.
 //!
@@ -18,10 +18,11 @@ use std::io::{self, Cursor, Read};
 
 use domain::{FileState, Hash, Ms, WallMs, is_text};
 
-use super::row::{hash, ms, number, signed};
+use super::row::{hash, ms, ms_or_none, number, signed};
 use super::tx::Tx;
 use super::{FOR_PROCESS, SqliteStore};
-use crate::{Collected, ContentStore, INLINE_BYTES_MAX, STAGED_KEPT, Staged, StoreError};
+use crate::content_store::waits_since;
+use crate::{Collected, ContentStore, INLINE_BYTES_MAX, Staged, StoreError};
 pub(super) use files::Files;
 
 /// A staging that lies further ahead than clocks of one boot can differ is of another boot, and nobody waits for it.
@@ -67,7 +68,9 @@ struct Free {
 }
 
 fn find_free(tx: &Tx<'_>, now: Ms) -> Result<Vec<Free>, StoreError> {
-    let waits_since = now.0.saturating_sub(u64::try_from(STAGED_KEPT.as_millis()).unwrap_or(u64::MAX));
+    let oldest = "SELECT min(started_at) FROM jobs WHERE state = 'running'";
+    let oldest = tx.the(oldest, [], |row| ms_or_none(row, 0))?;
+    let waits_since = waits_since(now, oldest);
     tx.all(
         "SELECT hash, size, bytes IS NULL FROM contents
          WHERE (staged_at IS NULL OR staged_at <= ?1 OR staged_at > ?2)
@@ -76,7 +79,7 @@ fn find_free(tx: &Tx<'_>, now: Ms) -> Result<Vec<Free>, StoreError> {
                UNION SELECT after_hash FROM change_entries WHERE after_hash IS NOT NULL
                UNION SELECT stdout_hash FROM tool_calls WHERE stdout_hash IS NOT NULL
                UNION SELECT stderr_hash FROM tool_calls WHERE stderr_hash IS NOT NULL)",
-        (signed(waits_since), ms(now.saturating_add(AHEAD_MAX))),
+        (ms(waits_since), ms(now.saturating_add(AHEAD_MAX))),
         |row| Ok(Free { hash: hash(row, 0)?, size: number(row, 1)?, is_file: row.get(2)? }),
     )
 }

@@ -35,10 +35,12 @@ pub(super) fn tell(
     told: impl IntoIterator<Item = Told>,
     at: WallMs,
 ) -> Result<(), StoreError> {
-    for (kind, data) in told {
-        let next = "UPDATE plan_heads SET events = events + 1
-                    WHERE no = ?1 AND EXISTS (SELECT 1 FROM plans WHERE head = ?1) RETURNING events";
-        let Some(n) = tx.one(next, [head.0], |row| row.get::<_, i64>(0))? else { return Ok(()) };
+    let told: Vec<Told> = told.into_iter().collect();
+    let Ok(count @ 1..) = i64::try_from(told.len()) else { return Ok(()) };
+    let next = "UPDATE plan_heads SET events = events + ?2
+                WHERE no = ?1 AND EXISTS (SELECT 1 FROM plans WHERE head = ?1) RETURNING events";
+    let Some(last) = tx.one(next, (head.0, count), |row| row.get::<_, i64>(0))? else { return Ok(()) };
+    for (n, (kind, data)) in (last + 1 - count..).zip(told) {
         tx.run(
             "INSERT INTO events (head, n, at, kind, data) VALUES (?1, ?2, ?3, ?4, ?5)",
             (head.0, n, wall(at), kind.as_str(), Json(data)),

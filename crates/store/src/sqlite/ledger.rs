@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use domain::{
-    Account, Claim, Day, DayLimit, Ledger, NewCall, NewSpend, PlanId, Scope, Settle, Spend, SpendId,
-    SpendKind, ToolCall, reserve_in,
+    Account, CallEnd, Claim, CountAs, Day, DayLimit, Ledger, NewCall, NewSpend, PlanId, Scope, Settle, Spend,
+    SpendId, SpendKind, ToolCall, count_in, reserve_in,
 };
 use sync::Effect;
 
@@ -41,13 +41,38 @@ fn reserve(tx: &Tx<'_>, claim: &Claim, new: NewSpend) -> Result<Spend, LedgerSto
     Ok(spend)
 }
 
-/// Reserves and settles at once what is spent for certain.
-fn count(tx: &Tx<'_>, claim: &Claim, new: NewSpend) -> Result<(), LedgerStoreError> {
-    let head = guard(tx, claim)?;
-    let amount = new.amount;
-    let spend = reserve(tx, claim, new)?;
-    keep_settled(tx, head, spend, Settle::Actual(amount))?;
+/// Counts a call, and the step that it is of, before it is admitted.
+fn count_call(
+    tx: &Tx<'_>,
+    head: Head,
+    plan: PlanId,
+    new: &NewCall,
+    count_as: CountAs,
+) -> Result<(), LedgerStoreError> {
+    let is_step = match count_as {
+        CountAs::Step => !calls::is_known(tx, head, new.attempt, &new.node)?,
+        CountAs::Call => false,
+    };
+    count(tx, head, plan, SpendKind::ToolCalls)?;
+    if is_step {
+        count(tx, head, plan, SpendKind::Steps)?;
+    }
     Ok(())
+}
+
+/// Counts one as used.
+fn count(tx: &Tx<'_>, head: Head, plan: PlanId, kind: SpendKind) -> Result<(), LedgerStoreError> {
+    if rows::count(tx, head, kind)? {
+        return Ok(());
+    }
+    let account = count_in(Scope::Plan(plan), account(tx, head, kind)?, kind)?;
+    Ok(rows::save_plan(tx, head, kind, account)?)
+}
+
+fn add_spent(tx: &Tx<'_>, claim: &Claim, kind: SpendKind, amount: u64) -> Result<(), StoreError> {
+    let head = guard(tx, claim)?;
+    let account = account(tx, head, kind)?.with_used(amount);
+    rows::save_plan(tx, head, kind, account)
 }
 
 /// The plan's account, as it stands or as it begins.
@@ -138,16 +163,43 @@ impl LedgerStore for SqliteStore {
         _: &Effect,
         claim: &Claim,
         call: NewCall,
-        counted: Vec<NewSpend>,
+        count_as: CountAs,
     ) -> Result<ToolCall, LedgerStoreError> {
         let (at, claim) = (self.moment(), *claim);
         self.write(FOR_PROCESS, move |tx| {
-            for spend in counted {
-                count(tx, &claim, spend)?;
-            }
-            Ok(calls::begin(tx, &claim, call, at)?)
+            let head = guard(tx, &claim)?;
+            count_call(tx, head, claim.plan, &call, count_as)?;
+            Ok(calls::keep_begun(tx, head, claim.plan, call, at)?)
         })
         .await
+    }
+
+    async fn keep_call(
+        &self,
+        _: &Effect,
+        claim: &Claim,
+        call: NewCall,
+        count_as: CountAs,
+        end: CallEnd,
+    ) -> Result<ToolCall, LedgerStoreError> {
+        let (at, claim) = (self.moment(), *claim);
+        self.write(FOR_PROCESS, move |tx| {
+            let head = guard(tx, &claim)?;
+            count_call(tx, head, claim.plan, &call, count_as)?;
+            Ok(calls::keep_ended(tx, head, claim.plan, call, end, at)?)
+        })
+        .await
+    }
+
+    async fn add_spent(
+        &self,
+        _: By<'_>,
+        claim: &Claim,
+        kind: SpendKind,
+        amount: u64,
+    ) -> Result<(), LedgerStoreError> {
+        let claim = *claim;
+        Ok(self.write(FOR_PROCESS, move |tx| add_spent(tx, &claim, kind, amount)).await?)
     }
 
     async fn set_limits(

@@ -20,7 +20,7 @@ pub(super) const APPLICATION_ID: u32 = 0x6167_6e74;
 pub(super) const VERSION: u32 = STEPS.len() as u32;
 
 /// Each takes the file one version further.
-const STEPS: [&str; 2] = [STEP_1, STEP_2];
+const STEPS: [&str; 3] = [STEP_1, STEP_2, STEP_3];
 
 /// Takes a file of version `from` to [`VERSION`]. The caller holds the transaction.
 pub(super) fn migrate(connection: &Connection, from: u32) -> rusqlite::Result<()> {
@@ -30,6 +30,14 @@ pub(super) fn migrate(connection: &Connection, from: u32) -> rusqlite::Result<()
     connection
         .execute_batch(&format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"))
 }
+
+/// An index from which alone it is told how many jobs run. Time is no longer reserved, only added up.
+const STEP_3: &str = "
+DROP INDEX jobs_lease;
+CREATE INDEX jobs_running ON jobs(boot, lease_until) WHERE state = 'running';
+UPDATE spends SET actual = 0, assumed = 1 WHERE kind = 'time' AND actual IS NULL;
+UPDATE plan_accounts SET reserved = 0 WHERE kind = 'time';
+";
 
 /// `plan_heads`: a row for each plan that anything is kept of, with the numbers given so far, so that a number and what
 /// it is given to are one write. `plans` is beside it, since a job may be queued for a plan that is kept elsewhere.

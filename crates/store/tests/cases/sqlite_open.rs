@@ -78,9 +78,9 @@ fn a_store_of_a_newer_program_is_refused_and_left_alone() {
     newer.execute_batch("PRAGMA user_version = 99").unwrap();
     // While the newer program runs, the number stands in its log only.
     let TooNew(found, known) = too_new(try_open(dir.path()).unwrap_err());
-    assert_eq!((found, known), (99, 2));
+    assert_eq!((found, known), (99, 3));
     drop(newer);
-    let words = "the store is of version 99, this program knows versions up to 2";
+    let words = "the store is of version 99, this program knows versions up to 3";
     assert_eq!(refused(&dir).to_string(), words);
 }
 

@@ -6,10 +6,10 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use domain::{
-    ApplyRecord, CallNo, Changeset, ChangesetId, ChangesetState, Claim, ClaimRequest, Closed, Decision,
-    Ending, ErrorHistory, EventRecord, Job, Ledger, Lock, Ms, NewApply, NewCall, NewChange, NewDecision,
-    NewError, NewJob, NewSpend, Plan, PlanId, Policy, Recorded, Recovery, SandboxRecord, Spend, SpendId,
-    Started, ToolCall,
+    ApplyRecord, CallEnd, CallNo, Changeset, ChangesetId, ChangesetState, Claim, ClaimRequest, Closed,
+    CountAs, Decision, Ending, ErrorHistory, EventRecord, Job, Ledger, Lock, Ms, NewApply, NewCall,
+    NewChange, NewDecision, NewError, NewJob, NewSpend, Plan, PlanId, Policy, Recorded, Recovery,
+    SandboxRecord, Spend, SpendId, SpendKind, Started, ToolCall,
 };
 use store::{
     By, CallOutcome, ChangesetStoreError, JobEnd, JobStoreError, LedgerStoreError, Store, StoreError,
@@ -268,9 +268,22 @@ impl Owner {
     pub(crate) async fn begin_counted(
         &self,
         new: NewCall,
-        counted: Vec<domain::NewSpend>,
-    ) -> Result<ToolCall, store::LedgerStoreError> {
-        self.store.begin_counted(&effect(), &self.claim, new, counted).await
+        count_as: CountAs,
+    ) -> Result<ToolCall, LedgerStoreError> {
+        self.store.begin_counted(&effect(), &self.claim, new, count_as).await
+    }
+
+    pub(crate) async fn keep_call(
+        &self,
+        new: NewCall,
+        count_as: CountAs,
+        end: CallEnd,
+    ) -> Result<ToolCall, LedgerStoreError> {
+        self.store.keep_call(&effect(), &self.claim, new, count_as, end).await
+    }
+
+    pub(crate) async fn add_spent(&self, kind: SpendKind, amount: u64) -> Result<(), LedgerStoreError> {
+        self.store.add_spent(By::Finisher(&finisher()), &self.claim, kind, amount).await
     }
 
     pub(crate) async fn end_call(&self, outcome: CallOutcome) -> Result<Vec<Recorded>, ChangesetStoreError> {

@@ -213,6 +213,23 @@ pub(crate) async fn a_large_content_that_nobody_named_in_time_is_collected(bench
     assert!(read(&bench, &staged.hash).is_ok());
 }
 
+pub(crate) async fn what_a_long_call_staged_is_not_collected_before_its_job_ends(bench: Bench) {
+    let owner = calling(&bench, 1).await;
+    let before = bytes(7, LARGE);
+    let staged = stage(&bench, &before);
+    for _ in 0..10 {
+        bench.pass(STAGED_KEPT / 2);
+        assert_eq!(collect(&bench), NOTHING, "its job runs");
+    }
+    let change = change_between(1, "file", file(&before), None);
+    end_call(&owner, 1, vec![change], Vec::new()).await;
+    let other = stage(&bench, &bytes(8, LARGE));
+    owner.end(JobEnd::Succeeded).await.unwrap();
+    bench.pass(STAGED_KEPT);
+    assert_eq!(collect(&bench), Collected { contents: 1, bytes: other.size }, "no job runs any more");
+    assert!(read(&bench, &staged.hash).unwrap() == before);
+}
+
 pub(crate) async fn whoever_collects_beside_calls_takes_nothing_that_they_name(bench: Bench) {
     let owner = processing(&bench, 1, Phase::Execute).await;
     owner.start(changeset_id(1)).await.unwrap();

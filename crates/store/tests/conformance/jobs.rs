@@ -227,6 +227,23 @@ pub(crate) async fn a_worker_of_one_plan_serves_only_that(bench: Bench) {
     assert_eq!(next(&bench, of_plan(2)).await, 2);
 }
 
+pub(crate) async fn some_jobs_are_claimed_at_once_in_their_order_and_within_the_limit(bench: Bench) {
+    for n in 1..=5 {
+        bench.enqueue(new_job(n)).await;
+    }
+    let some = async |concurrency_max, most| {
+        let request = ClaimRequest { concurrency_max, ..request(ANN) };
+        let jobs = bench.store.claim_some(&request, most).await.unwrap();
+        jobs.into_iter().map(|job| job.id).collect::<Vec<JobId>>()
+    };
+    let ids = |numbers: &[u64]| numbers.iter().map(|n| new_job(*n).id).collect::<Vec<JobId>>();
+    assert_eq!(some(9, 0).await, []);
+    assert_eq!(some(9, 2).await, ids(&[1, 2]));
+    assert_eq!(some(3, 9).await, ids(&[3]), "two of three slots are taken");
+    assert_eq!(some(9, 9).await, ids(&[4, 5]));
+    assert_eq!(some(9, 9).await, []);
+}
+
 pub(crate) async fn no_more_jobs_run_than_the_limit_allows(bench: Bench) {
     let within = |concurrency_max| ClaimRequest { concurrency_max, ..request(ANN) };
     for n in 1..=5 {

@@ -1,15 +1,16 @@
 //! What plans spend: reserved before, settled once, never above a limit.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use domain::{
-    Account, Day, DayLimit, Fence, LeaseLost, Ledger, LimitReached, LimitTooLow, Limits, NewSpend, Phase,
-    Scope, Spend, SpendId, SpendKind, WallMs,
+    Account, CallEnd, CountAs, Day, DayLimit, EventKind, EventRecord, Fence, LeaseLost, Ledger, LimitReached,
+    LimitTooLow, Limits, NewSpend, Phase, Scope, Spend, SpendId, SpendKind, WallMs,
 };
 use store::{JobEnd, LedgerStoreError};
 
 use super::bench::{Bench, Owner, failed};
-use super::sample::{BOB, LEASE, STRANGER, new_call, new_job, plan_id, request, spend};
+use super::sample::{BOB, LEASE, STRANGER, call_end, new_call, new_job, plan_id, request, spend};
 use super::walk::{create, processing};
 
 const KIND: SpendKind = SpendKind::ToolCalls;
@@ -59,19 +60,73 @@ pub(crate) async fn a_spend_is_reserved_and_then_settled_with_what_it_came_to(be
 
 pub(crate) async fn a_call_is_admitted_and_counted_in_one_step_or_not_at_all(bench: Bench) {
     let owner = bench.owner(1).await;
-    limited(&bench, 1, 2).await;
-    let step = || NewSpend { kind: SpendKind::Steps, ..spend(9, 1) };
-    let call = owner.begin_counted(new_call(1, "a"), vec![spend(1, 1), step()]).await.unwrap();
-    assert_eq!((call.no.0, account(&bench, 1).await), (1, Account { max: Some(2), used: 1, reserved: 0 }));
-    owner.begin_counted(new_call(1, "a"), vec![spend(2, 1), step()]).await.unwrap();
-    let steps = bench.store.ledger(plan_id(1)).await.unwrap().account(SpendKind::Steps);
-    assert_eq!(steps.used, 1, "the same step is counted once");
+    limited(&bench, 1, 3).await;
+    bench.store.set_limits(plan_id(1), vec![(SpendKind::Steps, Some(1))]).await.unwrap();
+    let steps = async || bench.store.ledger(plan_id(1)).await.unwrap().account(SpendKind::Steps).used;
+    let call = owner.begin_counted(new_call(1, "a"), CountAs::Step).await.unwrap();
+    assert_eq!((call.no.0, account(&bench, 1).await), (1, Account { max: Some(3), used: 1, reserved: 0 }));
+    owner.begin_counted(new_call(1, "a"), CountAs::Step).await.unwrap();
+    assert_eq!(steps().await, 1, "the same step is counted once");
     let before = bench.snapshot().await;
-    let other_step = NewSpend { kind: SpendKind::Steps, ..spend(10, 1) };
-    let refused = owner.begin_counted(new_call(1, "b"), vec![other_step, spend(3, 1)]).await;
-    assert_eq!(refused, Err(reached(1, [2, 2, 0, 1])));
+    let refused = owner.begin_counted(new_call(1, "b"), CountAs::Step).await;
+    let full = LimitReached {
+        scope: Scope::Plan(plan_id(1)),
+        kind: SpendKind::Steps,
+        max: 1,
+        used: 1,
+        reserved: 0,
+        asked: 1,
+    };
+    assert_eq!(refused, Err(full.into()));
     assert_eq!(bench.snapshot().await, before, "what is refused half-way leaves nothing");
-    assert_eq!(bench.store.calls(plan_id(1)).await.unwrap().len(), 2);
+    owner.begin_counted(new_call(1, "b"), CountAs::Call).await.unwrap();
+    assert_eq!(steps().await, 1, "what is no step is not counted as one");
+    assert_eq!(owner.begin_counted(new_call(1, "a"), CountAs::Step).await, Err(reached(1, [3, 3, 0, 1])));
+    assert_eq!(bench.store.calls(plan_id(1)).await.unwrap().len(), 3);
+    assert_eq!(bench.store.spends(plan_id(1)).await, Ok(Vec::new()), "what is counted is no spend");
+}
+
+pub(crate) async fn a_call_that_changed_nothing_is_kept_with_its_end_and_counted(bench: Bench) {
+    let owner = processing(&bench, 1, Phase::Execute).await;
+    limited(&bench, 1, 2).await;
+    bench.pass(Duration::from_secs(5));
+    let end = CallEnd { duration_ms: 2_000, ..call_end() };
+    let kept = owner.keep_call(new_call(1, "a"), CountAs::Step, end.clone()).await.unwrap();
+    assert_eq!((kept.no.0, kept.end.as_ref()), (1, Some(&end)));
+    assert_eq!(bench.store.calls(plan_id(1)).await.unwrap(), std::slice::from_ref(&kept));
+    let begun = owner.begin_counted(new_call(1, "b"), CountAs::Step).await.unwrap();
+    let before = begun.started.0.saturating_sub(2_000);
+    assert_eq!((begun.no.0, kept.started.0), (2, before), "it began before it was kept");
+    let before = bench.snapshot().await;
+    let refused = owner.keep_call(new_call(1, "c"), CountAs::Step, end.clone()).await;
+    assert_eq!(refused, Err(reached(1, [2, 2, 0, 1])));
+    assert_eq!(bench.snapshot().await, before, "what is refused leaves nothing");
+    let told = bench.store.events(plan_id(1), 0, 100).await.unwrap();
+    let of_tools = |event: &&EventRecord| event.kind == EventKind::ToolFinished;
+    assert_eq!(told.iter().filter(of_tools).count(), 1);
+    bench.pass(LEASE);
+    bench.claim(request(BOB)).await.unwrap();
+    let lost = LeaseLost { job: owner.claim.job, fence: owner.claim.fence };
+    let late = owner.keep_call(new_call(1, "a"), CountAs::Step, end).await;
+    assert_eq!(late, Err(LedgerStoreError::Store(lost.into())));
+}
+
+pub(crate) async fn what_was_spent_already_is_added_up_to_the_limit(bench: Bench) {
+    let owner = processing(&bench, 1, Phase::Execute).await;
+    bench.store.set_limits(plan_id(1), vec![(SpendKind::Time, Some(100))]).await.unwrap();
+    let time = async || bench.store.ledger(plan_id(1)).await.unwrap().account(SpendKind::Time);
+    owner.add_spent(SpendKind::Time, 60).await.unwrap();
+    owner.add_spent(SpendKind::Time, 30).await.unwrap();
+    assert_eq!(time().await, Account { max: Some(100), used: 90, reserved: 0 });
+    owner.add_spent(SpendKind::Time, u64::MAX).await.unwrap();
+    assert_eq!(time().await.used, 100);
+    owner.add_spent(SpendKind::Tokens, 7).await.unwrap();
+    let tokens = bench.store.ledger(plan_id(1)).await.unwrap().account(SpendKind::Tokens);
+    assert_eq!((tokens.used, tokens.reserved), (7, 0));
+    bench.pass(LEASE);
+    bench.claim(request(BOB)).await.unwrap();
+    let lost = LeaseLost { job: owner.claim.job, fence: owner.claim.fence };
+    assert_eq!(owner.add_spent(SpendKind::Time, 1).await, Err(LedgerStoreError::Store(lost.into())));
 }
 
 pub(crate) async fn what_was_reserved_is_the_most_that_is_settled(bench: Bench) {
@@ -99,19 +154,18 @@ pub(crate) async fn a_spend_reserved_again_is_reserved_once(bench: Bench) {
 pub(crate) async fn a_step_counts_once_in_its_attempt_whoever_runs_it(bench: Bench) {
     processing(&bench, 1, Phase::Execute).await;
     bench.pass(LEASE);
-    let step = |attempt, node| NewSpend::step(plan_id(1), attempt, node);
     for fence in [2, 3] {
         let owner = bench.as_owner(bench.claim(request(BOB)).await.unwrap().claim());
         assert_eq!(owner.claim.fence, Fence(fence));
-        owner.reserve(step(1, "code")).await.unwrap();
+        owner.begin_counted(new_call(1, "code"), CountAs::Step).await.unwrap();
         bench.pass(LEASE);
     }
     let owner = bench.as_owner(bench.claim(request(BOB)).await.unwrap().claim());
-    for other in [step(1, "code/1"), step(2, "code")] {
-        owner.reserve(other).await.unwrap();
+    for other in [new_call(1, "code/1"), new_call(2, "code")] {
+        owner.begin_counted(other, CountAs::Step).await.unwrap();
     }
     let steps = bench.store.ledger(plan_id(1)).await.unwrap().account(SpendKind::Steps);
-    assert_eq!(steps, Account { max: Some(Limits::STEPS), used: 1, reserved: 2 });
+    assert_eq!(steps, Account { max: Some(Limits::STEPS), used: 3, reserved: 0 });
 }
 
 pub(crate) async fn settling_twice_is_once(bench: Bench) {
@@ -226,18 +280,6 @@ pub(crate) async fn a_takeover_settles_what_the_dead_owner_left_as_assumed(bench
     let lost = LeaseLost { job: dead.claim.job, fence: Fence(1) };
     assert_eq!(dead.settle(id(1), 0).await, Err(LedgerStoreError::Store(lost.into())));
     assert_eq!(heir.settle(id(1), 0).await.map(|spend| spend.actual), Ok(Some(4)));
-}
-
-pub(crate) async fn the_time_of_an_owner_that_died_counts_for_nothing(bench: Bench) {
-    let dead = processing(&bench, 1, Phase::Execute).await;
-    let all = NewSpend { kind: SpendKind::Time, ..spend(1, 7_200_000) };
-    dead.reserve(all).await.unwrap();
-    bench.pass(LEASE);
-    bench.claim(request(BOB)).await.unwrap();
-    let left = only_spend(&bench, 1).await;
-    assert_eq!((left.actual, left.assumed), (Some(0), true));
-    let time = bench.store.ledger(plan_id(1)).await.unwrap().account(SpendKind::Time);
-    assert_eq!(time, Account::of(Some(7_200_000)));
 }
 
 pub(crate) async fn no_reserve_outlives_its_owner(bench: Bench) {

@@ -99,6 +99,7 @@ macro_rules! conformance {
                 jobs_are_served_and_listed_in_order_of_id,
                 jobs_are_told_by_id_and_by_plan,
                 no_job_is_claimed_before_it_is_due,
+                some_jobs_are_claimed_at_once_in_their_order_and_within_the_limit,
                 a_worker_of_one_plan_serves_only_that,
                 no_more_jobs_run_than_the_limit_allows,
                 a_released_job_waits_again_and_has_no_owner,
@@ -201,6 +202,7 @@ macro_rules! conformance {
                 a_content_that_two_plans_name_goes_with_the_last,
                 a_large_content_that_waits_for_its_name_is_not_collected,
                 a_large_content_that_nobody_named_in_time_is_collected,
+                what_a_long_call_staged_is_not_collected_before_its_job_ends,
                 whoever_collects_beside_calls_takes_nothing_that_they_name,
             }
             ledger {
@@ -215,7 +217,8 @@ macro_rules! conformance {
                 an_account_begins_with_what_its_plan_was_made_with,
                 limits_are_set_together_and_never_below_what_is_taken,
                 a_takeover_settles_what_the_dead_owner_left_as_assumed,
-                the_time_of_an_owner_that_died_counts_for_nothing,
+                a_call_that_changed_nothing_is_kept_with_its_end_and_counted,
+                what_was_spent_already_is_added_up_to_the_limit,
                 no_reserve_outlives_its_owner,
                 of_twenty_who_reserve_at_once_none_goes_above_the_limit,
                 one_spend_reserved_and_settled_by_eight_counts_once,

@@ -9,7 +9,7 @@ use domain::{
     ApplyId, ApplyKind, Base, BootId, CallEnd, CallNo, CallState, ChangeEntry, ChangeId, ChangesetId,
     ClaimRequest, DecisionKind, Draft, ErrorCategory, ErrorId, FileState, Hash, JobId, Ms, NewApply, NewCall,
     NewChange, NewDecision, NewError, NewJob, NewPlan, NewSpend, NotCaptured, Phase, PlanId, ProjectLink,
-    Reason, Recorded, RelPath, RootNo, SandboxRecord, SpendId, StepId, WallMs, WorkerId,
+    Reason, Recorded, RelPath, RootNo, SandboxRecord, SpendId, SpendKind, StepId, WallMs, WorkerId,
 };
 use serde_json::{Value, json};
 
@@ -209,5 +209,5 @@ pub(crate) fn sandbox(plan: u64, attempt: u32) -> SandboxRecord {
 
 /// Calls of tools that are about to be made, named by n.
 pub(crate) fn spend(n: u64, amount: u64) -> NewSpend {
-    NewSpend { amount, ..NewSpend::tool_call(SpendId::from_u128(n.into())) }
+    NewSpend::of(SpendId::from_u128(n.into()), SpendKind::ToolCalls, amount)
 }

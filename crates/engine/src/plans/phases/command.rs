@@ -164,7 +164,7 @@ pub(super) async fn run(
     task: Task,
 ) -> Result<Finished, Stopped> {
     let effect = run.enter()?;
-    let call = spending::begin(house, run, &effect, plan, new_call(house, plan, &task)).await?;
+    let call = spending::begin(house, run, &effect, new_call(house, plan, &task)).await?;
     let is_check = task.tool != RUN_COMMAND;
     let (view, layer) = begin(live, &call, is_check).await?;
     let spec = command_spec(house, run, plan, &task, call.no)?;

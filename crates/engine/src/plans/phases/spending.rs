@@ -1,20 +1,17 @@
 //! What a run may use: every call and every step is counted in the step that admits it, and the time of every run.
 //!
 //! # Invariants
-//! 1. Nothing begins that a limit does not let begin, and what is refused leaves no trace in the accounts.
+//! 1. Nothing that has an effect begins unless the limits let it, and what is refused leaves no trace in the accounts.
 //! 2. A step counts once in its attempt, however often it is tried; a call counts each time. A check is a call of the plan
 //!    and no step of it.
-//! 3. The time of a run is settled when it winds down. Of a run whose process died nobody knows how long it worked: it
+//! 3. The time of a run is added when it winds down. Of a run whose process died nobody knows how long it worked: it
 //!    counts for nothing.
-//!
-//! # Not here
-//! Settling what a dead owner left: the store's doing, in the step in which the job changes hands.
 
 use std::time::Duration;
 
 use domain::{
-    ErrorCategory, ErrorId, LimitReached, Ms, NewCall, NewError, NewSpend, Plan, SpendId, SpendKind, StepId,
-    ToolCall,
+    Account, CallEnd, CountAs, ErrorCategory, ErrorId, LimitReached, Ms, NewCall, NewError, Plan, Scope,
+    SpendKind, StepId, ToolCall,
 };
 use store::{By, LedgerStoreError};
 use sync::primitives::{Mutex, lock};
@@ -25,24 +22,36 @@ use super::super::facts::VALIDATE;
 use super::Stopped;
 use crate::worker::{JobRun, RunFailure};
 
-/// The most time that one run reserves, where the plan has no limit of it.
+/// The most time that one run takes, where the plan has no limit of it.
 const RUN_MAX: Duration = Duration::from_secs(30 * 86_400);
 
-/// Admits a call, and counts it and the step that it is of, if that was not begun before.
+/// Admits a call and counts it.
 pub(super) async fn begin(
     house: &House,
     run: &JobRun,
     effect: &Effect,
-    plan: &Plan,
     new: NewCall,
 ) -> Result<ToolCall, Stopped> {
-    let node = new.node.clone();
-    let mut counted = vec![NewSpend::tool_call(SpendId::from_u128(house.ids.ulid()))];
-    if new.tool != VALIDATE {
-        counted.push(NewSpend::step(plan.id, plan.attempt, &node));
-    }
-    let begun = house.store.begin_counted(effect, &run.claim(), new, counted).await;
+    let (node, count_as) = (new.node.clone(), counts_as(&new));
+    let begun = house.store.begin_counted(effect, &run.claim(), new, count_as).await;
     begun.map_err(|error| stopped(error, &node))
+}
+
+/// Keeps and counts a call that has ended and changed nothing.
+pub(super) async fn keep(
+    house: &House,
+    run: &JobRun,
+    effect: &Effect,
+    new: NewCall,
+    end: CallEnd,
+) -> Result<(), Stopped> {
+    let (node, count_as) = (new.node.clone(), counts_as(&new));
+    let kept = house.store.keep_call(effect, &run.claim(), new, count_as, end).await;
+    kept.map(drop).map_err(|error| stopped(error, &node))
+}
+
+fn counts_as(new: &NewCall) -> CountAs {
+    if new.tool == VALIDATE { CountAs::Call } else { CountAs::Step }
 }
 
 fn stopped(error: LedgerStoreError, node: &str) -> Stopped {
@@ -67,35 +76,37 @@ pub(super) struct TimeLeft {
 
 /// The time of a run, from its beginning to its end.
 #[derive(Default)]
-pub(super) struct RunTime(Mutex<Option<(SpendId, Ms)>>);
+pub(super) struct RunTime(Mutex<Option<Ms>>);
 
 impl RunTime {
-    /// Reserves all the time that is left to the plan.
+    /// Begins to count, if any time is left to the plan.
     pub(super) async fn begin(&self, house: &House, run: &JobRun, plan: &Plan) -> Result<TimeLeft, Stopped> {
-        let node = run.job().phase.to_string();
         let account = house.store.ledger(plan.id).await?.account(SpendKind::Time);
-        let max_ms = account.max.unwrap_or(u64::MAX);
-        let left_ms = max_ms.saturating_sub(account.taken()).min(ms(RUN_MAX));
-        let id = SpendId::from_u128(house.ids.ulid());
-        let scope = domain::Scope::Plan(plan.id);
-        // A run that may take no time at all is refused by the store: it asks for the least.
-        let amount = left_ms.max(1);
-        let new = NewSpend { id, kind: SpendKind::Time, amount, model: None, day: None };
-        let effect = run.enter()?;
-        let reserved = house.store.reserve(&effect, &run.claim(), new).await;
-        reserved.map_err(|error| stopped(error, &node))?;
-        *lock(&self.0) = Some((id, Ms::from(house.clock.now())));
-        let reached =
-            LimitReached { scope, kind: SpendKind::Time, max: max_ms, used: max_ms, reserved: 0, asked: 1 };
-        Ok(TimeLeft { left: Duration::from_millis(left_ms), reached })
+        let max = account.max.unwrap_or(u64::MAX);
+        let Account { used, reserved, .. } = account;
+        let reached = LimitReached {
+            scope: Scope::Plan(plan.id),
+            kind: SpendKind::Time,
+            max,
+            used,
+            reserved,
+            asked: 1,
+        };
+        let left = max.saturating_sub(account.taken()).min(ms(RUN_MAX));
+        if left == 0 {
+            return Err(Stopped::Limit { node: run.job().phase.to_string(), reached });
+        }
+        *lock(&self.0) = Some(Ms::from(house.clock.now()));
+        let reached = LimitReached { used: max, ..reached };
+        Ok(TimeLeft { left: Duration::from_millis(left), reached })
     }
 
-    /// Settles what the run took.
+    /// Adds what the run took.
     pub(super) async fn end(&self, house: &House, run: &JobRun, finisher: &Finisher) {
-        let Some((id, began)) = lock(&self.0).take() else { return };
-        let took = ms(Ms::from(house.clock.now()).since(began));
-        // Who lost the lease settles nothing more; the store has done it.
-        let _ = house.store.settle(By::Finisher(finisher), &run.claim(), id, took.max(1)).await;
+        let Some(began) = lock(&self.0).take() else { return };
+        let took = ms(Ms::from(house.clock.now()).since(began)).max(1);
+        // Who lost the lease adds nothing more.
+        let _ = house.store.add_spent(By::Finisher(finisher), &run.claim(), SpendKind::Time, took).await;
     }
 }
 

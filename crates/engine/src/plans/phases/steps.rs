@@ -1,11 +1,12 @@
 //! What a step does: a command in the sandbox, a file that is read or written, time that passes.
 //!
 //! # Invariants
-//! 1. Every step is a call: admitted before it begins, its end stored with what it changed. The end is the durable
-//!    point that a resumed plan goes on from.
+//! 1. Every step is a call, its end stored with what it changed: the durable point that a resumed plan goes on from. One
+//!    that can have an effect is admitted before it begins.
 //! 2. A wait is counted from its first beginning, also when the plan is resumed elsewhere.
 
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ pub(super) async fn run(
         }
         Does::Edit { path, old, new } => {
             let (old, new) = (old.clone(), new.clone());
-            let text = move |path: &RelPath, now| edited(path, now, &old, &new);
+            let text = move |path: &RelPath, now: Now<'_>| edited(path, now(), &old, &new);
             write(house, run, live, plan, step, (EDIT_FILE, path), text).await
         }
         Does::Wait { seconds } => {
@@ -90,7 +91,8 @@ async fn run_command(
     }
 }
 
-/// Reads the file as the plan sees it: in its sandbox, if it has one.
+/// Reads the file as the plan sees it: in its sandbox, if it has one. The call is kept together with its end: nobody can
+/// tell whether a read took place, so one that was not kept is simply made again.
 async fn read(
     house: &Arc<House>,
     run: &JobRun,
@@ -100,28 +102,35 @@ async fn read(
     path: &ByteText,
 ) -> Result<(), Stopped> {
     let rel = rel(path)?;
+    let (effect, started) = (run.enter()?, house.wall());
     let place = Arc::clone(&live.open).lock_owned().await;
     let root = plan.projects.first().map(|project| path_of(&project.root)).unwrap_or_default();
-    call(house, run, plan, step, READ_FILE, json!({ "path": path }), async {
-        let found = blocking(move || match place.as_ref() {
-            Some(open) => {
-                let root = open.sandbox.root(RootNo(0)).map_err(std::io::Error::other)?;
-                sandbox::read_file(root, &rel, TEXT_BYTES_MAX)
-            }
-            None => sandbox::read_file(beneath::open_root(&root)?.as_fd(), &rel, TEXT_BYTES_MAX),
-        });
-        let (head, bytes) = found.await?.map_err(|error| {
-            Stopped::failed(ErrorCategory::InvalidInput, format!("{path} cannot be read: {error}"))
-        })?;
+    let found = blocking(move || match place.as_ref() {
+        Some(open) => {
+            let root = open.sandbox.root(RootNo(0)).map_err(io::Error::other)?;
+            sandbox::read_file(root, &rel, TEXT_BYTES_MAX)
+        }
+        None => sandbox::read_file(beneath::open_root(&root)?.as_fd(), &rel, TEXT_BYTES_MAX),
+    });
+    let done = found.await?.map_err(|error| {
+        Stopped::failed(ErrorCategory::InvalidInput, format!("{path} cannot be read: {error}"))
+    });
+    let done = done.map(|(head, bytes)| {
         let text = house.redactor.redact_text(&String::from_utf8_lossy(&head));
-        Ok(json!({ "bytes": bytes, "text": text }))
-    })
-    .await
+        json!({ "bytes": bytes, "text": text })
+    });
+    let new = new_call(plan, step, READ_FILE, json!({ "path": path }));
+    let end = end_of(house, started, &done.as_ref().map(Value::clone));
+    spending::keep(house, run, &effect, new, end).await?;
+    done.map(drop)
 }
 
 fn rel(path: &ByteText) -> Result<RelPath, Stopped> {
     RelPath::new(path.as_bytes()).map_err(|error| Stopped::failed(ErrorCategory::InvalidInput, error))
 }
+
+/// Reads the whole file that is about to be written.
+type Now<'a> = &'a dyn Fn() -> io::Result<Vec<u8>>;
 
 /// Writes a file of the sandbox: `text` of what is there now.
 async fn write(
@@ -131,12 +140,12 @@ async fn write(
     plan: &Plan,
     step: &Step,
     (tool, path): (&str, &ByteText),
-    text: impl FnOnce(&RelPath, std::io::Result<Vec<u8>>) -> Result<Vec<u8>, String> + Send + 'static,
+    text: impl FnOnce(&RelPath, Now<'_>) -> Result<Vec<u8>, String> + Send + 'static,
 ) -> Result<(), Stopped> {
     let rel = rel(path)?;
     let effect = run.enter()?;
     let new = new_call(plan, step, tool, json!({ "path": path }));
-    let call = spending::begin(house, run, &effect, plan, new).await?;
+    let call = spending::begin(house, run, &effect, new).await?;
     let mut place = Arc::clone(&live.open).lock_owned().await;
     let admitted = call.clone();
     let written = blocking(move || {
@@ -144,8 +153,7 @@ async fn write(
         open.call = Some(admitted);
         let wrong = |message: String| Stopped::failed(ErrorCategory::Tool, message);
         let root = open.sandbox.root(RootNo(0)).map_err(|error| wrong(error.to_string()))?;
-        let now = sandbox::read_file(root, &rel, open.plan.spec.max_file_bytes).map(|(bytes, _)| bytes);
-        let text = text(&rel, now).map_err(wrong)?;
+        let text = text(&rel, &|| whole(root, &rel, open.plan.spec.max_file_bytes)).map_err(wrong)?;
         let rules = command::rules(&open.plan);
         let written = open.sandbox.write_file(RootNo(0), &rel, &text, open.staging.as_ref(), &rules);
         written.map_err(|error| wrong(error.to_string()))?;
@@ -156,14 +164,24 @@ async fn write(
         return written;
     }
     command::end_call(house, run, live, plan, (&call, &effect), |_, changed| {
-        Ok(end_of(house, &call, &written.as_ref().map(|()| json!({ "changed": changed }))))
+        Ok(end_of(house, call.started, &written.as_ref().map(|()| json!({ "changed": changed }))))
     })
     .await?;
     written
 }
 
+/// The bytes of a file, all of them or none.
+fn whole(root: BorrowedFd<'_>, path: &RelPath, max: u64) -> io::Result<Vec<u8>> {
+    let (bytes, len) = sandbox::read_file(root, path, max)?;
+    if u64::try_from(bytes.len()).is_ok_and(|read| read == len) {
+        return Ok(bytes);
+    }
+    let message = format!("it has {len} bytes, {max} are allowed (capture.max_file_mb)");
+    Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
+}
+
 /// The text with the one place replaced.
-fn edited(path: &RelPath, now: std::io::Result<Vec<u8>>, old: &str, new: &str) -> Result<Vec<u8>, String> {
+fn edited(path: &RelPath, now: io::Result<Vec<u8>>, old: &str, new: &str) -> Result<Vec<u8>, String> {
     let now = now.map_err(|error| format!("{path} cannot be read: {error}"))?;
     let now = String::from_utf8(now).map_err(|_| format!("{path} is no text"))?;
     match now.matches(old).count() {
@@ -183,11 +201,21 @@ async fn wait(
 ) -> Result<(), Stopped> {
     let passed = began.map_or(0, |began| house.wall().0.saturating_sub(began.0));
     let left = whole.saturating_sub(Duration::from_millis(passed));
-    call(house, run, plan, step, WAIT, json!({ "seconds": whole.as_secs() }), async {
-        pause(run, left).await?;
-        Ok(Value::Null)
-    })
-    .await
+    let effect = run.enter()?;
+    let new = new_call(plan, step, WAIT, json!({ "seconds": whole.as_secs() }));
+    let call = spending::begin(house, run, &effect, new).await?;
+    // The run's end does not wait for the account of a call that was stopped.
+    pause(run, left).await?;
+    let outcome = CallOutcome {
+        attempt: plan.attempt,
+        no: call.no,
+        end: end_of(house, call.started, &Ok(Value::Null)),
+        changeset: None,
+        changes: Vec::new(),
+        contents: Vec::new(),
+    };
+    house.store.end_call(By::Effect(&effect), &run.claim(), outcome).await?;
+    Ok(())
 }
 
 /// Lets time pass; a cancel ends it.
@@ -197,36 +225,6 @@ pub(super) async fn pause(run: &JobRun, time: Duration) -> Result<(), Stopped> {
         _ = run.scope().cancelled() => Err(Stopped::Cancelled),
         () = tokio::time::sleep(time) => Ok(()),
     }
-}
-
-/// A call that changes nothing and needs no process.
-async fn call(
-    house: &Arc<House>,
-    run: &JobRun,
-    plan: &Plan,
-    step: &Step,
-    tool: &str,
-    requested: Value,
-    work: impl Future<Output = Result<Value, Stopped>>,
-) -> Result<(), Stopped> {
-    let effect = run.enter()?;
-    let new = new_call(plan, step, tool, requested);
-    let call = spending::begin(house, run, &effect, plan, new).await?;
-    let done = work.await;
-    // The run's end does not wait for the account of a call that was stopped.
-    if matches!(done, Err(Stopped::Cancelled)) {
-        return done.map(drop);
-    }
-    let outcome = CallOutcome {
-        attempt: plan.attempt,
-        no: call.no,
-        end: end_of(house, &call, &done.as_ref().map(Value::clone)),
-        changeset: None,
-        changes: Vec::new(),
-        contents: Vec::new(),
-    };
-    house.store.end_call(By::Effect(&effect), &run.claim(), outcome).await?;
-    done.map(drop)
 }
 
 fn new_call(plan: &Plan, step: &Step, tool: &str, requested: Value) -> NewCall {
@@ -239,7 +237,7 @@ fn new_call(plan: &Plan, step: &Step, tool: &str, requested: Value) -> NewCall {
     }
 }
 
-fn end_of(house: &House, call: &ToolCall, done: &Result<Value, &Stopped>) -> CallEnd {
+fn end_of(house: &House, started: WallMs, done: &Result<Value, &Stopped>) -> CallEnd {
     let (state, error, result) = match done {
         Ok(result) => (CallState::Ok, None, result.clone()),
         Err(Stopped::Failed { message, .. }) => (CallState::Failed, Some(message.clone()), Value::Null),
@@ -249,7 +247,7 @@ fn end_of(house: &House, call: &ToolCall, done: &Result<Value, &Stopped>) -> Cal
     };
     CallEnd {
         state,
-        duration_ms: house.wall().0.saturating_sub(call.started.0),
+        duration_ms: house.wall().0.saturating_sub(started.0),
         exit: None,
         error: error.map(|error| house.redactor.redact_text(&error)),
         result,

@@ -85,6 +85,18 @@ pub(super) fn all(tx: &Tx<'_>, head: Head, plan: PlanId) -> Result<Vec<ToolCall>
     tx.all(select_calls!("WHERE head = ?1 ORDER BY attempt, no"), [head.0], |row| call(row, plan))
 }
 
+/// Whether the node was called in the attempt.
+pub(in crate::sqlite) fn is_known(
+    tx: &Tx<'_>,
+    head: Head,
+    attempt: u32,
+    node: &str,
+) -> Result<bool, StoreError> {
+    let any = "SELECT 1 FROM tool_calls WHERE head = ?1 AND attempt = ?2 AND node = ?3 LIMIT 1";
+    Ok(tx.one(any, (head.0, attempt, node), |_| Ok(()))?.is_some())
+}
+
+/// A row for a call that begins.
 pub(super) fn insert(tx: &Tx<'_>, head: Head, call: &ToolCall) -> Result<(), StoreError> {
     let NewCall { attempt, node, tool, requested, effective } = &call.new;
     tx.run(

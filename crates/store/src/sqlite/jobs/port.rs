@@ -22,6 +22,19 @@ impl JobStore for SqliteStore {
         self.write(FOR_PROCESS, move |tx| claim(tx, &request, at)).await
     }
 
+    async fn claim_some(&self, request: &ClaimRequest, most: usize) -> Result<Vec<Job>, JobStoreError> {
+        let (at, request) = (self.moment(), *request);
+        self.write(FOR_PROCESS, move |tx| {
+            let mut claimed = Vec::new();
+            while claimed.len() < most {
+                let Some(job) = claim(tx, &request, at)? else { break };
+                claimed.push(job);
+            }
+            Ok(claimed)
+        })
+        .await
+    }
+
     async fn heartbeat(&self, claim: &Claim, lease: Duration) -> Result<Job, JobStoreError> {
         let (at, claim) = (self.moment(), *claim);
         let event = JobEvent::Heartbeat { fence: claim.fence, lease };

@@ -100,6 +100,13 @@ pub(super) fn of_plan(tx: &Tx<'_>, head: Head, kind: SpendKind) -> Result<Option
     tx.one(own, (head.0, kind.as_str()), |row| account(row, 0))
 }
 
+/// Counts one as used in an account that is there and has room; false when it is not, or has none.
+pub(super) fn count(tx: &Tx<'_>, head: Head, kind: SpendKind) -> Result<bool, StoreError> {
+    let one_more = "UPDATE plan_accounts SET used = used + 1
+                    WHERE head = ?1 AND kind = ?2 AND used + reserved < coalesce(max, 9223372036854775807)";
+    Ok(tx.run(one_more, (head.0, kind.as_str()))? > 0)
+}
+
 pub(super) fn all_of_plan(tx: &Tx<'_>, head: Head) -> Result<BTreeMap<SpendKind, Account>, StoreError> {
     let own = "SELECT kind, max, used, reserved FROM plan_accounts WHERE head = ?1";
     let rows = tx.all(own, [head.0], |row| Ok((word(row, 0, SpendKind::parse)?, account(row, 1)?)))?;
