@@ -19,7 +19,13 @@ use domain::{ByteText, CommandTask, Does, RETRIES_PER_STEP_MAX, Run, STEPS_MAX, 
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::text_file;
 use crate::time::parse_duration;
+
+/// How large a file may be: steps are few and short.
+const BYTES_MAX: u64 = 256 * 1024;
+/// The bounds of a step's end, in seconds.
+const TIMEOUT_MAX_S: u64 = 86_400;
 
 /// Why a file is no actor.
 #[derive(Debug, thiserror::Error)]
@@ -128,8 +134,10 @@ impl<'de> Deserialize<'de> for Nodes {
 /// # Errors
 /// It cannot be read, or it is no actor.
 pub fn read(path: &Path, like: &CommandTask) -> Result<Vec<Step>, ActorFileError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| ActorFileError::Unreadable { path: path.to_owned(), source })?;
+    let unreadable = |source| ActorFileError::Unreadable { path: path.to_owned(), source };
+    let bytes = text_file::read(path, BYTES_MAX).map_err(unreadable)?;
+    let text = String::from_utf8(bytes)
+        .map_err(|error| unreadable(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))?;
     let actor: Actor = serde_saphyr::from_str(&text).map_err(|error| ActorFileError::Malformed {
         path: path.to_owned(),
         why: error.to_string().lines().next().unwrap_or_default().to_owned(),
@@ -174,6 +182,13 @@ fn steps(nodes: Vec<(String, Node)>, like: &CommandTask) -> Result<Vec<Step>, St
 
 fn step(name: &str, node: &Node, like: &CommandTask) -> Result<Step, String> {
     let timeout = node.timeout.as_deref().map(parse_duration).transpose().map_err(|why| why.to_string())?;
+    if timeout.is_some_and(|timeout| !(1..=TIMEOUT_MAX_S).contains(&timeout.as_secs())) {
+        return Err("a timeout is from 1s to 24h".to_owned());
+    }
+    let words = node.run.as_ref().map(Run::argv).unwrap_or_default();
+    if words.iter().any(|word| word.as_bytes().contains(&0)) {
+        return Err("a command cannot hold a NUL".to_owned());
+    }
     let With { path, text, old, new, seconds } = &node.with;
     let path = path.as_deref().map(ByteText::from);
     let does = match (&node.run, node.tool) {
@@ -247,6 +262,13 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_too_large_is_not_read() {
+        let text = format!("nodes: {{ a: {{ run: x }} }}\n#{}\n", "x".repeat(300 * 1024));
+        let said = read_text(&text).unwrap_err();
+        assert!(said.contains("larger than 256 KiB"), "{said}");
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused_by_name() {
         for (text, why) in [
             ("nodes: {}", "there is no node"),
@@ -266,6 +288,10 @@ mod tests {
             ("nodes: { 'a b': { run: x } }", "`a b` is no name"),
             ("nodes: { a: { run: x, colour: red } }", "colour"),
             ("nodes: { a: { run: x, timeout: soon } }", "node a: "),
+            ("nodes: { a: { run: x, timeout: 0s } }", "node a: a timeout is from 1s"),
+            ("nodes: { a: { run: x, timeout: 25h } }", "node a: a timeout is from 1s"),
+            ("nodes: { a: { run: \"x\\0y\" } }", "node a: a command cannot hold a NUL"),
+            ("nodes: { a: { run: [x, \"y\\0\"] } }", "node a: a command cannot hold a NUL"),
             ("steps: []", "steps"),
             ("nodes: [", "FILE: "),
         ] {

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use domain::{Base, FileState, Hunk, HunkPart, Kind, LineTag, NotCaptured, Op, RelPath, unified_from};
-use engine::plans::FileDiff;
+use engine::plans::{FileDiff, Unread};
 use serde_json::{Value, json};
 
 use crate::output::{Look, Paint, calm_bytes};
@@ -114,8 +114,21 @@ fn hidden(line: &[u8], path: &RelPath, redact: &Redact<'_>) -> Vec<u8> {
 pub fn patch(files: &[ShownDiff<'_>]) -> Vec<u8> {
     let mut text = Vec::new();
     for file in files {
-        let part = unified_from(&file.file.change, &file.hunks);
+        let part = said_unread(unified_from(&file.file.change, &file.hunks), file.file);
         text.extend(if file.is_redacted { unappliable(&part) } else { part });
+    }
+    text
+}
+
+/// The patch of a file that could not be read says so, where else it would say that the file is binary.
+fn said_unread(part: Vec<u8>, file: &FileDiff) -> Vec<u8> {
+    let Some(words) = unread_words(file) else { return part };
+    let mut text = Vec::with_capacity(part.len());
+    for line in part.split_inclusive(|byte| *byte == b'\n') {
+        match line.starts_with(b"Binary files ") {
+            true => text.extend_from_slice(format!("# {words}\n").as_bytes()),
+            false => text.extend_from_slice(line),
+        }
     }
     text
 }
@@ -142,7 +155,11 @@ pub fn stat(files: &[ShownDiff<'_>], not_captured: &NotCaptured, look: &Look) ->
     let width = files.iter().map(|file| label(file.file).chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for file in files {
-        let lines = if file.file.binary { "binary".to_owned() } else { counts(file.file, look.paint) };
+        let lines = match unread_words(file.file) {
+            Some(words) => words.to_owned(),
+            None if file.file.binary => "binary".to_owned(),
+            None => counts(file.file, look.paint),
+        };
         text.push_str(&format!("{}  {:width$}  {lines}\n", letter(file.file), label(file.file)));
     }
     text.push_str(&sum_line(files));
@@ -234,6 +251,10 @@ fn hunk_title(file: &FileDiff, hunk: &Hunk) -> String {
         }
         HunkPart::Mode => mode_title(file),
         HunkPart::Whole => match (&file.change.before, &file.change.after) {
+            _ if file.unread != Unread::Nothing => {
+                let (before, after) = (size(&file.change.before), size(&file.change.after));
+                format!("{}, {before} -> {after}", unread_words(file).unwrap_or_default())
+            }
             _ if file.binary => {
                 format!("binary, {} -> {}", size(&file.change.before), size(&file.change.after))
             }
@@ -246,6 +267,15 @@ fn hunk_title(file: &FileDiff, hunk: &Hunk) -> String {
             (Some(before), Some(after)) => format!("{} -> {}", kind_word(before.kind), kind_word(after.kind)),
             (None, None) => "nothing".to_owned(),
         },
+    }
+}
+
+/// What of the file could not be read, in words; none when all was.
+fn unread_words(file: &FileDiff) -> Option<&'static str> {
+    match file.unread {
+        Unread::Nothing => None,
+        Unread::Base => Some("what it was before cannot be read"),
+        Unread::Content => Some("what it is now cannot be read"),
     }
 }
 
@@ -289,6 +319,7 @@ fn file_json(shown: &ShownDiff<'_>) -> Value {
         "project": file.alias, "path": text(&change.path), "from": change.from.as_ref().map(text),
         "address": file.address, "op": op_word(file), "kind": kind,
         "mode_before": mode(&change.before), "mode_after": mode(&change.after), "binary": file.binary,
+        "unread": match file.unread { Unread::Nothing => None, Unread::Base => Some("before"), Unread::Content => Some("after") },
         "insertions": file.lines.insertions, "deletions": file.lines.deletions,
         "base": match change.base { Base::Known => "known", Base::Moved => "moved" },
         "calls": change.calls, "redacted": shown.is_redacted,
@@ -378,7 +409,7 @@ mod tests {
     use std::path::Path;
     use std::process::{Command, Stdio};
 
-    use domain::{CallNo, NetChange, RootNo, hunks, lines_changed};
+    use domain::{CallNo, Hash, NetChange, RootNo, hunks, lines_changed};
 
     use super::*;
     use crate::output::{ColorWhen, Format};
@@ -403,8 +434,31 @@ mod tests {
             lines: lines_changed(&hunks),
             hunks,
             binary: false,
+            unread: Unread::Nothing,
             change,
         }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_called_binary() {
+        let mut file = diff("a", Some(b"x\n"), Some(b"y\n"));
+        let unread =
+            FileState { hash: Hash::from_bytes([0; 32]), text: false, ..file.change.before.unwrap() };
+        file.change.before = Some(unread);
+        file.before = None;
+        file.hunks = hunks(None, Some(b"y\n"), &file.change);
+        file.lines = lines_changed(&file.hunks);
+        file.unread = Unread::Base;
+        let shown = [ShownDiff::revealed(&file)];
+        let words = "what it was before cannot be read";
+        assert_eq!(
+            page(&shown, &NotCaptured::default(), &look()),
+            format!("M a  +0 -0\na#1  {words}, 2 bytes -> 2 bytes\n\n1 file  +0 -0\n")
+        );
+        assert_eq!(stat(&shown, &NotCaptured::default(), &look()), format!("M  a  {words}\n1 file  +0 -0\n"));
+        let patch = String::from_utf8(patch(&shown)).unwrap();
+        assert!(patch.contains(&format!("# {words}\n")) && !patch.contains("Binary"), "{patch}");
+        assert_eq!(to_json("p", &shown, &NotCaptured::default())["files"][0]["unread"], "before");
     }
 
     fn redact(path: &RelPath, content: &[u8]) -> Vec<u8> {
@@ -503,7 +557,7 @@ mod tests {
             value["files"][0],
             json!({
                 "project": "shop", "path": "a", "from": null, "address": "a", "op": "modify", "kind": "file",
-                "mode_before": "0644", "mode_after": "0644", "binary": false, "insertions": 1, "deletions": 1,
+                "mode_before": "0644", "mode_after": "0644", "binary": false, "unread": null, "insertions": 1, "deletions": 1,
                 "base": "known", "calls": [1], "redacted": false,
                 "hunks": [{
                     "id": "a#1", "old_start": 1, "old_lines": 1, "new_start": 1, "new_lines": 1,

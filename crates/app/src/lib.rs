@@ -31,5 +31,6 @@ pub mod progress;
 pub mod project;
 pub mod review;
 pub mod screen;
+pub mod text_file;
 pub mod time;
 pub mod top;

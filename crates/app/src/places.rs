@@ -42,7 +42,7 @@ pub fn data_dir(flag: Option<&Path>, env: &Env) -> Result<PathBuf, Failure> {
 /// Makes the data directory, if it is not there, for its owner only.
 ///
 /// # Errors
-/// It cannot be made, or others could enter it and that cannot be changed.
+/// It cannot be made or written, or others could enter it and that cannot be changed.
 pub fn make_data_dir(dir: &Path) -> Result<(), Failure> {
     DirBuilder::new()
         .recursive(true)
@@ -54,7 +54,9 @@ pub fn make_data_dir(dir: &Path) -> Result<(), Failure> {
         std::fs::set_permissions(dir, std::fs::Permissions::from_mode(DATA_DIR_MODE))
             .map_err(|error| cannot(dir, "closed to others", &error))?;
     }
-    Ok(())
+    // The store would only say that it cannot be opened.
+    rustix::fs::access(dir, rustix::fs::Access::WRITE_OK)
+        .map_err(|errno| cannot(dir, "written", &errno.into()))
 }
 
 fn cannot(dir: &Path, what: &str, error: &std::io::Error) -> Failure {

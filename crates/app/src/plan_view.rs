@@ -4,8 +4,8 @@
 //! 1. What is shown is computed from the plan's facts alone: two commands never tell two stories of one plan.
 //! 2. There is always a way on: what can be typed next is part of the answer.
 
-use domain::{ApplyState, CallState, ErrorCategory, ErrorRecord, Phase, PlanState, Reason, Work};
-use engine::plans::{PlanFacts, QueuePlace};
+use domain::{Action, ApplyState, CallState, ErrorCategory, ErrorRecord, Phase, PlanState, Reason, Work};
+use engine::plans::{PlanFacts, QueuePlace, kept_in};
 use serde_json::{Value, json};
 
 use crate::diff_view::{counted, left_out_line};
@@ -17,6 +17,9 @@ use crate::time::took;
 
 /// What the engine says of a command that failed without the network and printed that it wants it.
 const NETWORK_WORDS: &str = "it probably wanted the network";
+
+/// What the store says of a plan that it gave up because it took its workers with it.
+const WORKER_DIED_WORDS: &str = "its worker died ";
 
 /// A command that leads on, and why one would type it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,6 +141,9 @@ fn with_network(facts: &PlanFacts) -> String {
 
 /// What to type about an error of the plan.
 pub fn command_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String {
+    if facts.plan.state.is_final() && kept_in(&record.error).is_some() {
+        return "agents doctor".to_owned();
+    }
     let once_more = match record.error.phase() {
         Phase::Apply => format!("agents plan apply {id}"),
         Phase::Strategize | Phase::Execute => format!("agents plan resume {id}"),
@@ -159,6 +165,30 @@ pub fn command_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String 
         | ErrorCategory::Validation
         | ErrorCategory::InvalidInput
         | ErrorCategory::Internal => once_more,
+    }
+}
+
+/// Whether a person has to say how it goes on.
+pub fn asks(facts: &PlanFacts) -> bool {
+    last_error(facts).is_some_and(|record| record.recovery.action == Action::Ask)
+}
+
+/// Whether the plan was given up because each process that worked on it died.
+fn took_its_workers(record: &ErrorRecord) -> bool {
+    record.error.category() == ErrorCategory::Resource
+        && record.error.message().starts_with(WORKER_DIED_WORDS)
+}
+
+/// What to know or do about an error of the plan.
+pub fn hint_for(record: &ErrorRecord, id: &str) -> String {
+    if kept_in(&record.error).is_some() {
+        return "resuming captures what is in the sandbox, for as long as `capture.wait` allows; that of a cancelled plan stays until `agents plan gc`".to_owned();
+    }
+    match took_its_workers(record) {
+        true => format!(
+            "each process that worked on it was killed or crashed, so it is not given to another by itself: see how far it came with `agents plan logs {id}`, then try once more with `agents plan resume {id}`"
+        ),
+        false => record.recovery.hint.clone(),
     }
 }
 
@@ -261,7 +291,7 @@ pub fn last_error(facts: &PlanFacts) -> Option<&ErrorRecord> {
 fn error_json(facts: &PlanFacts, id: &str) -> Value {
     match last_error(facts) {
         Some(record) => json!({
-            "category": record.error.category(), "message": record.error.message(), "hint": record.recovery.hint,
+            "category": record.error.category(), "message": record.error.message(), "hint": hint_for(record, id),
             "command": command_for(record, facts, id),
         }),
         None => Value::Null,
@@ -449,10 +479,7 @@ pub fn failure_of(facts: &PlanFacts, id: &str) -> Option<Failure> {
         | PlanState::Apply(ApplyState::Errored) => Some(errored(facts, id)),
         PlanState::Strategize(Work::Cancelled)
         | PlanState::Execute(Work::Cancelled)
-        | PlanState::Apply(ApplyState::Cancelled) => Some(Failure::new(
-            &codes::CANCELLED,
-            format!("plan {id} was cancelled; what it changed so far is kept, your files are untouched"),
-        )),
+        | PlanState::Apply(ApplyState::Cancelled) => Some(cancelled(facts, id)),
         PlanState::Apply(ApplyState::Constrained) => {
             let failure =
                 Failure::new(&codes::CONFLICTS, format!("plan {id} not applied, nothing was written"));
@@ -468,6 +495,20 @@ pub fn failure_of(facts: &PlanFacts, id: &str) -> Option<Failure> {
             Some(from_engine::validation(&facts.validations.failed, &facts.validations.not_run, id))
         }
         PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => None,
+    }
+}
+
+fn cancelled(facts: &PlanFacts, id: &str) -> Failure {
+    let message =
+        format!("plan {id} was cancelled; what it changed so far is kept, your files are untouched");
+    let failure = Failure::new(&codes::CANCELLED, message);
+    match facts.errors.records().next_back().and_then(|last| kept_in(&last.error)) {
+        None => failure,
+        Some(dir) => failure
+            .line(format!(
+                "what its last command changed could not be captured; its sandbox is kept in {dir}"
+            ))
+            .hint("copy what you need from there, then clear it with `agents plan gc`"),
     }
 }
 
@@ -507,15 +548,16 @@ fn errored(facts: &PlanFacts, id: &str) -> Failure {
             .detail(json!({ "category": record.error.category(), "phase": phase, "limit": record.error.detail() }))
             .hint(format!("let it use more and go on: `{command}`"));
     }
-    let failure = Failure::new(
-        &codes::PLAN_ERRORED,
-        format!("plan {id} failed in {phase}: {}", record.error.message()),
-    )
-    .detail(json!({ "category": record.error.category(), "phase": phase }));
+    let code = if asks(facts) { &codes::PLAN_ASKS } else { &codes::PLAN_ERRORED };
+    let failure = Failure::new(code, format!("plan {id} failed in {phase}: {}", record.error.message()))
+        .detail(json!({ "category": record.error.category(), "phase": phase }));
     if record.error.category() == ErrorCategory::Sandbox && record.error.phase() != Phase::Apply {
         return failure.hint(format!(
             "see what this machine offers with `agents doctor`; try again with `agents plan resume {id}`"
         ));
+    }
+    if took_its_workers(record) {
+        return failure.hint(hint_for(record, id));
     }
     let failure = failure.hint(format!("see `agents plan logs {id}` and `agents plan errors {id}`"));
     let command = command_for(record, facts, id);

@@ -14,6 +14,8 @@
 //! - `told`: what summaries, hints and answers say
 //! - `limits`: what a plan may use, and the history of its errors
 //! - `workers`: many plans at once, in several processes
+//! - `stopped`: a worker that stands still past its lease, and goes on when another has done its work
+//! - `trouble`: a store that is locked, full or holds what is not known, clocks that were set back
 //! - `hostile`: projects that try to loosen what guards the user
 
 #![allow(

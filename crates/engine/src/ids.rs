@@ -6,11 +6,17 @@ use sync::primitives::{Mutex, lock};
 
 const TIME_BITS: u32 = 48;
 const RANDOM_BITS: u32 = 80;
+/// What is left of 80 random bits when an id is to come soon after another.
+const RISE_SHIFT: u32 = 16;
 
 /// Makes ids that nobody else makes.
 pub trait Ids: Send + Sync {
     /// 48 bits of milliseconds since 1970 and 80 random bits: the 128 bits of a ULID.
     fn ulid(&self) -> u128;
+
+    /// From here on ids come after `seen`, which another process made: its clock may have been ahead of ours, or ours
+    /// may have been set back. Who makes ids in an order of its own need not care.
+    fn rise_above(&self, _seen: u128) {}
 }
 
 /// Ids from the wall clock and the system's randomness, rising within a process even when the clock steps back.
@@ -37,6 +43,12 @@ impl Ids for RandomIds {
         *last = fresh.max(last.saturating_add(1));
         *last
     }
+
+    fn rise_above(&self, seen: u128) {
+        let mut last = lock(&self.last);
+        // By chance as well: two processes that saw the same must not go on with the same.
+        *last = (*last).max(seen.saturating_add(random_80_bits() >> RISE_SHIFT));
+    }
 }
 
 fn random_80_bits() -> u128 {
@@ -49,6 +61,21 @@ fn random_80_bits() -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_come_after_what_a_clock_ahead_of_ours_made() {
+        let ahead = (1 << 47) << RANDOM_BITS;
+        let made: Vec<u128> = (0..2)
+            .map(|_| {
+                let ids = RandomIds::new();
+                ids.rise_above(ahead);
+                ids.rise_above(7);
+                ids.ulid()
+            })
+            .collect();
+        assert!(made.iter().all(|id| *id > ahead));
+        assert_ne!(made[0], made[1], "two that saw the same do not make the same");
+    }
 
     #[test]
     fn ids_of_one_process_rise_and_never_repeat() {

@@ -25,7 +25,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 pub(crate) use file::try_sharing;
-use file::{copy_file, copy_link, look_like};
+use file::{copy_file, copy_link, look_like, stopped};
 
 use crate::beneath::{self, BeneathError, Links};
 use crate::git;
@@ -67,7 +67,7 @@ pub(crate) struct Copying<'a> {
     pub(crate) bytes: Bytes,
     /// Device and inode of a directory that is not copied.
     pub(crate) leave_out: (u64, u64),
-    /// Whether to go no further; asked before each file.
+    /// Whether to go no further; asked before each file, and in a huge one after each chunk.
     stop: &'a (dyn Fn() -> bool + Sync),
     skipped: Skipped,
     dirs: BTreeMap<Option<RelPath>, Stat>,
@@ -166,10 +166,10 @@ impl<'a> Copying<'a> {
     /// Copies the file or link; directories that are met here are left out on purpose.
     fn entry(&mut self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, entry: &Entry) -> io::Result<()> {
         if (self.stop)() {
-            return Err(io::Error::other("the copying was stopped"));
+            return Err(stopped());
         }
         let copied = match entry.kind() {
-            FileType::RegularFile => copy_file(from, to, entry, self.bytes),
+            FileType::RegularFile => copy_file(from, to, entry, self.bytes, self.stop),
             FileType::Symlink => copy_link(from, to, entry),
             FileType::Directory => Ok(()),
             FileType::Fifo

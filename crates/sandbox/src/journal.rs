@@ -36,6 +36,7 @@ mod attributes;
 mod change;
 mod classify;
 mod codec;
+mod file;
 mod found;
 mod frame;
 mod hooks;

@@ -59,6 +59,19 @@ pub(crate) fn describe(lock: BorrowedFd<'_>, how: &HowOpened) -> io::Result<()> 
 
 /// Marks it as kept, with a note.
 pub(crate) fn mark(lock: BorrowedFd<'_>, text: &str) -> io::Result<()> {
+    write_note(lock, text)?;
+    rustix::fs::fdatasync(lock)?;
+    write_at(lock, KEPT, 0)?;
+    Ok(rustix::fs::fdatasync(lock)?)
+}
+
+/// The same for as long as the machine runs: no disk is waited for.
+pub(crate) fn mark_unsynced(lock: BorrowedFd<'_>, text: &str) -> io::Result<()> {
+    write_note(lock, text)?;
+    write_at(lock, KEPT, 0)
+}
+
+fn write_note(lock: BorrowedFd<'_>, text: &str) -> io::Result<()> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
     let mut bytes = serde_json::to_vec(&Note { boot, text: text.to_owned() })?;
     let room = NOTE_END - WORD.len();
@@ -66,10 +79,7 @@ pub(crate) fn mark(lock: BorrowedFd<'_>, text: &str) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "there is no room for the note"));
     }
     bytes.resize(room, b' ');
-    write_at(lock, &bytes, WORD.len())?;
-    rustix::fs::fdatasync(lock)?;
-    write_at(lock, KEPT, 0)?;
-    Ok(rustix::fs::fdatasync(lock)?)
+    write_at(lock, &bytes, WORD.len())
 }
 
 /// Takes the mark away.

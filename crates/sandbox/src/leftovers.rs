@@ -19,6 +19,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
@@ -60,9 +61,55 @@ pub(crate) struct Claimed {
     name: CString,
     dir: OwnedFd,
     /// None when it has been removed.
-    lock: Option<OwnedFd>,
+    lock: Option<Arc<OwnedFd>>,
     /// Whether it outlives this.
-    is_kept: bool,
+    is_kept: Arc<Mutex<bool>>,
+}
+
+/// Can say of a sandbox that it is kept while somebody else works in it.
+#[derive(Clone, Debug)]
+pub struct Keeper {
+    path: PathBuf,
+    lock: Arc<OwnedFd>,
+    is_kept: Arc<Mutex<bool>>,
+}
+
+impl Keeper {
+    /// Where the sandbox lies.
+    pub fn dir(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the sandbox outlive its owner, for what is about to be captured. Its note is empty; one that was kept before
+    /// keeps its own. Unlike [`Sandbox::keep`](crate::Sandbox::keep) this waits for no disk: it guards against the end of
+    /// the process, not of the machine. Says whether it was not kept before.
+    ///
+    /// # Errors
+    /// It could not be marked.
+    pub fn keep_meanwhile(&self) -> io::Result<bool> {
+        let mut is_kept = locked(&self.is_kept);
+        if *is_kept {
+            return Ok(false);
+        }
+        kept::mark_unsynced(self.lock.as_fd(), "")?;
+        *is_kept = true;
+        Ok(true)
+    }
+
+    /// The sandbox goes with its owner again.
+    ///
+    /// # Errors
+    /// The mark could not be removed; it goes all the same, unless its owner dies before.
+    pub fn keep_no_more(&self) -> io::Result<()> {
+        let mut is_kept = locked(&self.is_kept);
+        *is_kept = false;
+        kept::unmark(self.lock.as_fd())
+    }
+}
+
+/// Nobody panics while holding it: it is a word and a write.
+fn locked(is_kept: &Mutex<bool>) -> MutexGuard<'_, bool> {
+    is_kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Claimed {
@@ -80,7 +127,14 @@ impl Claimed {
             let _ = remove_tree(parent.as_fd(), &name);
             drop(lock);
         }
-        Ok(Claimed { path: path.to_owned(), parent, name, dir, lock: Some(lock), is_kept: false })
+        Ok(Claimed {
+            path: path.to_owned(),
+            parent,
+            name,
+            dir,
+            lock: Some(Arc::new(lock)),
+            is_kept: Arc::default(),
+        })
     }
 
     /// Claims one that is kept; it stays kept.
@@ -94,7 +148,14 @@ impl Claimed {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = rustix::fs::openat(&parent, &name, flags, Mode::empty())?;
-        Ok(Claimed { path: path.to_owned(), parent, name, dir, lock: Some(lock), is_kept: true })
+        Ok(Claimed {
+            path: path.to_owned(),
+            parent,
+            name,
+            dir,
+            lock: Some(Arc::new(lock)),
+            is_kept: Arc::new(Mutex::new(true)),
+        })
     }
 
     /// How it was opened, and why it is kept.
@@ -110,16 +171,23 @@ impl Claimed {
     /// From now on it outlives its owner.
     pub(crate) fn keep(&mut self, note: &str) -> io::Result<()> {
         let lock = self.lock.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let mut is_kept = locked(&self.is_kept);
         kept::mark(lock.as_fd(), note)?;
-        self.is_kept = true;
+        *is_kept = true;
+        drop(is_kept);
         // What was done in it must outlive the machine's next crash too; overlays are mounted so that nothing is synced.
         Ok(rustix::fs::syncfs(&self.dir)?)
     }
 
     /// From now on it goes with its owner again.
     pub(crate) fn keep_no_more(&mut self) -> io::Result<()> {
-        self.is_kept = false;
-        self.lock.as_ref().map_or(Ok(()), |lock| kept::unmark(lock.as_fd()))
+        self.keeper().map_or(Ok(()), |keeper| keeper.keep_no_more())
+    }
+
+    /// What can say from elsewhere that it is kept; none when it has been removed.
+    pub(crate) fn keeper(&self) -> Option<Keeper> {
+        let lock = Arc::clone(self.lock.as_ref()?);
+        Some(Keeper { path: self.path.clone(), lock, is_kept: Arc::clone(&self.is_kept) })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -145,13 +213,17 @@ impl Claimed {
     /// Removes it, unless it is kept, and gives the claim up.
     pub(crate) fn remove(&mut self) -> io::Result<()> {
         let Some(lock) = self.lock.take() else { return Ok(()) };
-        if self.is_kept {
+        // Held until the name is free: what is said to be kept from then on comes too late.
+        let is_kept = locked(&self.is_kept);
+        if *is_kept {
             // Said aloud: a child that was forked and has not begun its program yet holds the descriptor too.
             return Ok(rustix::fs::flock(&lock, FlockOperation::Unlock)?);
         }
-        let removed = put_aside(self.parent.as_fd(), &self.name)
-            .and_then(|aside| remove_tree(self.parent.as_fd(), &aside));
-        drop(lock);
+        let aside = put_aside(self.parent.as_fd(), &self.name);
+        drop(is_kept);
+        let removed = aside.and_then(|aside| remove_tree(self.parent.as_fd(), &aside));
+        // Said aloud: who could have kept it holds the descriptor too.
+        let _ = rustix::fs::flock(&lock, FlockOperation::Unlock);
         removed
     }
 }

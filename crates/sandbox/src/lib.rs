@@ -64,7 +64,7 @@ pub use file_tools::{WriteFileError, read_file};
 pub use kept::NOTE_BYTES_MAX;
 pub use ladder::{OpenError, OpenRequest, RootSpec, open, open_unless, probe};
 pub use layer::{Layer, LayerError};
-pub use leftovers::{SweepReport, discard, survey, sweep};
+pub use leftovers::{Keeper, SweepReport, discard, survey, sweep};
 pub use opened::{NoSuchRoot, Sandbox};
 pub use reopen::{is_kept, reopen};
 pub use restore::RestoreError;

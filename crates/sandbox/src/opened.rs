@@ -23,7 +23,7 @@ use crate::capture::{self, CaptureError, CaptureRules, Captured, Scan, Seen, Wat
 use crate::content::{ContentSink, ContentSource};
 use crate::copy::Skipped;
 use crate::layer::{Layer, LayerError, LayerRoot};
-use crate::leftovers::Claimed;
+use crate::leftovers::{Claimed, Keeper};
 use crate::overlay::{self, Cover, Namespaces};
 use crate::restore::{self, RestoreError};
 use crate::rung::{PassedOver, Rung};
@@ -237,6 +237,11 @@ impl Sandbox {
     /// It could not be marked, or what is in it may not survive a crash of the machine.
     pub fn keep(&mut self, note: &str) -> io::Result<()> {
         self.claimed.keep(note)
+    }
+
+    /// What can say that it is kept while somebody else works in it.
+    pub fn keeper(&self) -> Option<Keeper> {
+        self.claimed.keeper()
     }
 
     /// What was done in it is captured: it goes with its owner again.

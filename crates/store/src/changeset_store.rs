@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use domain::{
     ChangeEntry, Changeset, ChangesetError, ChangesetId, Claim, Closed, Ending, ErrorClass, NewChange,
-    PlanId, RecordError, Recorded, Started,
+    PlanId, PlanState, RecordError, Recorded, Started,
 };
 use sync::{Effect, Finisher};
 
@@ -36,6 +36,22 @@ impl From<RecordError> for ChangesetStoreError {
             RecordError::LeaseLost(lost) => Self::Store(lost.into()),
             RecordError::Changeset(error) => Self::Changeset(error),
         }
+    }
+}
+
+/// A place on the disk that a plan changes: where a file lies, or where a moved one was.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChangedPlace {
+    /// Which plan.
+    pub plan: PlanId,
+    /// The root of the project, a slash, and the path in it.
+    pub at: Vec<u8>,
+}
+
+impl ChangedPlace {
+    /// The place of a path in a project.
+    pub fn new(plan: PlanId, root: &[u8], path: &[u8]) -> Self {
+        Self { plan, at: [root, b"/", path].concat() }
     }
 }
 
@@ -89,6 +105,14 @@ pub trait ChangesetStore: Send + Sync {
     /// What was recorded in one attempt of a plan, in order of `no`: the entries of the changesets that were started
     /// while the plan was in that attempt. A plan that was never created is in attempt 1.
     async fn entries(&self, plan: PlanId, attempt: u32) -> Result<Vec<ChangeEntry>, StoreError>;
+
+    /// Where plans in these states change something in their present attempt, newest plan first; a place that is changed
+    /// twice comes twice. No more than `entries_max` entries are looked at, those of the newest plans.
+    async fn changed_places(
+        &self,
+        states: &[PlanState],
+        entries_max: usize,
+    ) -> Result<Vec<ChangedPlace>, StoreError>;
 
     /// The plan's changesets in the order they were started; none for an unknown plan.
     async fn changesets(&self, plan: PlanId) -> Result<Vec<Changeset>, StoreError>;

@@ -8,7 +8,7 @@
 use std::io::{self, Read};
 use std::time::Duration;
 
-use domain::{Hash, Ms};
+use domain::{Hash, Ms, PlanId};
 
 /// Above this a content is a file of its own.
 pub const INLINE_BYTES_MAX: usize = 32 * 1024;
@@ -59,6 +59,12 @@ pub trait ContentStore: Send + Sync {
     /// # Errors
     /// The store failed.
     fn collect(&self, dry_run: bool) -> io::Result<Collected>;
+
+    /// What a collection would remove if these plans were forgotten before.
+    ///
+    /// # Errors
+    /// The store failed.
+    fn collectable(&self, without: &[PlanId]) -> io::Result<Collected>;
 }
 
 /// What was staged after this moment may still be named: by whoever stages and names at once, or by a job that runs, of

@@ -36,7 +36,7 @@ mod store_error;
 
 pub use apply_store::ApplyStore;
 pub use call_store::{By, CallOutcome, CallStore};
-pub use changeset_store::{ChangesetStore, ChangesetStoreError};
+pub use changeset_store::{ChangedPlace, ChangesetStore, ChangesetStoreError};
 pub use content_store::{Collected, ContentStore, INLINE_BYTES_MAX, STAGED_KEPT, Staged};
 pub use error_store::ErrorStore;
 pub use job_store::{JobEnd, JobStore, JobStoreError, QUEUED_JOBS_MAX};

@@ -29,13 +29,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::{
     ChangeEntry, Changeset, ChangesetId, Claim, Closed, Ending, ErrorHistory, Job, JobId, JobRefused,
-    LeaseLost, Lock, LockResource, Ms, NewChange, NewError, PlanId, PlanRecord, Policy, Recorded, Recovery,
-    Started,
+    LeaseLost, Lock, LockResource, Ms, NewChange, NewError, Op, Plan, PlanId, PlanRecord, PlanState, Policy,
+    Recorded, Recovery, Started,
 };
 use sync::primitives::Mutex;
 use sync::{Clock, Effect, Finisher, KeyedHistories};
 
-use crate::{ChangesetStore, ChangesetStoreError, ErrorStore, StoreError};
+use crate::{ChangedPlace, ChangesetStore, ChangesetStoreError, ErrorStore, StoreError};
 use contents::Contents;
 pub use image::MemoryImage;
 use ledger::Days;
@@ -162,10 +162,41 @@ impl ChangesetStore for MemoryStore {
         Ok(entries)
     }
 
+    async fn changed_places(
+        &self,
+        states: &[PlanState],
+        entries_max: usize,
+    ) -> Result<Vec<ChangedPlace>, StoreError> {
+        let mut found = self.plans.update_all(|plans| {
+            let rows = plans.values().filter_map(|record| Some((record.row()?, record)));
+            let asked = rows.filter(|(plan, _)| states.contains(&plan.state));
+            asked.flat_map(|(plan, record)| changes_of(plan, record)).collect::<Vec<_>>()
+        });
+        found.sort_by_key(|(plan, _)| std::cmp::Reverse(*plan));
+        found.truncate(entries_max);
+        Ok(found.into_iter().flat_map(|(_, places)| places).collect())
+    }
+
     async fn changesets(&self, plan: PlanId) -> Result<Vec<Changeset>, StoreError> {
         let all = |record: &PlanRecord| record.changesets().iter().cloned().collect();
         Ok(self.plans.read(&plan, |record| record.map(all).unwrap_or_default()))
     }
+}
+
+/// The places of each entry of the plan's present attempt.
+fn changes_of(plan: &Plan, record: &PlanRecord) -> Vec<(PlanId, Vec<ChangedPlace>)> {
+    let sets = record.changesets().iter().filter(|set| set.attempt == plan.attempt);
+    let entries = sets.flat_map(|set| &set.entries);
+    let places = entries.filter_map(|entry| {
+        let root = plan.projects.get(usize::from(entry.root.0))?.root.as_bytes();
+        let from = match &entry.op {
+            Op::Rename { from } => Some(from),
+            Op::Create | Op::Modify | Op::Delete | Op::Mode => None,
+        };
+        let paths = [Some(&entry.path), from].into_iter().flatten();
+        Some((plan.id, paths.map(|path| ChangedPlace::new(plan.id, root, path.as_bytes())).collect()))
+    });
+    places.collect()
 }
 
 #[async_trait]

@@ -22,6 +22,13 @@ pub enum StoreError {
         /// The newest that is known here.
         known: u32,
     },
+    /// Something in it says what this program does not know: a newer one has written it, or it is damaged. All else can
+    /// be read and written.
+    #[error("the store holds what this program cannot read: {why}")]
+    Unreadable {
+        /// What, and why not.
+        why: String,
+    },
     /// It can no longer be trusted with writes.
     #[error("the store is broken: {why}")]
     Broken {
@@ -36,7 +43,9 @@ impl StoreError {
         match self {
             Self::LeaseLost(lost) => lost.class(),
             Self::Busy => ErrorClass::Transient,
-            Self::Full | Self::TooNew { .. } | Self::Broken { .. } => ErrorClass::Permanent,
+            Self::Full | Self::TooNew { .. } | Self::Unreadable { .. } | Self::Broken { .. } => {
+                ErrorClass::Permanent
+            }
         }
     }
 }

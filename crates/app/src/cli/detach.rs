@@ -28,7 +28,7 @@ const UNTIL_IDLE: &str = "60s";
 const READY_WAIT: Duration = Duration::from_secs(30);
 const READY_LOOK_EVERY: Duration = Duration::from_millis(5);
 /// A longer log begins anew.
-const LOG_BYTES_MAX: u64 = 1024 * 1024;
+pub(super) const LOG_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Sees to it that a worker lives, and tells how the plan that is left to it can be followed and stopped.
 pub(super) async fn left(invocation: &Invocation, engine: &Engine, plan: &Named) -> Result<Report, Failure> {

@@ -1,6 +1,8 @@
 //! `agents doctor`: what this machine offers, found out by trying.
 
-use engine::plans::{DoctorReport, Engine, Finding, KeptSandbox, Leftovers, OpenApply, OpenWhy};
+use engine::plans::{
+    DoctorReport, Engine, Finding, KeptSandbox, Leftovers, OpenApply, OpenWhy, doctor_without_store,
+};
 use serde_json::{Value, json};
 
 use super::Invocation;
@@ -11,9 +13,25 @@ use crate::project;
 use crate::time::{age, now, stamp};
 
 pub(super) async fn run(invocation: &Invocation) -> Result<Report, Failure> {
-    let engine = invocation.engine_to_mend(&invocation.settings(Vec::new(), &[])?).await?;
+    let settings = invocation.settings(Vec::new(), &[])?;
     let root = project::root_of(&invocation.here)?;
-    let found = engine.doctor(&root).await.map_err(|error| from_engine::store(&error))?;
+    let looked = match invocation.engine_to_mend(&settings).await {
+        Ok(engine) => match engine.doctor(&root).await {
+            Ok(found) => Ok((engine, found)),
+            Err(error) => Err(from_engine::store(&error)),
+        },
+        Err(failure) => Err(failure),
+    };
+    let (engine, found) = match looked {
+        Ok(looked) => looked,
+        // A data directory that cannot be entered offers nothing to look at.
+        Err(failure) if failure.code == &codes::IO_FAILED => return Err(failure),
+        Err(failure) => {
+            let options = invocation.options(&settings)?;
+            let found = doctor_without_store(&options, &root, failure.message.clone()).await;
+            return Ok(Report::new(to_json(&found), to_text(&found, &invocation.look)).failed(failure));
+        }
+    };
     let mut text = to_text(&found, &invocation.look);
     for open in &found.leftovers.open {
         text.push_str(&open_line(open, &engine).await?);
@@ -93,6 +111,10 @@ fn to_text(found: &DoctorReport, look: &Look) -> String {
     let machine = [found.git.clone(), found.disk.clone(), found.store.clone()];
     section(&mut text, "machine", &machine, look);
     let Leftovers { sandboxes, stuck, leases, applies, open: _, kept: _ } = &found.leftovers;
+    if !found.store.works {
+        text.push_str("nothing was cleared: what is needed still is written in the store\n");
+        return text;
+    }
     text.push_str(&format!(
         "left by a crash, cleared now: {sandboxes} sandboxes, {leases} leases, {applies} interrupted applies\n"
     ));

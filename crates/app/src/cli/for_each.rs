@@ -2,24 +2,32 @@
 //!
 //! # Invariants
 //! 1. All lines are read before the first plan is made: a file that cannot be read makes none.
-//! 2. The first plan that cannot be made ends it; those that were made are told of all the same.
+//! 2. The first plan that cannot be made ends it, as a signal does: none is begun any more, and all that were made or are
+//!    on their way are told of.
+//! 3. A line is bytes, as a file name is.
 
-use std::io::Read;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::{ByteText, Does, PlanId, TITLE_CHARS_MAX};
-use engine::plans::{Engine, NewPlanRequest, UseError};
-use futures_util::{StreamExt, TryStreamExt, stream};
+use engine::plans::{Engine, NewPlanRequest};
+use futures_util::{StreamExt, stream};
 use serde_json::json;
 
+use super::stops::Stops;
 use super::{Invocation, detach};
 use crate::failure::{Failure, codes, from_engine};
 use crate::output::{Report, one_line_of};
+use crate::text_file;
 
 /// The variable in which a command finds its line.
 const ITEM: &str = "ITEM";
 /// So many plans are made at once, so that they share the disk's time.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 256;
+/// How much is read: more than as many plans as may wait need.
+const BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// The kernel's bound of one variable, less its name and its end.
+const LINE_BYTES_MAX: usize = 128 * 1024 - "ITEM=".len() - 1;
 
 pub(super) async fn leave_all(
     file: &Path,
@@ -28,19 +36,45 @@ pub(super) async fn leave_all(
     engine: &Engine,
 ) -> Result<Report, Failure> {
     let items = read(file, invocation)?;
+    let is_over = AtomicBool::new(false);
     let made = stream::iter(items.iter().map(|item| {
         let request = for_item(&request, item);
-        async { Ok::<PlanId, UseError>(engine.use_and_leave(request).await?.id) }
-    }));
-    let mut plans: Vec<PlanId> = Vec::with_capacity(items.len());
-    let mut made = made.buffered(AT_ONCE);
-    let outcome = loop {
-        match made.try_next().await {
-            Ok(Some(plan)) => plans.push(plan),
-            Ok(None) => break Ok(()),
-            Err(error) => break Err(from_engine::use_plan(&error)),
+        let is_over = &is_over;
+        async move {
+            // What has not begun when another failed does not begin.
+            if is_over.load(Ordering::Relaxed) {
+                return None;
+            }
+            let made = engine.use_and_leave(request).await.map(|plan| plan.id);
+            is_over.fetch_or(made.is_err(), Ordering::Relaxed);
+            Some(made)
         }
-    };
+    }));
+    let mut stops = Stops::listen();
+    let mut plans: Vec<PlanId> = Vec::with_capacity(items.len());
+    let mut made = std::pin::pin!(made.buffered(AT_ONCE));
+    let mut outcome = Ok(());
+    // To its end, whatever happens: those that are on their way are made, and are told of.
+    loop {
+        let next = tokio::select! {
+            next = made.next() => next,
+            _ = stops.next() => {
+                if is_over.swap(true, Ordering::Relaxed) {
+                    // Asked twice: those that are still on their way are not waited for.
+                    break;
+                }
+                outcome = Err(Failure::new(&codes::CANCELLED, "interrupted: no more plans are made")
+                    .hint("those that were made go on; cancel all that wait: `agents plan cancel --state queued`"));
+                continue;
+            }
+        };
+        match next {
+            None => break,
+            Some(None) => {}
+            Some(Some(Ok(plan))) => plans.push(plan),
+            Some(Some(Err(error))) => outcome = outcome.and(Err(from_engine::use_plan(&error))),
+        }
+    }
     let is_started = if plans.is_empty() { false } else { detach::start_worker(invocation, engine).await? };
     let how = if is_started { "a worker that was started for them" } else { "the workers" };
     let many = if plans.len() == 1 { "1 plan is".to_owned() } else { format!("{} plans are", plans.len()) };
@@ -53,19 +87,17 @@ pub(super) async fn leave_all(
     })
 }
 
-fn read(file: &Path, invocation: &Invocation) -> Result<Vec<String>, Failure> {
-    let place = invocation.here.join(file);
-    let mut text = String::new();
-    let read = if file == Path::new("-") {
-        std::io::stdin().read_to_string(&mut text).map(drop)
-    } else {
-        std::fs::read_to_string(&place).map(|read| text = read)
-    };
-    read.map_err(|error| {
-        Failure::new(&codes::USAGE, format!("`--for-each {}` cannot be read: {error}", file.display()))
+fn read(file: &Path, invocation: &Invocation) -> Result<Vec<ByteText>, Failure> {
+    let cannot = |why: String| {
+        Failure::new(&codes::USAGE, format!("`--for-each {}` cannot be read: {why}", file.display()))
             .hint("name a text file with a line for each plan, or `-` for the standard input")
-    })?;
-    let items: Vec<String> = text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
+    };
+    let read = if file == Path::new("-") {
+        text_file::read_from(std::io::stdin().lock(), BYTES_MAX)
+    } else {
+        text_file::read(&invocation.here.join(file), BYTES_MAX)
+    };
+    let items = lines(&read.map_err(|error| cannot(error.to_string()))?).map_err(cannot)?;
     if items.is_empty() {
         return Err(Failure::new(&codes::USAGE, format!("`--for-each {}` has no line", file.display()))
             .hint("every line that is not empty makes a plan"));
@@ -73,14 +105,48 @@ fn read(file: &Path, invocation: &Invocation) -> Result<Vec<String>, Failure> {
     Ok(items)
 }
 
+/// The lines that are not empty. Each has to fit into a variable.
+fn lines(bytes: &[u8]) -> Result<Vec<ByteText>, String> {
+    let mut items = Vec::new();
+    for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.contains(&0) {
+            return Err(format!("line {number} has a NUL in it, which no variable can hold"));
+        }
+        if line.len() > LINE_BYTES_MAX {
+            return Err(format!(
+                "line {number} is longer than the {LINE_BYTES_MAX} bytes that a variable can hold"
+            ));
+        }
+        if !line.is_empty() {
+            items.push(ByteText(line.to_vec()));
+        }
+    }
+    Ok(items)
+}
+
 /// The plan for one line.
-fn for_item(request: &NewPlanRequest, item: &str) -> NewPlanRequest {
+fn for_item(request: &NewPlanRequest, item: &ByteText) -> NewPlanRequest {
     let mut request = request.clone();
     request.title = one_line_of(&format!("{item}: {}", request.title), TITLE_CHARS_MAX);
     for step in &mut request.spec.steps {
         if let Does::Command(task) = &mut step.does {
-            task.env.push((ByteText::from(ITEM), ByteText::from(item)));
+            task.env.push((ByteText::from(ITEM), item.clone()));
         }
     }
     request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_bytes_that_a_variable_can_hold() {
+        let items = lines(b"one\r\n\n\xff two\n").unwrap();
+        assert_eq!(items, [ByteText(b"one".to_vec()), ByteText(b"\xff two".to_vec())]);
+        assert!(lines(b"fine\na\0b\n").unwrap_err().starts_with("line 2 has a NUL"));
+        assert_eq!(lines(&vec![b'x'; LINE_BYTES_MAX]).unwrap().len(), 1);
+        assert!(lines(&vec![b'x'; LINE_BYTES_MAX + 1]).unwrap_err().starts_with("line 1 is longer"));
+    }
 }

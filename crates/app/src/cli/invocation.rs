@@ -99,7 +99,11 @@ impl Invocation {
         Ok(engine)
     }
 
-    fn options(&self, settings: &Settings) -> Result<EngineOptions, Failure> {
+    /// What the engine is opened with.
+    ///
+    /// # Errors
+    /// There is no data directory, or a setting cannot be.
+    pub fn options(&self, settings: &Settings) -> Result<EngineOptions, Failure> {
         let data_dir = places::data_dir(self.global.data_dir.as_deref(), &self.env)?;
         places::make_data_dir(&data_dir)?;
         let sandbox_dir = match settings.word(Key::SandboxDir) {
@@ -117,6 +121,7 @@ impl Invocation {
             child: sandbox::child::ChildProgram::default(),
             plan_concurrency: u32::try_from(settings.count(Key::PlanConcurrency)).unwrap_or(u32::MAX),
             lease: Duration::from_secs(settings.count(Key::AsyncLease)),
+            capture_wait: Duration::from_secs(settings.count(Key::CaptureWait)),
             recovery,
             retention: Duration::from_secs(settings.count(Key::RetentionDays).saturating_mul(86_400)),
         })

@@ -4,8 +4,8 @@
 //! A job is cancelled with its plan, by the same way as `agents plan cancel`.
 
 use clap::Subcommand;
-use domain::{Job, JobId, JobRefused, JobState, Ms, WallMs};
-use engine::plans::{BootClock, Engine};
+use domain::{Job, JobId, JobRefused, JobState, Ms, PlanId, WallMs};
+use engine::plans::{BootClock, Engine, shortest};
 use serde_json::{Value, json};
 use store::JobStoreError;
 use sync::Clock;
@@ -84,16 +84,19 @@ async fn list(args: ListArgs, invocation: &Invocation) -> Result<Report, Failure
     };
     let mut jobs = found.map_err(|error| failed(&error, ""))?;
     jobs.retain(|job| args.all || !job.state.is_final());
-    let names: Vec<String> = jobs.iter().map(|job| job.id.to_string()).collect();
+    let mut names: Vec<String> = jobs.iter().map(|job| job.id.to_string()).collect();
+    names.sort_unstable();
+    let plans: Vec<PlanId> = jobs.iter().map(|job| job.plan).collect();
+    let plans = engine.short_ids(&plans).await.map_err(|error| from_engine::store(&error))?;
     let mut table = Table::new(&["job", "plan", "phase", "state", "worker", "lease", "age"]);
-    for (job, name) in jobs.iter().zip(&names) {
+    for (job, plan) in jobs.iter().zip(plans) {
         table.row(vec![
-            unique(name, &names).to_owned(),
-            short_id(&engine, job.plan).await?,
+            shortest(&job.id.to_string(), &names, SHORT_CHARS_MIN).to_owned(),
+            plan,
             job.phase.to_string(),
             job.state.to_string(),
             job.worker.map(|worker| worker.to_string()).unwrap_or_default(),
-            lease(job).unwrap_or_default(),
+            lease(&engine, job).unwrap_or_default(),
             age(queued_at(job), now()),
         ]);
     }
@@ -102,7 +105,7 @@ async fn list(args: ListArgs, invocation: &Invocation) -> Result<Report, Failure
         true => "nothing waits or runs; `--all` lists what has ended\n".to_owned(),
         false => table.shown(&invocation.look),
     };
-    let data: Vec<Value> = jobs.iter().map(to_json).collect();
+    let data: Vec<Value> = jobs.iter().map(|job| to_json(&engine, job)).collect();
     Ok(Report::new(json!({ "jobs": data }), text))
 }
 
@@ -124,11 +127,12 @@ async fn show(args: ShowArgs, invocation: &Invocation) -> Result<Report, Failure
     let held = (job.is_held() && job.state == JobState::Queued)
         .then(|| ("waits for", "somebody who executes its plan".to_owned()));
     let why = job.why.clone().map(|why| ("why", why));
-    lines
-        .extend([worker, lease(&job).map(|lease| ("lease", lease)), cancel, held, why].into_iter().flatten());
+    lines.extend(
+        [worker, lease(&engine, &job).map(|lease| ("lease", lease)), cancel, held, why].into_iter().flatten(),
+    );
     let text: String =
         lines.iter().map(|(word, value)| format!("{word:<10} {}\n", crate::output::calm(value))).collect();
-    Ok(Report::new(to_json(&job), text))
+    Ok(Report::new(to_json(&engine, &job), text))
 }
 
 async fn cancel(args: CancelArgs, invocation: &Invocation) -> Result<Report, Failure> {
@@ -179,21 +183,11 @@ fn failed(error: &JobStoreError, word: &str) -> Failure {
     }
 }
 
-/// The beginning of a name that no other has.
-fn unique<'a>(name: &'a str, names: &[String]) -> &'a str {
-    let is_alone = |chars: &usize| {
-        let start = name.get(..*chars).unwrap_or(name);
-        names.iter().filter(|other| other.starts_with(start)).count() <= 1
-    };
-    let chars = (SHORT_CHARS_MIN..name.len()).find(is_alone).unwrap_or(name.len());
-    name.get(..chars).unwrap_or(name)
-}
-
 /// How long the owner still owns it without being heard of; none when nobody does.
-fn lease(job: &Job) -> Option<String> {
+fn lease(engine: &Engine, job: &Job) -> Option<String> {
     let left = job.lease_until.since(Ms::from(BootClock.now()));
     match job.state {
-        JobState::Running if left.is_zero() => Some("dead".to_owned()),
+        JobState::Running if engine.owner_is_gone(job) => Some("dead".to_owned()),
         JobState::Running => Some(typed(left)),
         JobState::Queued | JobState::Succeeded | JobState::Failed | JobState::Cancelled => None,
     }
@@ -204,10 +198,10 @@ fn queued_at(job: &Job) -> WallMs {
     WallMs(u64::try_from(job.id.as_u128() >> 80).unwrap_or(u64::MAX))
 }
 
-fn to_json(job: &Job) -> Value {
+fn to_json(engine: &Engine, job: &Job) -> Value {
     json!({
         "job_id": job.id, "plan_id": job.plan, "phase": job.phase, "state": job.state.as_str(),
-        "worker": job.worker, "fence": job.fence, "lease": lease(job), "deaths": job.lost_leases,
+        "worker": job.worker, "fence": job.fence, "lease": lease(engine, job), "deaths": job.lost_leases,
         "held": job.is_held(), "cancel": job.cancel.as_ref().map(|cancel| &cancel.reason), "why": job.why,
         "age_ms": now().0.saturating_sub(queued_at(job).0),
     })

@@ -29,7 +29,7 @@ use std::future::Future;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -50,6 +50,9 @@ pub struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
 }
+
+/// How long the end of the program waits for sandboxes that are being removed.
+const CLEAR_WAIT: Duration = Duration::from_secs(5);
 
 const AFTER_HELP: &str = "\
 A plan is named by its id, by the beginning of its id, or by @last.
@@ -149,9 +152,7 @@ fn answer(cli: Cli, started: Started) -> Exit {
         .collect();
     let look = Look::find(cli.global.format, cli.global.color, |name| env.get(name).cloned());
     let Some(command) = cli.command else {
-        // Nobody is left to tell when the output is closed.
-        let _ = std::io::stdout().write_all(SHORT_HELP.as_bytes());
-        return Exit::Done;
+        return printed(std::io::stdout().write_all(SHORT_HELP.as_bytes()), &look);
     };
     let name = command.name();
     let report = Invocation::new(cli.global, look, env)
@@ -198,19 +199,32 @@ fn block_on<T>(
 ) -> Result<T, Failure> {
     let runtime = runtime
         .map_err(|error| Failure::new(&codes::IO_FAILED, format!("no threads can be started: {error}")))?;
-    runtime.block_on(command)
+    let answer = runtime.block_on(command);
+    // What is being cleared away may finish, within reason: the next command sweeps what is left of it.
+    runtime.shutdown_timeout(CLEAR_WAIT);
+    answer
 }
 
 /// Help and version are answers; everything else that clap says is a failure.
 fn refuse(error: &clap::Error, args: &[OsString], started: Started) -> Exit {
     use clap::error::ErrorKind;
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // Nobody is left to tell when the output is closed.
-        let _ = error.print();
-        return Exit::Done;
-    }
     let look = Look::find(asked_format(args), ColorWhen::Auto, |name| std::env::var(name).ok());
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        return printed(error.print(), &look);
+    }
     output::write(&Report::from(usage_failure(error, args)), "agents", timing(started), &look)
+}
+
+/// How the program ends that printed its help. Nobody is left to tell when the output is closed.
+fn printed(printed: std::io::Result<()>, look: &Look) -> Exit {
+    match printed.and_then(|()| std::io::stdout().flush()) {
+        Ok(()) => Exit::Done,
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Done,
+        Err(error) => {
+            output::tell_unwritten(&error, look);
+            Exit::Failed
+        }
+    }
 }
 
 /// The format that a command line asks for which cannot be read otherwise.
@@ -309,6 +323,8 @@ mod tests {
             "plan apply 01 --branch b",
             "plan undo 01 --yes",
             "plan cancel 01 --reason because --wait 5s",
+            "plan cancel 01 02 03",
+            "plan cancel --state queued --all --yes",
             "plan resume 01",
             "plan errors",
             "run --detach -- make",

@@ -1,8 +1,9 @@
 //! `agents top`: all plans on one screen, live; without a terminal the table once.
 //!
 //! # Invariants
-//! 1. The store is the truth: what is shown was read, and is read again soon after. Nothing that is read often costs
-//!    more than what changed, and a forecast never takes more than a small part of the time.
+//! 1. The store is the truth: what is shown was read, and is read again when somebody says that a plan moved, and soon
+//!    after anyway. Nothing that is read often costs more than what changed, and a forecast never takes more than a
+//!    small part of the time.
 //! 2. One errand at a time: a cancel or an apply goes on while the table lives. Who quits meanwhile waits for its end.
 //! 3. A store that fails for a moment is told of, and the table stays as it was last seen.
 
@@ -12,7 +13,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use domain::PlanId;
-use engine::plans::{ApplyRequest, Conflict, DiffRequest, Engine, Forecast, Glances, Seen};
+use engine::plans::{ApplyRequest, Conflict, DiffRequest, Engine, Forecast, Glance, Glances, Seen};
 use serde_json::Value;
 use store::StoreError;
 use tokio::time::Instant;
@@ -21,6 +22,7 @@ use super::Invocation;
 use super::invocation::{Named, short_id};
 use super::plan::{self, apply, diff};
 use super::stops::Stops;
+use super::work;
 use crate::config::Key;
 use crate::diff_view;
 use crate::failure::{Failure, codes, from_engine};
@@ -30,13 +32,15 @@ use crate::screen::{Keys, Screen};
 use crate::time::now;
 use crate::top::{self, Group, PageKind, Row, Summary, Top, Wish};
 
-/// How often the store is looked at.
+/// How often the store is looked at while a plan is worked on: of its steps nobody is told.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often while none is: who begins or ends something says so, and this is for hints that are lost.
+const LOOK_EVERY_AT_REST: Duration = Duration::from_secs(2);
+/// However much happens, no more often than this.
+const LOOK_APART: Duration = Duration::from_millis(100);
 /// A forecast is made anew at most so often, and rests ten times as long as it took.
 const FORECAST_EVERY: Duration = Duration::from_secs(1);
 const FORECAST_RESTS: u32 = 10;
-/// How long a cancel waits until it is confirmed.
-const CANCEL_WAIT: Duration = Duration::from_secs(30);
 /// How many printed lines are kept on the screen.
 const LOG_LINES_MAX: usize = 1_000;
 const LOG_BYTES_MAX: usize = 256 * 1024;
@@ -71,6 +75,7 @@ pub(super) async fn run(args: TopArgs, invocation: &Invocation) -> Result<Report
         rings: settings.word(Key::NotifyBell) == "on",
         waiting: None,
         errand: None,
+        may_leave_errand: false,
     };
     let left = shown.live().await.map_err(|error| {
         Failure::new(&codes::IO_FAILED, format!("the screen cannot be shown: {error}"))
@@ -132,6 +137,8 @@ struct Shown<'a> {
     /// Who needed a person when last looked at; none before the first look.
     waiting: Option<Vec<PlanId>>,
     errand: Option<Errand>,
+    /// Whether the errand goes on without this process: a cancel that is asked for does, an apply does not.
+    may_leave_errand: bool,
 }
 
 impl Shown<'_> {
@@ -140,11 +147,14 @@ impl Shown<'_> {
         let mut keys = Keys::begin()?;
         let mut screen = Screen::enter()?;
         let mut stops = Stops::listen();
+        let mut onlooker = self.engine.onlooker();
         let mut next_look = Instant::now();
+        let mut looked = next_look;
         loop {
             if Instant::now() >= next_look {
-                self.look().await;
-                next_look = Instant::now() + LOOK_EVERY;
+                let pause = if self.look().await { LOOK_EVERY } else { LOOK_EVERY_AT_REST };
+                looked = Instant::now();
+                next_look = looked + pause;
             }
             screen.draw(|frame| {
                 self.top.fit(frame.area().height);
@@ -156,6 +166,10 @@ impl Shown<'_> {
                 said = done(&mut self.errand) => {
                     self.top.say(said);
                     next_look = Instant::now();
+                    None
+                }
+                () = onlooker.stirred() => {
+                    next_look = next_look.min(looked + LOOK_APART);
                     None
                 }
                 () = tokio::time::sleep_until(next_look) => None,
@@ -170,16 +184,22 @@ impl Shown<'_> {
                 _ = stops.next() => break,
             }
         }
-        drop(screen);
-        Ok(match self.errand {
-            Some(errand) => errand.await + "\n",
-            None => String::new(),
-        })
+        drop((screen, keys));
+        let Some(errand) = self.errand else { return Ok(String::new()) };
+        tokio::select! {
+            said = errand => Ok(said + "\n"),
+            _ = stops.next(), if self.may_leave_errand => {
+                Ok("the cancel is asked for; see `agents plan list` for what became of it\n".to_owned())
+            }
+        }
     }
 
-    async fn look(&mut self) {
+    /// Looks at all plans; says whether one is worked on.
+    async fn look(&mut self) -> bool {
+        let mut is_lively = true;
         match self.sight.look(&self.engine).await {
             Ok(seen) => {
+                is_lively = seen.plans.iter().any(Glance::is_running);
                 let (rows, summary) = self.sight.rows(&seen);
                 self.ring(&rows);
                 self.top.see(rows, summary);
@@ -189,6 +209,7 @@ impl Shown<'_> {
         if let Some(plan) = self.top.shows_logs_of() {
             self.show_logs(plan).await;
         }
+        is_lively
     }
 
     /// Rings when a plan has come to need a person since the last look.
@@ -218,6 +239,7 @@ impl Shown<'_> {
             }
             Wish::Cancel(plan) => {
                 self.top.say("cancelling…".to_owned());
+                self.may_leave_errand = true;
                 self.errand = Some(Box::pin(cancelled(self.engine.clone(), plan)));
             }
             Wish::Apply(plan) => self.apply(plan, screen, keys).await?,
@@ -233,6 +255,7 @@ impl Shown<'_> {
             Ending::Apply(reject) => {
                 self.top.say(format!("applying plan {}…", named.short));
                 let request = ApplyRequest { reject, ..ApplyRequest::default() };
+                self.may_leave_errand = false;
                 self.errand = Some(Box::pin(applied(self.engine.clone(), named, request)));
             }
         }
@@ -350,7 +373,7 @@ async fn done(errand: &mut Option<Errand>) -> String {
 
 async fn cancelled(engine: Engine, plan: PlanId) -> String {
     let short = short_id(&engine, plan).await.unwrap_or_else(|_| plan.to_string());
-    match engine.cancel(plan, "cancelled by the user", CANCEL_WAIT).await {
+    match engine.cancel(plan, "cancelled by the user", work::CANCEL_WAIT).await {
         Ok(report) => {
             format!("cancelled {short}: {} kept", diff_view::counted(report.entries_kept, "change"))
         }

@@ -26,8 +26,9 @@ use crate::progress::Progress;
 
 /// How often progress is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long a cancel by a signal waits for its acknowledgement.
-const CANCEL_WAIT: Duration = Duration::from_secs(30);
+/// How long a cancel by a signal waits for its acknowledgement: longer than the owner takes, by default, to kill what
+/// lives and to store what it changed.
+pub(super) const CANCEL_WAIT: Duration = Duration::from_secs(180);
 /// How many events are read at a time.
 const EVENTS_MAX: usize = 100;
 

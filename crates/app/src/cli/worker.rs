@@ -8,6 +8,7 @@
 //! How a worker is started in the background: `super::detach`.
 
 use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use engine::plans::{ServeEnd, ServeError, ServeNews, ServeOptions, ServeReport};
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::Invocation;
+use super::detach::LOG_BYTES_MAX;
 use super::stops::Stops;
 use crate::config::Key;
 use crate::diff_view::counted;
@@ -98,8 +100,10 @@ fn failure(error: &ServeError) -> Failure {
         ServeError::Start(error) => Failure::new(&codes::IO_FAILED, error.to_string()),
         ServeError::Presence(_) => Failure::new(&codes::IO_FAILED, error.to_string())
             .hint("see `agents doctor`: most often the disk of the data directory is full"),
-        ServeError::StoreFailed => Failure::new(&codes::STORE_FAILED, error.to_string())
+        ServeError::StoreFailed { .. } => Failure::new(&codes::STORE_FAILED, error.to_string())
             .hint("what it worked on is taken over by the next worker; see `agents doctor`"),
+        ServeError::StoreGone { .. } => Failure::new(&codes::STORE_FAILED, error.to_string())
+            .hint("plans of the present data directory need a new worker: `agents worker`"),
         ServeError::Execute(error) => from_engine::execute(error, "@last"),
     }
 }
@@ -148,6 +152,9 @@ impl Teller {
         };
         // Progress that cannot be shown is not worth an error.
         let _ = writeln!(std::io::stderr(), "{line}");
+        if self.has_times {
+            begin_anew(std::io::stderr().as_fd(), LOG_BYTES_MAX);
+        }
     }
 
     fn words(&self, news: &ServeNews) -> String {
@@ -168,6 +175,19 @@ impl Teller {
                 format!("stopping at once: {} given back", counted(*running, "job"))
             }
         }
+    }
+}
+
+/// Empties a log that has grown too long: a worker that is never idle would else fill the disk. What is no file is none.
+fn begin_anew(log: BorrowedFd<'_>, bytes_max: u64) {
+    let is_file = |found: &rustix::fs::Stat| {
+        rustix::fs::FileType::from_raw_mode(found.st_mode) == rustix::fs::FileType::RegularFile
+    };
+    let length =
+        rustix::fs::fstat(log).ok().filter(is_file).and_then(|found| u64::try_from(found.st_size).ok());
+    if length.is_some_and(|length| length > bytes_max) {
+        // It is written at its end, wherever that is by then.
+        let _ = rustix::fs::ftruncate(log, 0);
     }
 }
 
@@ -213,6 +233,19 @@ fn settled_word(how: Settled) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_that_is_too_long_begins_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("worker.log");
+        let mut log = std::fs::OpenOptions::new().create(true).append(true).open(&path).unwrap();
+        log.write_all(b"twelve bytes").unwrap();
+        begin_anew(log.as_fd(), 12);
+        assert_eq!(std::fs::read(&path).unwrap(), b"twelve bytes");
+        begin_anew(log.as_fd(), 11);
+        log.write_all(b"anew").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"anew");
+    }
 
     #[test]
     fn a_worker_has_a_hand_at_least() {

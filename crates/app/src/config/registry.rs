@@ -38,6 +38,7 @@ pub enum Key {
     Automation,
     CaptureIgnore,
     CaptureMaxFileMb,
+    CaptureWait,
     IsolationHide,
     IsolationScratch,
     LimitsSteps,
@@ -101,7 +102,7 @@ pub fn entry_named(name: &str) -> Option<&'static Entry> {
 }
 
 /// All settings, by name.
-pub static ENTRIES: [Entry; 23] = [
+pub static ENTRIES: [Entry; 24] = [
     Entry {
         key: Key::AsyncDrain,
         name: "async.drain",
@@ -149,6 +150,14 @@ pub static ENTRIES: [Entry; 23] = [
         default: "1024",
         scope: Scope::Anybody,
         doc: "larger files are named, but their content is not kept",
+    },
+    Entry {
+        key: Key::CaptureWait,
+        name: "capture.wait",
+        shape: Shape::Span { min_s: 0, max_s: 300 },
+        default: "2m",
+        scope: Scope::User,
+        doc: "how long it may take to capture what a command changed that was stopped; then its sandbox is kept",
     },
     Entry {
         key: Key::IsolationHide,

@@ -103,10 +103,16 @@ codes! {
             "See `agents doctor` for the reason; or set `policy.sandbox` to `optional` and accept the risk.";
         NO_SANDBOX: "No kind of sandbox could be opened, or not the one that `sandbox.strategy` names.",
             "See the reasons in the message and `agents doctor`.";
-        PLAN_ERRORED: "A phase of the plan failed; nothing of it reached your files.",
+        PLAN_ERRORED: "A phase of the plan failed, and going on as it is makes no sense; nothing of it reached your files.",
             "See `agents plan errors ID` and `agents plan logs ID`; try again with `agents plan resume ID`.";
+        PLAN_UNREADABLE: "A plan in the store cannot be read: a newer version of the program made it, or its row is damaged. It was left as it is.",
+            "Use the version that made it. All other plans go on.";
+        STORE_BUSY: "Another process has kept the store of plans locked for longer than this one waits. Nothing was changed.",
+            "Find out who holds it (a backup, an open `sqlite3`), then try again.";
         STORE_FAILED: "The store of plans cannot be opened, read or written.",
             "See the message: space, permissions of the data directory, or a file that is no store or is damaged.";
+        STORE_FULL: "The disk of the store of plans is full. What was to be written is undone, nothing before it is lost.",
+            "Free some space on the disk of the data directory, then try again.";
         STORE_TOO_NEW: "A newer version of the program has written the store of plans. Nothing was changed.",
             "Use that version, or another data directory: `--data-dir DIR`.";
         UNSUPPORTED: "The program does not work on this system.", "Use Linux 5.11 or later.";
@@ -153,7 +159,7 @@ codes! {
         PLAN_FINAL: "The plan is applied or cancelled for good.", "Start a new one with `agents run`.";
         PLAN_NOT_READY: "The plan's state does not allow this.", "The message says what does.";
         PREFLIGHT_FAILED: "The plan cannot be started as it was asked for. Nothing was stored.", "Correct what the message lists.";
-        QUEUE_FULL: "Ten thousand plans wait already.", "Cancel some of them: `agents plan list --state queued`.";
+        QUEUE_FULL: "Ten thousand plans wait already.", "See them with `agents plan list --state queued`; cancel them all: `agents plan cancel --state queued --all`.";
         TOO_LARGE: "A changed file is larger than `capture.max_file_mb`, or could not be read, so its content was not kept.",
             "Leave it out with `--reject`, or raise the setting and run again.";
         UNDO_EXPIRED: "What is needed to undo the plan was removed by `agents plan gc`.", "Use your version control.";
@@ -172,6 +178,8 @@ codes! {
             "Remove the cause that the message names (often a full disk), then run any command; or give it up: `agents plan gc --set-aside ID`.";
         LIMIT_REACHED: "The plan has used all that a limit allows. What it did so far is kept.",
             "Let it use more and go on: `agents plan resume ID --limit steps=400`.";
+        PLAN_ASKS: "A phase of the plan failed, and a person says how to go on; nothing of it reached your files.",
+            "See `agents plan errors ID` and `agents plan logs ID`; when the cause is gone: `agents plan resume ID`.";
     }
 }
 

@@ -3,10 +3,12 @@
 //! # Invariants
 //! Every match names all variants: an error that the engine learns gets its words here before it compiles.
 
+use std::io;
+
 use domain::{ApplyState, PlanState, SelectionError, Work};
 use engine::plans::{
     ApplyError, ArtifactsError, CancelError, Conflict, EngineOpenError, ExecuteError, FindError, GcError,
-    LimitsError, SetAsideError, UseError,
+    LimitsError, LocksError, SetAsideError, UseError,
 };
 use serde_json::json;
 use store::{OpenError, PlanStoreError, StoreError};
@@ -14,15 +16,36 @@ use store::{OpenError, PlanStoreError, StoreError};
 use super::{Code, Failure, codes};
 use crate::output::one_line;
 
+const FREE_SPACE: &str = "free some space on the disk of the data directory, then try again";
+const FULL: &str =
+    "the disk of the store of plans is full, so this could not be written; nothing before it is lost";
+
 /// The store failed.
 pub fn store(error: &StoreError) -> Failure {
-    let failure = Failure::new(&codes::STORE_FAILED, format!("the store of plans failed: {error}"));
     match error {
         StoreError::TooNew { .. } => too_new(error),
-        StoreError::Full => failure.hint("free some space on the disk of the data directory, then try again"),
-        StoreError::Busy => failure.hint("try again in a moment"),
-        StoreError::LeaseLost(_) | StoreError::Broken { .. } => failure.hint("see `agents doctor`"),
+        StoreError::Unreadable { .. } => {
+            Failure::new(&codes::PLAN_UNREADABLE, format!("{error}; it was left as it is"))
+                .hint("a newer `agents` made it, most likely: use that one; all other plans go on")
+        }
+        StoreError::Full => Failure::new(&codes::STORE_FULL, FULL).hint(FREE_SPACE),
+        StoreError::Busy => store_busy(),
+        StoreError::LeaseLost(_) | StoreError::Broken { .. } => {
+            Failure::new(&codes::STORE_FAILED, format!("the store of plans failed: {error}"))
+                .hint("see `agents doctor`")
+        }
     }
+}
+
+/// Somebody else has kept it for longer than anybody waits.
+fn store_busy() -> Failure {
+    Failure::new(
+        &codes::STORE_BUSY,
+        "another process has kept the store of plans locked for 10 seconds, so this could not be written",
+    )
+    .hint(
+        "find out who holds `agents.db` of the data directory (a backup, an open `sqlite3`), then try again",
+    )
 }
 
 /// A newer program has been at the store.
@@ -65,7 +88,8 @@ pub fn plan(error: &PlanStoreError, id: &str) -> Failure {
         PlanStoreError::Moved { .. } | PlanStoreError::Job(_) => busy(id, "somebody moved it just now"),
         PlanStoreError::QueueFull { queued } => {
             Failure::new(&codes::QUEUE_FULL, format!("{queued} plans wait already, and no more can"))
-                .hint("cancel some of them: `agents plan list --state queued`")
+                .hint("see them with `agents plan list --state queued`")
+                .hint("cancel all that wait: `agents plan cancel --state queued --all`")
         }
         PlanStoreError::Refused(refused) => {
             Failure::new(&codes::BAD_TRANSITION, format!("plan {id} was not moved: {refused}"))
@@ -109,9 +133,14 @@ fn open_store(error: &OpenError) -> Failure {
         OpenError::Unsupported { .. } => {
             failure(error.to_string()).hint("use a directory of this machine: `--data-dir DIR`")
         }
+        OpenError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => Failure::new(
+            &codes::STORE_FULL,
+            format!("{error}: its disk is full; nothing that is there is lost"),
+        )
+        .hint(FREE_SPACE),
         OpenError::Io { source, .. } => failure(format!("{error}: {source}"))
             .hint("see who may write there and whether there is space, or use another one: `--data-dir DIR`"),
-        OpenError::Busy => failure(error.to_string()).hint("try again in a moment"),
+        OpenError::Busy => store_busy(),
     }
 }
 
@@ -267,7 +296,7 @@ pub fn apply(error: &ApplyError, id: &str) -> Failure {
             format!("the apply of plan {id} was interrupted and is stuck: {why}"),
         )
         .hint("remove the cause (often a full disk), then run any command: it goes on where it stopped"),
-        ApplyError::Locks(error) => busy(id, &error.to_string()),
+        ApplyError::Locks(error) => locks(error, id),
         ApplyError::Merging(error) => Failure::new(
             &codes::IO_FAILED,
             format!("plan {id} was not applied, nothing was written: {error}"),
@@ -275,6 +304,19 @@ pub fn apply(error: &ApplyError, id: &str) -> Failure {
         .hint(format!("when the cause is gone: `agents plan apply {id}`; or leave the file out with `--reject FILE`")),
         ApplyError::Plan(error) => plan(error, id),
         ApplyError::Execute(error) => execute(error, id),
+    }
+}
+
+/// The plan or a project could not be kept from others.
+fn locks(error: &LocksError, id: &str) -> Failure {
+    match error {
+        LocksError::Held { .. } => busy(id, &error.to_string()),
+        LocksError::Store(error) => store(error),
+        LocksError::Root { .. } | LocksError::Presence(_) => Failure::new(
+            &codes::IO_FAILED,
+            format!("plan {id} was not applied, nothing was written: {error}"),
+        )
+        .hint("see `agents doctor`; when the cause is gone, try again"),
     }
 }
 
@@ -412,6 +454,7 @@ pub fn cancel(error: &CancelError, id: &str) -> Failure {
             &codes::CANCEL_UNCONFIRMED,
             format!("the cancel of plan {id} is requested, not yet confirmed by {worker}"),
         )
+        .hint("its processes are killed at once; it is confirmed when what they changed is stored (`capture.wait`)")
         .hint(format!("it will be obeyed; look again with `agents plan status {id}`")),
         CancelError::Plan(error) => plan(error, id),
         CancelError::Execute(error) => execute(error, id),
@@ -431,8 +474,9 @@ pub fn artifacts(error: &ArtifactsError, id: &str) -> Failure {
 pub fn gc(error: &GcError) -> Failure {
     match error {
         GcError::Store(error) => store(error),
-        GcError::Io(error) => {
-            Failure::new(&codes::IO_FAILED, format!("the data directory cannot be cleared: {error}"))
-        }
+        GcError::Io(error) => match error.get_ref().and_then(|error| error.downcast_ref::<StoreError>()) {
+            Some(error) => store(error),
+            None => Failure::new(&codes::IO_FAILED, format!("the data directory cannot be cleared: {error}")),
+        },
     }
 }

@@ -26,7 +26,7 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, codes};
 
 /// Takes away the line that the cursor is on.
 pub const CLEAR_LINE: &str = "\r\x1b[2K";
@@ -139,10 +139,18 @@ pub fn write(report: &Report, command: &str, timing: Timing, look: &Look) -> Exi
     match written {
         Ok(()) => report.exit,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => report.exit,
-        // Worse news than an unread answer stays: a closed terminal does not make a cancel a failure.
-        Err(_) if report.exit != Exit::Done => report.exit,
-        Err(_) => Exit::Failed,
+        Err(error) => {
+            tell_unwritten(&error, look);
+            // Worse news than an unread answer stays: a closed terminal does not make a cancel a failure.
+            if report.exit == Exit::Done { Exit::Failed } else { report.exit }
+        }
     }
+}
+
+/// Says that an answer could not be written, where there is somebody to hear it.
+pub fn tell_unwritten(error: &io::Error, look: &Look) {
+    let failure = Failure::new(&codes::IO_FAILED, format!("the answer cannot be written: {error}"));
+    let _ = io::stderr().write_all(failure.shown(look.err_paint).as_bytes());
 }
 
 fn write_envelope(report: &Report, command: &str, timing: Timing, format: Format) -> io::Result<()> {
@@ -162,8 +170,7 @@ fn write_envelope(report: &Report, command: &str, timing: Timing, format: Format
 
 fn write_for_people(report: &Report, look: &Look) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(&report.text)?;
-    out.flush()?;
+    let written = out.write_all(&report.text).and_then(|()| out.flush());
     let mut err = io::stderr().lock();
     for note in &report.notes {
         err.write_all(note.shown(look.err_paint).as_bytes())?;
@@ -171,7 +178,7 @@ fn write_for_people(report: &Report, look: &Look) -> io::Result<()> {
     if let Some(failure) = &report.failure {
         err.write_all(failure.shown(look.err_paint).as_bytes())?;
     }
-    Ok(())
+    written
 }
 
 /// Writes a line beside the answer at once, while the command still works; programs read it from the envelope only.

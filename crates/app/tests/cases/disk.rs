@@ -16,7 +16,7 @@ use serde_json::json;
 use super::support::{Answer, Person, alive, answer};
 
 /// Runs a test where it may mount what it likes. Without the right to mount it fails.
-fn with_own_mounts(act: impl FnOnce() + Send) {
+pub(super) fn with_own_mounts(act: impl FnOnce() + Send) {
     let outcome = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             // SAFETY: of this thread only the view of mounts and the working directory become its own.
@@ -33,7 +33,7 @@ fn with_own_mounts(act: impl FnOnce() + Send) {
 }
 
 /// Mounts an empty disk of so many MiB.
-fn mount_disk(at: &Path, mib: u32) {
+pub(super) fn mount_disk(at: &Path, mib: u32) {
     fs::create_dir_all(at).unwrap();
     let options = std::ffi::CString::new(format!("size={mib}m,mode=0755")).unwrap();
     mount("none", at, "tmpfs", MountFlags::empty(), options.as_c_str()).unwrap();
@@ -96,7 +96,7 @@ fn what_a_full_disk_kept_from_being_captured_is_captured_on_resume_without_runni
                 "head -c 10000000 /dev/zero > big; head -c 32 /dev/urandom > token; echo two >> a; echo done";
             let ran = person.agents(&["run", "--", "sh", "-ec", script]);
             let kept = sandboxes(&person);
-            assert_eq!((ran.exit, kept.len()), (1, 1), "{strategy}: {ran:?}");
+            assert_eq!((ran.exit, kept.len()), (6, 1), "{strategy}: {ran:?}");
             let said = told(&ran);
             assert!(said.contains("No space left on device"), "{said}");
             assert!(said.contains(&format!("kept in {}", kept[0].display())), "{said}");
@@ -111,7 +111,7 @@ fn what_a_full_disk_kept_from_being_captured_is_captured_on_resume_without_runni
             let again = person.json(&["plan", "resume", "@last"]);
             assert_eq!(
                 (again.exit, again.code(), sandboxes(&person)),
-                (1, "PLAN_ERRORED".to_owned(), kept.clone()),
+                (6, "PLAN_ASKS".to_owned(), kept.clone()),
                 "{again:?}"
             );
             assert!(told(&again).contains("kept in"), "{again:?}");
@@ -144,7 +144,7 @@ fn a_command_that_fills_the_disk_fails_and_what_it_made_is_captured_when_there_i
         resize_disk(&data(&person), 96);
         let resumed = person.json(&["plan", "resume", "@last"]);
         // The command had failed, and that stands.
-        assert_eq!((resumed.exit, sandboxes(&person)), (1, Vec::new()), "{resumed:?}");
+        assert_eq!((resumed.exit, sandboxes(&person)), (6, Vec::new()), "{resumed:?}");
         assert!(told(&resumed).contains("exited with status 1"), "{resumed:?}");
         assert_eq!(person.agents(&["plan", "diff", "@last", "--name-only"]).stdout, "big\nfirst\n");
         assert_eq!(alive(&person), 0);

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::support::Person;
+use super::support::{Answer, Person};
 
 /// A worker, once it takes plans.
 fn worker(person: &Person) -> Child {
@@ -55,4 +56,24 @@ fn lines_that_cannot_be_had_make_no_plan() {
         assert_eq!((said.exit, said.code()), (2, "USAGE".to_owned()), "{said:?}");
     }
     assert_eq!(person.json(&["plan", "list"]).data()["plans"], json!([]));
+}
+
+#[test]
+fn who_interrupts_it_is_told_of_every_plan_that_was_made() {
+    let person = Person::new();
+    let lines: String = (0..5000).map(|line| format!("{line}\n")).collect();
+    person.write("items", &lines);
+    let args = ["run", "--format", "json", "--for-each", "items", "--", "true"];
+    let mut command = person.command(&person.project(), &args);
+    let making = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let stored = || person.json(&["plan", "list", "--limit", "1"]).data()["total"].as_u64().unwrap();
+    while stored() == 0 {}
+    kill_process(Pid::from_child(&making), Signal::INT).unwrap();
+    let said = Answer::of(&making.wait_with_output().unwrap());
+    assert_eq!((said.exit, said.code()), (5, "CANCELLED".to_owned()), "{said:?}");
+    let told = said.data()["plans"].as_array().unwrap().len();
+    assert!((1..5000).contains(&told));
+    assert_eq!(stored(), told as u64);
+    let cancelled = person.json(&["plan", "cancel", "--state", "queued", "--yes"]);
+    assert_eq!(cancelled.exit, 0, "{:?}", cancelled.code());
 }

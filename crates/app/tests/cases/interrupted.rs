@@ -116,6 +116,28 @@ fn a_dead_apply_is_left_alone_while_somebody_works_on_its_project() {
     assert_eq!(state(&person, &id), "applied");
 }
 
+#[test]
+fn of_many_processes_that_find_a_dead_apply_one_brings_it_to_its_end() {
+    let person = Person::new();
+    let id = half_applied(&person);
+    let look = |_| {
+        let mut command = person.command(&person.project(), &["plan", "list"]);
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let children: Vec<Child> = (0..8).map(look).collect();
+    let mut told = 0;
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        told += usize::from(said.contains("was finished now"));
+    }
+    assert_eq!((told, changed(&person), journals(&person).len()), (1, FILES, 0));
+    assert_eq!(state(&person, &id), "applied");
+    let undone = person.agents(&["plan", "undo", &id, "--yes"]);
+    assert_eq!((undone.exit, changed(&person)), (0, 0), "{undone:?}");
+}
+
 /// An apply of which some files are written, and whose journal is gone.
 fn half_applied_without_journal(person: &Person) -> String {
     let id = half_applied(person);

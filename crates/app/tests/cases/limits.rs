@@ -63,6 +63,17 @@ fn a_plan_stops_where_its_tool_calls_are_used_up_and_goes_on_when_it_gets_more()
 }
 
 #[test]
+fn what_a_person_types_goes_before_the_limit_of_a_project_and_a_project_before_the_default() {
+    let person = Person::new();
+    person.write(".cleveragents/config.toml", "limits.steps = 3\n");
+    for (args, steps) in [(&[][..], 3), (&["--limit", "steps=400"][..], 400)] {
+        let said = person.json(&[&["run"][..], args, &["--", "true"]].concat());
+        assert_eq!(said.exit, 0, "{said:?}");
+        assert_eq!(account(&person, "steps"), [json!(1), json!(0), json!(steps)]);
+    }
+}
+
+#[test]
 fn a_plan_runs_as_many_steps_as_it_may_and_each_once() {
     let person = Person::new();
     let place = outside(&person);

@@ -150,7 +150,7 @@ fn the_level_of_automation_is_frozen_with_the_plan() {
 fn a_failing_command_is_told_with_what_it_printed() {
     let person = Person::new();
     let said = person.json(&["run", "--", "sh", "-c", "echo kept > f; echo oops >&2; exit 3"]);
-    assert_eq!((said.exit, said.code()), (1, "PLAN_ERRORED".to_owned()));
+    assert_eq!((said.exit, said.code()), (6, "PLAN_ASKS".to_owned()));
     assert_eq!(said.data()["state"], "errored");
     assert_eq!(said.data()["error"]["category"], "tool");
     let logs = person.agents(&["plan", "logs"]);
@@ -165,7 +165,7 @@ fn a_failing_command_is_told_with_what_it_printed() {
     let status = person.json(&["plan", "status"]);
     assert_eq!((status.exit, &status.data()["state"]), (0, &json!("errored")));
     let resumed = person.json(&["plan", "resume", "@last"]);
-    assert_eq!((resumed.exit, resumed.code()), (1, "PLAN_ERRORED".to_owned()));
+    assert_eq!((resumed.exit, resumed.code()), (6, "PLAN_ASKS".to_owned()));
 }
 
 #[test]
@@ -311,8 +311,12 @@ fn gc_tells_what_it_would_clear_and_clears_nothing_that_is_needed() {
     assert_eq!(person.agents(&["plan", "gc"]).exit, 0);
     assert_eq!(person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
     assert_eq!(person.read("f"), "x\n");
+    let would = person.json(&["plan", "gc", "--dry-run", "--older", "0s"]).data();
     let said = person.json(&["plan", "gc", "--older", "0s"]);
     assert_eq!(said.data()["plans"].as_array().unwrap().len(), 1, "{said:?}");
+    let cleared = |data: &Value| ["plans", "contents", "content_bytes"].map(|key| data[key].clone());
+    assert_eq!(cleared(&would), cleared(&said.data()));
+    assert_eq!(said.data()["contents"], 1, "what the plan wrote: {said:?}");
     let said = person.json(&["plan", "undo", "@last", "--yes"]);
     assert_eq!((said.exit, said.code()), (3, "PLAN_NOT_FOUND".to_owned()));
 }

@@ -1,5 +1,7 @@
 //! What is said when something stands in the way.
 
+use serde_json::json;
+
 use super::support::{Person, answer};
 
 #[test]
@@ -181,6 +183,24 @@ fn a_file_that_is_no_store_is_named_and_left_as_it_is() {
         );
         assert_eq!(std::fs::read_to_string(&file).unwrap(), content);
     }
+}
+
+#[test]
+fn doctor_shows_the_machine_and_the_damage_though_the_store_cannot_be_used() {
+    let person = Person::new();
+    let data = person.home().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("agents.db"), "something of mine\n").unwrap();
+    let said = person.json(&["doctor"]);
+    assert_eq!((said.exit, said.code()), (1, "STORE_FAILED".to_owned()), "{said:?}");
+    let found = said.data();
+    assert!(found["sandbox"].as_array().unwrap().iter().any(|rung| rung["works"] == true), "{found}");
+    assert_eq!((&found["git"]["works"], &found["store"]["works"]), (&json!(true), &json!(false)), "{found}");
+    let why = found["store"]["detail"].as_str().unwrap();
+    assert!(why.contains("is not a store of this program"), "{why}");
+    let said = person.agents(&["doctor"]);
+    assert!(said.stdout.contains("machine\n") && said.stdout.contains("no  store  "), "{said:?}");
+    assert!(said.stderr.contains("move the file away"), "{said:?}");
 }
 
 #[test]

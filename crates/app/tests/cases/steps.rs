@@ -77,7 +77,7 @@ fn a_step_is_done_again_as_often_as_was_said_and_its_failed_tries_leave_no_trace
     );
     let args = ["--writable", place, "--step", before, "--step", &flaky];
     let said = person.json(&[&["run", "--retries", "1"][..], &args].concat());
-    assert_eq!((said.exit, lines(outside.join("tries"))), (1, 2), "{said:?}");
+    assert_eq!((said.exit, lines(outside.join("tries"))), (6, 2), "{said:?}");
     fs::remove_file(outside.join("tries")).unwrap();
     let said = person.json(&[&["run", "--retries", "2"][..], &args].concat());
     assert_eq!((said.exit, lines(outside.join("tries"))), (0, 3), "{said:?}");
@@ -178,9 +178,22 @@ fn files_are_written_and_edited_in_the_sandbox_without_a_process() {
     ] {
         let said = actor(&format!("  a: {node}\n"));
         let errors = person.agents(&["plan", "errors", "@last"]).stdout;
-        assert!(said.exit == 1 && errors.contains(why), "{node}: {said:?} {errors}");
+        assert!(said.exit == 6 && errors.contains(why), "{node}: {said:?} {errors}");
         assert_eq!(person.agents(&["plan", "diff", "@last", "--name-only"]).stdout, "");
     }
+}
+
+#[test]
+fn a_passing_failure_is_tried_again_as_often_as_the_settings_say_and_no_more() {
+    let person = Person::new();
+    let outside = outside(&person);
+    let place = outside.to_str().unwrap();
+    assert_eq!(person.agents(&["config", "set", "recovery.max_retries_per_step=1"]).exit, 0);
+    let script = format!("echo try >> {place}/tries; exit 75");
+    let said = person.json(&["run", "--writable", place, "--", "sh", "-c", &script]);
+    assert_ne!(said.exit, 0, "{said:?}");
+    assert_eq!(lines(outside.join("tries")), 2, "one call, and one more");
+    assert_eq!(person.json(&["plan", "errors"]).data()["retries"], json!(1));
 }
 
 #[test]
@@ -192,7 +205,7 @@ fn a_file_that_is_too_large_to_be_read_whole_is_not_edited() {
     person.write("actor.yaml", "nodes:\n  a: { tool: edit, with: { path: large.txt, old: HEAD, new: X } }\n");
     let said = person.json(&["run", "--actor", "actor.yaml"]);
     let errors = person.agents(&["plan", "errors", "@last"]).stdout;
-    assert!(said.exit == 1 && errors.contains("capture.max_file_mb"), "{said:?} {errors}");
+    assert!(said.exit == 6 && errors.contains("capture.max_file_mb"), "{said:?} {errors}");
     assert_eq!(person.agents(&["plan", "diff", "@last", "--name-only"]).stdout, "");
     assert_eq!(person.read("large.txt"), large);
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -17,6 +17,15 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// What a command that has ended said.
+    pub fn of(output: &Output) -> Answer {
+        Answer {
+            exit: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
     /// The envelope on the output: its only line, or the last.
     pub fn envelope(&self) -> Value {
         let last = self.stdout.lines().next_back().unwrap_or_default();
@@ -119,12 +128,7 @@ impl Person {
 
 /// Runs a command to its end.
 pub fn answer(command: &mut Command) -> Answer {
-    let output = command.output().unwrap();
-    Answer {
-        exit: output.status.code().unwrap_or(-1),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
+    Answer::of(&command.output().unwrap())
 }
 
 /// What still runs of the person's plans.

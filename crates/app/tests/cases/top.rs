@@ -17,7 +17,7 @@ fn without_a_terminal_the_table_is_printed_once() {
     person.write("a", "old\n");
     let first = person.plan("echo one > a");
     person.plan("echo two > a");
-    assert_eq!(person.json(&["run", "--", "false"]).exit, 1);
+    assert_eq!(person.json(&["run", "--", "false"]).exit, 6);
     let said = person.agents(&["top"]);
     let lines: Vec<&str> = said.stdout.lines().collect();
     assert_eq!(lines[0], "0 running of 4 slots, 3 need you, 1 conflict to come", "{said:?}");

@@ -12,32 +12,32 @@ use serde_json::{Value, json};
 use super::support::{Person, alive};
 
 /// A person whose plans may write to a directory outside their project, to be watched from there.
-struct Office {
-    person: Person,
-    gate: PathBuf,
+pub(super) struct Office {
+    pub(super) person: Person,
+    pub(super) gate: PathBuf,
     env: Vec<(&'static str, &'static str)>,
 }
 
 impl Office {
-    fn new() -> Office {
+    pub(super) fn new() -> Office {
         Self::with(&[])
     }
 
-    fn with(env: &[(&'static str, &'static str)]) -> Office {
+    pub(super) fn with(env: &[(&'static str, &'static str)]) -> Office {
         let person = Person::new();
         let gate = person.home().join("gate");
         fs::create_dir(&gate).unwrap();
         Office { person, gate, env: env.to_vec() }
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub(super) fn command(&self, args: &[&str]) -> Command {
         let mut command = self.person.command(&self.person.project(), args);
         command.envs(self.env.iter().copied());
         command
     }
 
     /// Calls the program; the answer is its exit and its envelope.
-    fn call(&self, args: &[&str]) -> (i32, Value) {
+    pub(super) fn call(&self, args: &[&str]) -> (i32, Value) {
         let place = args.iter().position(|word| *word == "--").unwrap_or(args.len());
         let mut words = args.to_vec();
         words.splice(place..place, ["--format", "json"]);
@@ -45,14 +45,14 @@ impl Office {
         (answer.exit, answer.envelope())
     }
 
-    fn data(&self, args: &[&str]) -> Value {
+    pub(super) fn data(&self, args: &[&str]) -> Value {
         let (exit, envelope) = self.call(args);
         assert_eq!(exit, 0, "{args:?}: {envelope}");
         envelope["data"].clone()
     }
 
     /// A worker that takes any plan, once it does.
-    fn worker(&self, args: &[&str]) -> Worker {
+    pub(super) fn worker(&self, args: &[&str]) -> Worker {
         let words: Vec<&str> = ["worker", "--format", "json"].iter().chain(args).copied().collect();
         let mut command = self.command(&words);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -71,7 +71,7 @@ impl Office {
     }
 
     /// Leaves a script to the workers; the answer is the plan's id. `$G` is the gate.
-    fn left(&self, script: &str) -> String {
+    pub(super) fn left(&self, script: &str) -> String {
         let script = format!("G={}; {script}", self.gate.display());
         let gate = self.gate.display().to_string();
         let data = self.data(&["run", "--detach", "--writable", &gate, "--", "sh", "-c", &script]);
@@ -79,12 +79,12 @@ impl Office {
         data["plan_id"].as_str().unwrap().to_owned()
     }
 
-    fn status(&self, plan: &str) -> Value {
+    pub(super) fn status(&self, plan: &str) -> Value {
         self.data(&["plan", "status", plan])
     }
 
     /// How the plan stands when nobody works on it any more.
-    fn ended(&self, plan: &str) -> Value {
+    pub(super) fn ended(&self, plan: &str) -> Value {
         loop {
             let status = self.status(plan);
             let is_over = ["complete", "errored", "cancelled", "applied", "constrained"]
@@ -97,12 +97,12 @@ impl Office {
     }
 
     /// The lines that plans wrote into a file of the gate.
-    fn lines(&self, name: &str) -> Vec<String> {
+    pub(super) fn lines(&self, name: &str) -> Vec<String> {
         let text = fs::read_to_string(self.gate.join(name)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    fn until_lines(&self, name: &str, count: usize) {
+    pub(super) fn until_lines(&self, name: &str, count: usize) {
         while self.lines(name).len() < count {}
     }
 
@@ -132,14 +132,14 @@ impl Drop for Office {
     }
 }
 
-struct Worker {
+pub(super) struct Worker {
     child: Child,
     lines: Receiver<Value>,
 }
 
 impl Worker {
     /// What it tells next of this event.
-    fn until(&self, event: &str) -> Value {
+    pub(super) fn until(&self, event: &str) -> Value {
         loop {
             let news = self.lines.recv().unwrap_or_else(|_| panic!("it ended before it told `{event}`"));
             if news["event"] == event {
@@ -148,17 +148,21 @@ impl Worker {
         }
     }
 
-    fn send(&self, signal: Signal) {
-        kill_process(Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap(), signal).unwrap();
+    pub(super) fn send(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
     }
 
-    fn kill_hard(mut self) {
+    pub(super) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub(super) fn kill_hard(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Its answer, when it has ended.
-    fn answer(mut self) -> (Option<i32>, Value) {
+    pub(super) fn answer(mut self) -> (Option<i32>, Value) {
         let mut text = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
         let envelope: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -202,7 +206,8 @@ fn two_workers_take_each_plan_of_one_queue_once() {
 }
 
 /// Its first try never ends, every later one does.
-const ENDS_LATER: &str = "echo try >> $G/tries; [ $(wc -l < $G/tries) -ge 2 ] || sleep 600; echo done > f";
+pub(super) const ENDS_LATER: &str =
+    "echo try >> $G/tries; [ $(wc -l < $G/tries) -ge 2 ] || sleep 600; echo done > f";
 
 #[test]
 fn the_plan_of_a_killed_worker_is_taken_over_without_waiting_for_its_lease() {
@@ -350,6 +355,16 @@ fn a_plan_whose_workers_die_four_times_is_given_up_and_told() {
     assert_eq!(status["error"]["message"], "its worker died 4 times");
     let resume = format!("agents plan resume {}", status["short_id"].as_str().unwrap());
     assert_eq!(status["error"]["command"], resume);
+    let hint = status["error"]["hint"].as_str().unwrap();
+    let logs = resume.replace("resume", "logs");
+    assert!(hint.contains("was killed") && hint.contains(&logs) && hint.contains(&resume), "{hint}");
+    let (exit, told) = office.call(&["plan", "watch", &plan]);
+    let said = &told["messages"][0];
+    assert_eq!(
+        (exit, &said["code"], &said["suggestions"]),
+        (6, &json!("PLAN_ASKS"), &json!([hint])),
+        "{told}"
+    );
     let errors = office.data(&["plan", "errors", &plan]);
     let record = &errors["records"][0];
     assert_eq!(

@@ -4,7 +4,9 @@
 //! 1. Steps of a plan have different names; the name is the node of every call that the step makes.
 //! 2. A plan of an older version names one command, its task: that is a plan of one step.
 
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use super::spec::{ByteText, CommandTask};
 use crate::phase::Phase;
@@ -104,14 +106,13 @@ impl Step {
 
 /// The steps of a plan as they are stored: a list, or the one task of an older version.
 pub(super) fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Step>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Either {
-        Steps(Vec<Step>),
-        Task(CommandTask),
+    let read = |step: Value| {
+        let node = step.get("node").and_then(Value::as_str).unwrap_or_default().to_owned();
+        serde_json::from_value(step).map_err(|error| D::Error::custom(format!("step `{node}`: {error}")))
+    };
+    let stored = Value::deserialize(deserializer)?;
+    if let Value::Array(steps) = stored {
+        return steps.into_iter().map(read).collect();
     }
-    Ok(match Either::deserialize(deserializer)? {
-        Either::Steps(steps) => steps,
-        Either::Task(task) => vec![Step::only(task)],
-    })
+    serde_json::from_value(stored).map(|task| vec![Step::only(task)]).map_err(D::Error::custom)
 }

@@ -16,6 +16,15 @@ use super::{Engine, ExecuteError};
 /// How many plans are looked at that may have been left behind.
 const LEFT_BEHIND_MAX: usize = 10_000;
 
+/// Plans that were between two phases without anybody to move them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LeftBehind {
+    /// How many go on now.
+    pub(super) moved: usize,
+    /// How many could not be moved: the queue is full, or the store did not answer.
+    pub(super) stuck: usize,
+}
+
 impl Engine {
     /// Queues the plan's next phase, if it goes on by itself; says whether it does.
     ///
@@ -37,12 +46,12 @@ impl Engine {
         }
     }
 
-    /// Moves all on whose worker died between two phases; says how many.
+    /// Moves all on whose worker died between two phases. One that cannot be moved keeps none of the others from it.
     ///
     /// # Errors
-    /// The store failed.
-    pub(super) async fn advance_left_behind(&self) -> Result<usize, ExecuteError> {
-        let mut moved = 0;
+    /// The store failed as a whole.
+    pub(super) async fn advance_left_behind(&self) -> Result<LeftBehind, ExecuteError> {
+        let mut found = LeftBehind::default();
         for phase in ["strategize", "execute"] {
             let filter = PlanFilter {
                 phase: Some(phase.to_owned()),
@@ -52,10 +61,13 @@ impl Engine {
             };
             let (plans, _) = self.house.store.plans(&filter).await?;
             for plan in plans.iter().filter(|plan| phase == "strategize" || has_a_yes(plan)) {
-                moved += usize::from(self.advance(plan.id).await?);
+                match self.advance(plan.id).await {
+                    Ok(is_moved) => found.moved += usize::from(is_moved),
+                    Err(_) => found.stuck += 1,
+                }
             }
         }
-        Ok(moved)
+        Ok(found)
     }
 
     /// Whether a worker that lives is about to queue the next phase of a plan that has no job.

@@ -5,15 +5,18 @@
 //! 2. An owner that is dead is replaced by this process, which finishes the cancel.
 //! 3. What was recorded is kept.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use domain::{Job, JobRefused, Plan, PlanEvent, PlanId, PlanState};
 use serde_json::Value;
 use store::{JobStoreError, PlanMove, PlanStoreError, StoreError};
 use sync::primitives::lock;
+use tokio::task::JoinHandle;
 
 use super::facts::store_error;
 use super::hints::{Hint, Waiter};
+use super::kept::kept_in;
 use super::phases::ApplyAs;
 use super::presence::bury_the_dead;
 use super::{Engine, ExecuteError};
@@ -30,6 +33,8 @@ pub struct CancelReport {
     pub already: bool,
     /// How many entries it keeps.
     pub entries_kept: usize,
+    /// Where a sandbox of it is kept, because what its command changed could not be captured.
+    pub kept_in: Option<PathBuf>,
 }
 
 /// Why a plan was not cancelled.
@@ -70,6 +75,9 @@ impl From<StoreError> for CancelError {
         Self::Plan(error.into())
     }
 }
+
+/// The run of a job that was taken over.
+type Taking = JoinHandle<Result<(), ExecuteError>>;
 
 impl Engine {
     /// Cancels a plan and waits, as long as `wait`, until nothing of it can happen any more.
@@ -149,14 +157,6 @@ impl Engine {
         self.hint();
         self.house.send_hint(Hint::Cancel(job.id));
         bury_the_dead(&self.house.options.data_dir, self.house.store.as_ref()).await.map_err(store_error)?;
-        let job_now = self.house.store.job(job.id).await.map_err(store_error)?;
-        if self.house.owner_is_gone(&job_now) {
-            // The canceller takes the job over; the run that it begins finds the cancel and finishes it.
-            if let Ok(outcome) = tokio::time::timeout(wait, self.run_live_job(plan.id, ApplyAs::Asked)).await
-            {
-                outcome.map_err(Box::new)?;
-            }
-        }
         self.await_end(job, waiter, wait).await?;
         let plan = self.house.store.plan(plan.id).await?;
         match plan.state {
@@ -166,15 +166,17 @@ impl Engine {
         }
     }
 
-    /// Waits until the owner has ended the job: for its hint, and should that get lost, for what the store says.
+    /// Waits until the owner has ended the job: for its hint, and should that get lost, for what the store says. An owner
+    /// that is gone, or goes meanwhile, is replaced by this process.
     async fn await_end(&self, job: &Job, mut waiter: Waiter, wait: Duration) -> Result<(), CancelError> {
         let deadline = self.house.clock.now().saturating_add(wait);
-        let mut pause = LOOK_FIRST;
+        let (mut pause, mut taking) = (LOOK_FIRST, None);
         loop {
             let now = self.house.store.job(job.id).await.map_err(store_error)?;
             if now.state.is_final() {
                 return Ok(());
             }
+            taking = self.take_over(&now, taking).await?;
             if self.house.clock.now() >= deadline {
                 let worker = now.worker.map_or_else(|| "nobody".to_owned(), |worker| worker.to_string());
                 return Err(CancelError::Unconfirmed { plan: now.plan, worker });
@@ -186,9 +188,32 @@ impl Engine {
         }
     }
 
+    /// Takes the job of an owner that is gone; the run that this begins finds the cancel and finishes it. On a task of its
+    /// own: it comes to its end, and shows that it lives until then, also when nobody waits any longer.
+    async fn take_over(&self, job: &Job, taking: Option<Taking>) -> Result<Option<Taking>, CancelError> {
+        match taking {
+            Some(task) if task.is_finished() => {
+                if let Ok(outcome) = task.await {
+                    outcome.map_err(Box::new)?;
+                }
+                Ok(None)
+            }
+            None if self.house.owner_is_gone(job) => {
+                let (engine, id) = (self.clone(), job.plan);
+                let run = async move { engine.run_live_job(id, ApplyAs::Asked).await.map(drop) };
+                Ok(Some(tokio::spawn(run)))
+            }
+            still @ (Some(_) | None) => Ok(still),
+        }
+    }
+
     async fn report(&self, plan: Plan, already: bool) -> Result<CancelReport, CancelError> {
         let entries_kept = self.entries(&plan).await?.len();
-        Ok(CancelReport { plan, already, entries_kept })
+        let errors = self.house.recovery.history(plan.id).await?;
+        let told = errors.records().rev().find_map(|record| kept_in(&record.error)).map(PathBuf::from);
+        // One that was captured since is gone.
+        let kept_in = told.filter(|dir| dir.exists());
+        Ok(CancelReport { plan, already, entries_kept, kept_in })
     }
 
     /// The workers of this process look at their jobs now.

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::Hash;
 use sandbox::content::{ContentSink, ContentSource, Kept};
@@ -17,11 +18,28 @@ use sync::primitives::{Mutex, lock};
 pub(super) struct Staging {
     store: Arc<dyn Store>,
     staged: Mutex<BTreeMap<Hash, Staged>>,
+    /// Whether nobody waits for more.
+    is_over: AtomicBool,
+}
+
+/// Reads until nobody waits for it any more.
+struct WhileWanted<'a> {
+    bytes: &'a mut dyn Read,
+    is_over: &'a AtomicBool,
+}
+
+impl Read for WhileWanted<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.is_over.load(Ordering::Relaxed) {
+            return Err(io::Error::other("nobody waits for it any more"));
+        }
+        self.bytes.read(into)
+    }
 }
 
 impl Staging {
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, staged: Mutex::default() }
+        Self { store, staged: Mutex::default(), is_over: AtomicBool::new(false) }
     }
 
     /// What is to be stored with the call.
@@ -34,6 +52,11 @@ impl Staging {
         lock(&self.staged).clear();
     }
 
+    /// Nobody waits for what is still being kept: from now on that fails.
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
     /// Keeps bytes that are in memory already.
     pub(super) fn keep_bytes(&self, mut bytes: &[u8]) -> io::Result<Kept> {
         self.keep(&mut bytes)
@@ -42,7 +65,7 @@ impl Staging {
 
 impl ContentSink for Staging {
     fn keep(&self, bytes: &mut dyn Read) -> io::Result<Kept> {
-        let staged = self.store.stage(bytes)?;
+        let staged = self.store.stage(&mut WhileWanted { bytes, is_over: &self.is_over })?;
         let kept = Kept { hash: staged.hash, size: staged.size, text: staged.text };
         lock(&self.staged).insert(staged.hash, staged);
         Ok(kept)

@@ -1,9 +1,10 @@
 //! What a plan changed, with contents and hunks: what is reviewed.
 
 use domain::{
-    CallNo, Hunk, Kind, LinesChanged, NetChange, NotCaptured, Plan, PlanId, ProjectAlias, RootNo, fold,
-    hunks, lines_changed,
+    CallNo, FileState, Hunk, Kind, LinesChanged, NetChange, NotCaptured, Plan, PlanId, ProjectAlias, RootNo,
+    fold, hunks, lines_changed,
 };
+use sandbox::capture::UNKNOWN_CONTENT;
 use store::PlanStoreError;
 
 use super::contents::Stored;
@@ -35,6 +36,30 @@ pub struct FileDiff {
     pub lines: LinesChanged,
     /// Whether it is a file that has no lines.
     pub binary: bool,
+    /// What of it could not be read when it was captured.
+    pub unread: Unread,
+}
+
+/// What of a changed file could not be read when it was captured: nobody knows whether it has lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// Nothing: all was read.
+    Nothing,
+    /// What it was made upon.
+    Base,
+    /// What it became.
+    Content,
+}
+
+impl Unread {
+    fn of(change: &NetChange) -> Unread {
+        let is_unread = |state: Option<FileState>| state.is_some_and(|state| state.hash == UNKNOWN_CONTENT);
+        match (is_unread(change.before), is_unread(change.after)) {
+            (false, false) => Unread::Nothing,
+            (true, false) => Unread::Base,
+            (_, true) => Unread::Content,
+        }
+    }
 }
 
 /// What a plan changed.
@@ -82,18 +107,20 @@ impl Engine {
 impl House {
     pub(super) fn file_diff(&self, change: NetChange, aliases: &[ProjectAlias]) -> FileDiff {
         let stored = Stored(self.store.as_ref());
-        let shown = |state: Option<domain::FileState>| {
-            let is_shown = |state: &domain::FileState| state.text || state.kind == Kind::Symlink;
+        let shown = |state: Option<FileState>| {
+            let is_shown = |state: &FileState| state.text || state.kind == Kind::Symlink;
             state.filter(is_shown).and_then(|state| stored.read(&state.hash).ok())
         };
         let (before, after) = (shown(change.before), shown(change.after));
         let hunks = hunks(before.as_deref(), after.as_deref(), &change);
-        let is_binary = |state: domain::FileState| state.kind == Kind::File && !state.text;
+        let is_binary =
+            |state: FileState| state.kind == Kind::File && !state.text && state.hash != UNKNOWN_CONTENT;
         FileDiff {
             address: domain::change_address(&change, aliases),
             alias: alias_of(aliases, change.root),
             lines: lines_changed(&hunks),
             binary: change.before.is_some_and(is_binary) || change.after.is_some_and(is_binary),
+            unread: Unread::of(&change),
             before,
             after,
             hunks,

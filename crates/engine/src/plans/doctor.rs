@@ -10,7 +10,7 @@ use store::StoreError;
 
 use super::kept::{self, KeptSandbox};
 use super::presence::bury_the_dead;
-use super::{Engine, OpenApply};
+use super::{Engine, EngineOptions, OpenApply};
 
 /// One thing that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +60,47 @@ pub struct DoctorReport {
 /// Below this the disk is said to be too full to work on.
 const DISK_BYTES_LOW: u64 = 256 * 1024 * 1024;
 
+/// What was tried without the store.
+struct Tried {
+    sandbox: Vec<Finding>,
+    isolation: Vec<Finding>,
+}
+
+/// Tries what plans will need though the store cannot be used, for the reason `why`. Nothing is cleared: who needs what
+/// lies there is written in the store.
+pub async fn doctor_without_store(options: &EngineOptions, project: &Path, why: String) -> DoctorReport {
+    let tried = tried(options, project).await.unwrap_or_else(|error| {
+        let broken = Finding { name: "probe".to_owned(), works: false, detail: error.to_string() };
+        Tried { sandbox: vec![broken.clone()], isolation: vec![broken] }
+    });
+    DoctorReport {
+        sandbox: tried.sandbox,
+        isolation: tried.isolation,
+        git: git(),
+        disk: disk(&options.data_dir),
+        store: Finding { name: "store".to_owned(), works: false, detail: why },
+        leftovers: Leftovers::default(),
+    }
+}
+
+async fn tried(options: &EngineOptions, project: &Path) -> Result<Tried, tokio::task::JoinError> {
+    let (dir, child) = (options.sandbox_dir.clone(), options.child.clone());
+    let project = project.to_path_buf();
+    let finding = |name: &str, tried: Result<(), String>| match tried {
+        Ok(()) => Finding { name: name.to_owned(), works: true, detail: "works".to_owned() },
+        Err(why) => Finding { name: name.to_owned(), works: false, detail: why },
+    };
+    tokio::task::spawn_blocking(move || {
+        let sandbox = sandbox::probe(&dir, &[RootSpec { no: RootNo(0), path: project, read_only: false }]);
+        let isolation = Isolation::new(IsolationPolicy::Required, child).probe();
+        Tried {
+            sandbox: sandbox.into_iter().map(|(rung, tried)| finding(rung.as_str(), tried)).collect(),
+            isolation: isolation.into_iter().map(|(rung, tried)| finding(rung.as_str(), tried)).collect(),
+        }
+    })
+    .await
+}
+
 impl Engine {
     /// Tries what plans will need, with `project` as the tree to work on, and clears what a crash left.
     ///
@@ -67,26 +108,15 @@ impl Engine {
     /// The store failed.
     pub async fn doctor(&self, project: &Path) -> Result<DoctorReport, StoreError> {
         let house = &self.house;
-        let (dir, child) = (house.options.sandbox_dir.clone(), house.options.child.clone());
-        let project = project.to_path_buf();
-        let probes = tokio::task::spawn_blocking(move || {
-            let sandbox =
-                sandbox::probe(&dir, &[RootSpec { no: RootNo(0), path: project, read_only: false }]);
-            let isolation = Isolation::new(IsolationPolicy::Required, child).probe();
-            let swept = sandbox::sweep(&dir);
-            (sandbox, isolation, swept)
-        });
         let broken = |error: tokio::task::JoinError| StoreError::Broken { why: error.to_string() };
-        let (sandbox, isolation, swept) = probes.await.map_err(broken)?;
-        let finding = |name: &str, tried: Result<(), String>| match tried {
-            Ok(()) => Finding { name: name.to_owned(), works: true, detail: "works".to_owned() },
-            Err(why) => Finding { name: name.to_owned(), works: false, detail: why },
-        };
+        let tried = tried(&house.options, project).await.map_err(broken)?;
+        let dir = house.options.sandbox_dir.clone();
+        let swept = tokio::task::spawn_blocking(move || sandbox::sweep(&dir)).await.map_err(broken)?;
         let freed = bury_the_dead(&house.options.data_dir, house.store.as_ref());
         let leases = freed.await.map_err(super::facts::store_error)?.leases;
         Ok(DoctorReport {
-            sandbox: sandbox.into_iter().map(|(rung, tried)| finding(rung.as_str(), tried)).collect(),
-            isolation: isolation.into_iter().map(|(rung, tried)| finding(rung.as_str(), tried)).collect(),
+            sandbox: tried.sandbox,
+            isolation: tried.isolation,
             git: git(),
             disk: disk(&house.options.data_dir),
             store: Finding {

@@ -400,6 +400,7 @@ impl Working {
         config.only = Some(plan);
         config.plan_concurrency = house.options.plan_concurrency;
         config.lease = house.options.lease;
+        config.wind_down_wait = house.wind_down_wait();
         let ports = Ports {
             store: Arc::clone(&house.store),
             runner: Arc::new(PhaseRunner::new(Arc::clone(house), apply)),
@@ -437,7 +438,10 @@ impl Working {
         }
         match report.store_errors {
             0..STORE_ERRORS_MAX => Ok(now),
-            errors => Err(ExecuteError::NoWorker(format!("the store failed {errors} times to give it work"))),
+            errors => {
+                let why = report.last_store_error.unwrap_or_default();
+                Err(ExecuteError::NoWorker(format!("the store failed {errors} times to give it work: {why}")))
+            }
         }
     }
 

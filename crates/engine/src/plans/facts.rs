@@ -210,6 +210,13 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Whether the job runs under a worker that is no more, whatever its lease says.
+    pub fn owner_is_gone(&self, job: &Job) -> bool {
+        self.house.owner_is_gone(job)
+    }
+}
+
 impl super::House {
     /// Whether the job runs under a worker that is no more.
     pub(crate) fn owner_is_gone(&self, job: &Job) -> bool {

@@ -63,13 +63,34 @@ impl Engine {
         if let Some(here) = here {
             let root = Some(here.as_os_str().as_bytes().to_vec());
             let filter = PlanFilter { root, limit: 1, ..PlanFilter::default() };
-            let (plans, _) = self.house.store.plans(&filter).await?;
-            if let Some(plan) = plans.first() {
-                return Ok(Some(plan.id));
+            if let Some(newest) = self.newest(&filter).await? {
+                return Ok(Some(newest));
             }
         }
-        let (plans, _) = self.house.store.plans(&PlanFilter { limit: 1, ..PlanFilter::default() }).await?;
-        Ok(plans.first().map(|plan| plan.id))
+        self.newest(&PlanFilter { limit: 1, ..PlanFilter::default() }).await
+    }
+
+    /// The newest plan that passes the filter. One that cannot be read here is told: an older one is not what was meant.
+    async fn newest(&self, filter: &PlanFilter) -> Result<Option<PlanId>, StoreError> {
+        let (plans, in_all) = self.house.store.plans(filter).await?;
+        match plans.first() {
+            None if in_all > 0 => Err(StoreError::Unreadable { why: "the newest plan".to_owned() }),
+            newest => Ok(newest.map(|plan| plan.id)),
+        }
+    }
+
+    /// The shortest prefix of each id that no other plan has, for many at once.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn short_ids(&self, plans: &[PlanId]) -> Result<Vec<String>, StoreError> {
+        let mut all: Vec<String> =
+            self.house.store.plans_like("", usize::MAX).await?.iter().map(ToString::to_string).collect();
+        all.sort_unstable();
+        Ok(plans
+            .iter()
+            .map(|plan| shortest(&plan.to_string(), &all, SHORT_ID_CHARS_MIN).to_owned())
+            .collect())
     }
 
     /// The shortest prefix of the id that no other plan has, of at least [`SHORT_ID_CHARS_MIN`] characters.
@@ -87,5 +108,33 @@ impl Engine {
             chars += 1;
         }
         Ok(id[..chars].to_owned())
+    }
+}
+
+/// The beginning of `name` that no other of `names` has, of at least `chars_min` letters. `names` are sorted: only the
+/// neighbours can have more in common with it.
+pub fn shortest<'a>(name: &'a str, names: &[String], chars_min: usize) -> &'a str {
+    let place = names.partition_point(|other| other.as_str() < name);
+    let after = names.get(place..).unwrap_or_default().iter().find(|other| *other != name);
+    let before = place.checked_sub(1).and_then(|place| names.get(place));
+    let common = |other: &String| name.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
+    let in_common = before.into_iter().chain(after).map(common).max().unwrap_or(0);
+    let chars = if before.is_none() && after.is_none() { chars_min } else { chars_min.max(in_common + 1) };
+    name.get(..chars).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_as_short_as_its_neighbours_allow() {
+        let names = ["aaaa", "aabb", "aabc", "abcd", "b"].map(str::to_owned);
+        let short = |name: &str| shortest(name, &names, 1).to_owned();
+        let found: Vec<String> = names.iter().map(|name| short(name)).collect();
+        assert_eq!(found, ["aaa", "aabb", "aabc", "ab", "b"]);
+        assert_eq!(shortest("abcd", &names, 3), "abc");
+        assert_eq!(shortest("abcd", &["abcd".to_owned()], 3), "abc");
+        assert_eq!(short("ac"), "ac", "one that is not among them");
     }
 }

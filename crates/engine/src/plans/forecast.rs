@@ -5,18 +5,20 @@
 //!
 //! # Invariants
 //! 1. A forecast does not depend on which of the two is asked about: the worse of both orders is told.
-//! 2. Only contents of files that both plans changed are read, and nothing is written.
+//! 2. Places come first, of all plans in one query: only of plans that share one are the changes read, and only of files
+//!    that both changed the contents. Nothing is written.
 //! 3. A forecast is about the two plans: what the user's files are like now plays no part. That is `preview`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;
+use std::sync::Arc;
 
 use domain::{
     ApplyState, Base, ConflictKind, FileMerge, FileState, Hash, Kind, Merge, NetChange, Plan, PlanId,
     PlanState, ProjectAlias, Sides, Work, change_address, fold, merge, merge_file,
 };
 use sandbox::content::ContentSource;
-use store::{PlanFilter, PlanStoreError, StoreError};
+use store::{ChangedPlace, PlanStoreError, StoreError};
 
 use super::Engine;
 use super::contents::Stored;
@@ -24,8 +26,13 @@ use super::diff::aliases;
 
 /// How many plans are held against each other, the newest first: with more of them most pairs are news to nobody.
 const PLANS_MAX: usize = 100;
-/// How many plans of a state are looked through for those of the same place.
-const LISTED_MAX: usize = 1_000;
+/// How many changes are looked through for the places of one plan, those of the newest plans first.
+const ENTRIES_MAX: usize = 100_000;
+/// The same for all plans at once, which is looked at more often and shows less.
+const ENTRIES_OF_ALL_MAX: usize = 20_000;
+
+/// How many bytes of contents are kept at hand while plans are held against each other.
+const READ_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// How two plans meet at one path, the harmless way first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -110,15 +117,16 @@ impl Engine {
         if one.changes.is_empty() {
             return Ok(Vec::new());
         }
-        let mut others = self.open_plans().await?;
-        others.retain(|other| other.id != id && may_meet(&one.plan, other));
-        others.truncate(PLANS_MAX);
+        let places = self.house.store.changed_places(&open_states(), ENTRIES_MAX).await?;
+        let meets = |place: &ChangedPlace| place.plan != id && one.places.contains_key(&place.at);
+        let others = newest(places.iter().filter(|place| meets(place)).map(|place| place.plan));
         let stored = Stored(self.house.store.as_ref());
         let mut meetings = Meetings::new(&stored);
         let mut forecasts = Vec::new();
         for other in others {
-            let other = Touched::of(other, self).await?;
-            forecasts.extend(meetings.between(&one, &other));
+            if let Some(other) = self.touched(other).await? {
+                forecasts.extend(meetings.between(&one, &other));
+            }
         }
         forecasts.sort_by_key(|forecast| forecast.other);
         Ok(forecasts)
@@ -129,11 +137,12 @@ impl Engine {
     /// # Errors
     /// The store failed.
     pub async fn forecasts(&self) -> Result<Vec<Forecast>, StoreError> {
-        let mut plans = self.open_plans().await?;
-        plans.truncate(PLANS_MAX);
-        let mut touched = Vec::with_capacity(plans.len());
-        for plan in plans.into_iter().rev() {
-            touched.push(Touched::of(plan, self).await?);
+        let mut places = self.house.store.changed_places(&open_states(), ENTRIES_OF_ALL_MAX).await?;
+        let among: BTreeSet<PlanId> = newest(places.iter().map(|place| place.plan)).into_iter().collect();
+        places.retain(|place| among.contains(&place.plan));
+        let mut touched = Vec::new();
+        for plan in shared(&places) {
+            touched.extend(self.touched(plan).await?);
         }
         let stored = Stored(self.house.store.as_ref());
         let mut meetings = Meetings::new(&stored);
@@ -145,21 +154,49 @@ impl Engine {
         Ok(forecasts)
     }
 
-    /// The plans that may still be applied, newest first.
-    async fn open_plans(&self) -> Result<Vec<Plan>, StoreError> {
-        let mut plans = Vec::new();
-        for state in PlanState::ALL.into_iter().filter(|state| is_open(*state)) {
-            let filter = PlanFilter {
-                phase: Some(state.phase().as_str().to_owned()),
-                state: Some(state.word().to_owned()),
-                root: None,
-                limit: LISTED_MAX,
-            };
-            plans.append(&mut self.house.store.plans(&filter).await?.0);
+    /// A plan with its changes; none when it was forgotten or came to its end meanwhile.
+    async fn touched(&self, id: PlanId) -> Result<Option<Touched>, StoreError> {
+        match self.house.store.plan(id).await {
+            Ok(plan) if is_open(plan.state) => Ok(Some(Touched::of(plan, self).await?)),
+            Ok(_) => Ok(None),
+            // One that only a newer program can read keeps nobody from the others.
+            Err(PlanStoreError::Store(StoreError::Unreadable { .. })) => Ok(None),
+            Err(PlanStoreError::Store(error)) => Err(error),
+            Err(
+                PlanStoreError::NotFound { .. }
+                | PlanStoreError::Moved { .. }
+                | PlanStoreError::Refused(_)
+                | PlanStoreError::Job(_)
+                | PlanStoreError::QueueFull { .. }
+                | PlanStoreError::IdTaken { .. },
+            ) => Ok(None),
         }
-        plans.sort_by_key(|plan| std::cmp::Reverse(plan.id));
-        Ok(plans)
     }
+}
+
+/// The states in which a plan may still be applied.
+fn open_states() -> Vec<PlanState> {
+    PlanState::ALL.into_iter().filter(|state| is_open(*state)).collect()
+}
+
+/// Each plan once, as many as are held against each other, newest first.
+fn newest(plans: impl Iterator<Item = PlanId>) -> Vec<PlanId> {
+    let plans: BTreeSet<PlanId> = plans.collect();
+    plans.into_iter().rev().take(PLANS_MAX).collect()
+}
+
+/// The plans that change a place which another one changes too.
+fn shared(places: &[ChangedPlace]) -> BTreeSet<PlanId> {
+    let mut first: HashMap<&[u8], PlanId> = HashMap::new();
+    let mut shared = BTreeSet::new();
+    for ChangedPlace { plan, at } in places {
+        match first.get(at.as_slice()) {
+            Some(other) if other == plan => {}
+            Some(other) => shared.extend([*other, *plan]),
+            None => drop(first.insert(at, *plan)),
+        }
+    }
+    shared
 }
 
 /// Whether the changes of a plan in this state are on their way to the user's files.
@@ -172,19 +209,6 @@ fn is_open(state: PlanState) -> bool {
             ApplyState::Queued | ApplyState::Processing | ApplyState::Constrained | ApplyState::Errored,
         ) => true,
     }
-}
-
-/// Whether a place can lie in projects of both: one project, or one that lies in the other.
-fn may_meet(one: &Plan, other: &Plan) -> bool {
-    let is_within = |inner: &[u8], outer: &[u8]| {
-        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-    };
-    let roots = |plan: &Plan| plan.projects.iter().map(|project| project.root.clone()).collect::<Vec<_>>();
-    let others = roots(other);
-    roots(one).iter().any(|one| {
-        let one = one.as_bytes();
-        others.iter().any(|other| is_within(one, other.as_bytes()) || is_within(other.as_bytes(), one))
-    })
 }
 
 /// A place on the disk.
@@ -252,16 +276,20 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Finds out how plans meet; what was merged once is not merged again.
+/// Finds out how plans meet; what was read or merged once is not read or merged again.
 struct Meetings<'a> {
     contents: &'a dyn ContentSource,
-    /// Whether the lines of base, one and other are in conflict.
+    /// Whether the lines of base, one and other are in conflict; of two that are merged it does not matter which is the
+    /// first, so the smaller hash is.
     merged: BTreeMap<[Hash; 3], bool>,
+    /// Contents that were read, and how many bytes they have.
+    read: BTreeMap<Hash, Arc<[u8]>>,
+    read_bytes: usize,
 }
 
 impl<'a> Meetings<'a> {
     fn new(contents: &'a dyn ContentSource) -> Self {
-        Self { contents, merged: BTreeMap::new() }
+        Self { contents, merged: BTreeMap::new(), read: BTreeMap::new(), read_bytes: 0 }
     }
 
     /// Where two plans meet; none when they do not.
@@ -321,7 +349,7 @@ impl<'a> Meetings<'a> {
         plan: Option<FileState>,
     ) -> ForecastKind {
         let (Some(base), Some(now), Some(plan)) = (base, now, plan) else { return ForecastKind::NoMerge };
-        let hashes = [base.hash, now.hash, plan.hash];
+        let hashes = [base.hash, now.hash.min(plan.hash), now.hash.max(plan.hash)];
         let known = self.merged.get(&hashes).copied();
         let is_conflict = known.or_else(|| self.is_conflict(&hashes));
         match is_conflict {
@@ -334,17 +362,27 @@ impl<'a> Meetings<'a> {
         }
     }
 
-    fn is_conflict(&self, hashes: &[Hash; 3]) -> Option<bool> {
-        let [base, now, plan] = hashes.each_ref().map(|hash| self.read(hash));
-        match merge(&base?, &now?, &plan?) {
+    fn is_conflict(&mut self, hashes: &[Hash; 3]) -> Option<bool> {
+        let [base, one, other] = hashes.each_ref().map(|hash| self.read(hash));
+        match merge(&base?, &one?, &other?) {
             Merge::Same | Merge::Merged(_) => Some(false),
             Merge::Conflict(_) => Some(true),
         }
     }
 
-    fn read(&self, hash: &Hash) -> Option<Vec<u8>> {
+    fn read(&mut self, hash: &Hash) -> Option<Arc<[u8]>> {
+        if let Some(known) = self.read.get(hash) {
+            return Some(Arc::clone(known));
+        }
         let mut bytes = Vec::new();
         self.contents.open(hash).ok()?.read_to_end(&mut bytes).ok()?;
+        if self.read_bytes + bytes.len() > READ_BYTES_MAX {
+            self.read.clear();
+            self.read_bytes = 0;
+        }
+        self.read_bytes += bytes.len();
+        let bytes: Arc<[u8]> = bytes.into();
+        self.read.insert(*hash, Arc::clone(&bytes));
         Some(bytes)
     }
 }

@@ -87,7 +87,10 @@ impl Engine {
                 report.plans.push(plan);
             }
         }
-        let collected = house.store.collect(request.dry_run)?;
+        let collected = match request.dry_run {
+            true => house.store.collectable(&report.plans)?,
+            false => house.store.collect(false)?,
+        };
         (report.contents, report.content_bytes) = (collected.contents, collected.bytes);
         Ok(report)
     }

@@ -29,6 +29,8 @@ use super::{Engine, House};
 const ANY: &str = ".sock";
 /// The socket of somebody who is concerned with one plan: a worker that serves it, or who waits for it.
 const ONE: &str = ".one.sock";
+/// The socket of somebody who looks at all plans and serves none.
+const ALL: &str = ".all.sock";
 /// Longer than any hint.
 const HINT_BYTES_MAX: usize = 64;
 /// How many hints wait for whoever listens; the rest waits in the socket.
@@ -73,13 +75,18 @@ pub(super) enum Ear {
     Any,
     /// Who is concerned with one plan.
     One,
+    /// Who looks at all plans.
+    All,
 }
 
 impl Ear {
     fn of(name: &str) -> Option<Ear> {
-        // In this order: the second ending is also that of the first.
+        // In this order: the last ending is also that of the others.
         if name.ends_with(ONE) {
             return Some(Ear::One);
+        }
+        if name.ends_with(ALL) {
+            return Some(Ear::All);
         }
         name.ends_with(ANY).then_some(Ear::Any)
     }
@@ -104,6 +111,7 @@ impl Hearing {
         let name = match ear {
             Ear::Any => format!("{name}{ANY}"),
             Ear::One => format!("{name}{ONE}"),
+            Ear::All => format!("{name}{ALL}"),
         };
         let path = dir.join(&name);
         let socket = UnixDatagram::bind(short(&File::open(&dir)?, &name))?;
@@ -197,7 +205,31 @@ impl Waiter {
     }
 }
 
+/// Wakes whoever looks at all plans when one of them may have moved, in whichever process.
+#[derive(Debug)]
+pub struct Onlooker {
+    /// None when hints cannot be heard: then only time passes.
+    hearing: Option<Hearing>,
+}
+
+impl Onlooker {
+    /// Completes when there is something to look at. What a running plan does between its beginning and its end is told
+    /// by nobody.
+    pub async fn stirred(&mut self) {
+        match &mut self.hearing {
+            Some(hearing) => drop(hearing.next().await),
+            None => std::future::pending().await,
+        }
+    }
+}
+
 impl Engine {
+    /// Hears of all plans, from this moment on.
+    pub fn onlooker(&self) -> Onlooker {
+        let name = WorkerId::from_u128(self.house.ids.ulid());
+        Onlooker { hearing: Hearing::begin(&self.house.options.data_dir, name, Ear::All).ok() }
+    }
+
     /// Waits for news of a plan, from this moment on.
     pub fn waiter(&self, plan: PlanId) -> Waiter {
         let name = WorkerId::from_u128(self.house.ids.ulid());
@@ -215,9 +247,9 @@ impl House {
     /// Sends a hint to all whom it concerns, in every process.
     pub(crate) fn send_hint(&self, hint: Hint) {
         let to: &[Ear] = match hint {
-            Hint::Work => &[Ear::Any],
-            Hint::Cancel(_) => &[Ear::Any, Ear::One],
-            Hint::Ended(_) => &[Ear::One],
+            Hint::Work => &[Ear::Any, Ear::All],
+            Hint::Cancel(_) => &[Ear::Any, Ear::One, Ear::All],
+            Hint::Ended(_) => &[Ear::One, Ear::All],
         };
         send(&self.options.data_dir, to, hint);
     }
@@ -245,11 +277,14 @@ mod tests {
         let mut any = Hearing::begin(&dir, id(1), Ear::Any).unwrap();
         let mut one = Hearing::begin(&dir, id(2), Ear::One).unwrap();
         let (job, plan) = (JobId::from_u128(7), PlanId::from_u128(8));
+        let mut all = Hearing::begin(&dir, id(3), Ear::All).unwrap();
         send(&dir, &[Ear::Any], Hint::Work);
-        send(&dir, &[Ear::One], Hint::Ended(plan));
+        send(&dir, &[Ear::One, Ear::All], Hint::Ended(plan));
         send(&dir, &[Ear::Any, Ear::One], Hint::Cancel(job));
+        send(&dir, &[Ear::All], Hint::Work);
         assert_eq!([any.next().await, any.next().await], [Hint::Work, Hint::Cancel(job)]);
         assert_eq!([one.next().await, one.next().await], [Hint::Ended(plan), Hint::Cancel(job)]);
+        assert_eq!([all.next().await, all.next().await], [Hint::Ended(plan), Hint::Work]);
         let mode = fs::metadata(workers_dir(&dir).join(format!("{}.sock", id(1)))).unwrap().permissions();
         assert_eq!(mode.mode() & 0o777, 0o600);
     }

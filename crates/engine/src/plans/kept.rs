@@ -10,10 +10,19 @@
 
 use std::path::{Path, PathBuf};
 
-use domain::PlanId;
+use domain::{NewError, PlanId};
 use store::{PlanStoreError, StoreError};
 
 use super::House;
+use super::sandbox_home::whose;
+
+/// The detail of an error that says where the sandbox is kept.
+pub(super) const KEPT_IN: &str = "sandbox_kept_in";
+
+/// Where the sandbox is kept that an error tells of; none when it tells of none.
+pub fn kept_in(error: &NewError) -> Option<&str> {
+    error.detail().get(KEPT_IN).and_then(|dir| dir.as_str())
+}
 
 /// A sandbox that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,9 +40,8 @@ pub struct KeptSandbox {
 impl KeptSandbox {
     /// By its name; none when it is not one of ours.
     fn at(dir: &Path) -> Option<Self> {
-        let (plan, attempt) = dir.file_name()?.to_str()?.rsplit_once('-')?;
-        let (plan, attempt, dir) = (plan.parse().ok()?, attempt.parse().ok()?, dir.to_owned());
-        Some(Self { plan, attempt, dir, is_over: false })
+        let (plan, attempt) = whose(dir)?;
+        Some(Self { plan, attempt, dir: dir.to_owned(), is_over: false })
     }
 }
 
@@ -56,17 +64,4 @@ pub(super) async fn known(house: &House, dirs: &[PathBuf]) -> Result<Vec<KeptSan
         known.push(KeptSandbox { is_over, ..kept });
     }
     Ok(known)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_of_a_sandbox_tells_its_plan_and_attempt() {
-        let dir = Path::new("/data/sandboxes/01JB3QK7XM0000000000000000-12");
-        let kept = KeptSandbox::at(dir).unwrap();
-        assert_eq!((kept.plan.to_string().as_str(), kept.attempt), ("01JB3QK7XM0000000000000000", 12));
-        assert_eq!(KeptSandbox::at(Path::new("/data/sandboxes/probe-1-copy")), None);
-    }
 }

@@ -1,12 +1,15 @@
 //! What the commands of a plan wrote: kept outputs, and those of a call that still runs.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 
-use domain::{CallNo, KeptOutput, Plan, PlanId, ToolCall};
+use domain::{CallNo, KeptOutput, PlanId, ToolCall};
 use store::PlanStoreError;
 
 use super::contents::Stored;
 use super::facts::READ_FILE;
+use super::sandbox_home::log_dir;
 use super::{Engine, House};
 
 /// The output of one call.
@@ -32,12 +35,17 @@ impl Engine {
         let calls = self.house.store.calls(id).await?;
         let of_attempt = |call: &ToolCall| call.new.attempt == plan.attempt;
         let wanted = |call: &ToolCall| of_attempt(call) && only.is_none_or(|no| no == call.no);
-        Ok(calls.into_iter().filter(wanted).map(|call| self.house.log_of(&plan, call)).collect())
+        let sandboxes = self.house.store.sandboxes(id).await?;
+        let sandbox = sandboxes.into_iter().rfind(|sandbox| sandbox.attempt == plan.attempt);
+        // Between its beginning and the store's word a sandbox lies where one does that nobody held.
+        let dir = sandbox
+            .map_or_else(|| self.house.sandbox_home(&plan), |sandbox| OsString::from_vec(sandbox.dir).into());
+        Ok(calls.into_iter().filter(wanted).map(|call| self.house.log_of(&dir, call)).collect())
     }
 }
 
 impl House {
-    fn log_of(&self, plan: &Plan, call: ToolCall) -> CallLog {
+    fn log_of(&self, sandbox: &Path, call: ToolCall) -> CallLog {
         let kept = |output: Option<KeptOutput>| {
             output.and_then(|output| Stored(self.store.as_ref()).read(&output.hash).ok()).unwrap_or_default()
         };
@@ -56,19 +64,9 @@ impl House {
                 CallLog { stdout, stderr, left_out, call }
             }
             None => {
-                let live = |name| std::fs::read(self.log_dir(plan, call.no).join(name)).unwrap_or_default();
+                let live = |name| std::fs::read(log_dir(sandbox, call.no).join(name)).unwrap_or_default();
                 CallLog { stdout: live("stdout"), stderr: live("stderr"), left_out: 0, call }
             }
         }
-    }
-
-    /// Where a running call's output can be read.
-    pub(super) fn log_dir(&self, plan: &Plan, call: CallNo) -> PathBuf {
-        self.sandbox_home(plan).join(format!("call-{}", call.0))
-    }
-
-    /// Where the sandbox of the plan's present attempt lies.
-    pub(super) fn sandbox_home(&self, plan: &Plan) -> PathBuf {
-        self.options.sandbox_dir.join(format!("{}-{}", plan.id, plan.attempt))
     }
 }

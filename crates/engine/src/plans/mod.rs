@@ -44,10 +44,12 @@ mod phases;
 mod presence;
 mod queue;
 mod recover;
+mod sandbox_home;
 mod secrets;
 mod serve;
 mod set_aside;
 mod standing;
+mod store_file;
 mod undo;
 mod use_plan;
 
@@ -65,17 +67,17 @@ use sync::primitives::Mutex;
 pub use apply::{ApplyError, ApplyRequest, ApplySummary, Preview};
 pub use artifacts::{Artifact, ArtifactsError};
 pub use cancel::{CancelError, CancelReport};
-pub use diff::{DiffFacts, DiffRequest, FileDiff};
-pub use doctor::{DoctorReport, Finding, Leftovers};
+pub use diff::{DiffFacts, DiffRequest, FileDiff, Unread};
+pub use doctor::{DoctorReport, Finding, Leftovers, doctor_without_store};
 pub use error_times::ErrorMoment;
 pub use execute::{ExecuteError, ExecuteOptions};
 pub use facts::{PlanFacts, PlanRow, StepFacts};
-pub use find::{FindError, SHORT_ID_CHARS_MIN};
+pub use find::{FindError, SHORT_ID_CHARS_MIN, shortest};
 pub use forecast::{Forecast, ForecastKind, ForecastPath};
 pub use gc::{GcError, GcReport, GcRequest};
 pub use glance::{Glance, GlanceStep, Glances, Seen};
-pub use hints::Waiter;
-pub use kept::KeptSandbox;
+pub use hints::{Onlooker, Waiter};
+pub use kept::{KeptSandbox, kept_in};
 pub use limits::LimitsError;
 pub use locks::LocksError;
 pub use logs::CallLog;
@@ -105,6 +107,9 @@ pub struct EngineOptions {
     pub plan_concurrency: u32,
     /// How long a job stays owned by a worker that is not heard of.
     pub lease: Duration,
+    /// How long what an interrupted command changed may take to be captured; afterwards its sandbox is kept. At most
+    /// 5 min.
+    pub capture_wait: Duration,
     /// How far recovery goes by itself.
     pub recovery: Policy,
     /// How long an applied plan can be undone.
@@ -142,6 +147,7 @@ pub struct Engine {
 pub(crate) struct House {
     pub(crate) options: EngineOptions,
     pub(crate) store: Arc<dyn Store>,
+    store_file: store_file::StoreFile,
     pub(crate) journals: Journals,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
@@ -184,6 +190,7 @@ impl Engine {
             clock: Arc::clone(&clock),
             wall: wall_now,
         })?);
+        let store_file = store_file::StoreFile::in_dir(&options.data_dir);
         let boot = Boot::present().map_err(data_dir)?;
         let journals = Journals::open(&options.data_dir, boot, Arc::new(recover::Lines)).map_err(data_dir)?;
         let recovery = ErrorRecoveryService::new(Arc::clone(&store) as _, options.recovery);
@@ -191,6 +198,7 @@ impl Engine {
         let house = House {
             options,
             store,
+            store_file,
             journals,
             clock,
             ids: Arc::new(RandomIds::new()),
@@ -229,6 +237,12 @@ impl Engine {
 }
 
 impl House {
+    /// How long a run may wind down: capture what is left, and store that.
+    pub(crate) fn wind_down_wait(&self) -> Duration {
+        // The store is asked four times at most: whose the job is, for the call, for the error, for the sandbox.
+        self.options.capture_wait.saturating_add(phases::STORE_WAIT * 4)
+    }
+
     pub(crate) fn wall(&self) -> WallMs {
         wall_now()
     }

@@ -12,10 +12,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use domain::{PlanId, WorkerId};
 use rustix::fs::{FlockOperation, flock};
 use store::{JobStore, JobStoreError};
+
+/// A life sign that is not finished by then belongs to nobody.
+const UNBORN_AFTER: Duration = Duration::from_secs(60);
 
 /// Whom a worker serves. Each is written in as many letters, so that one takes the place of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,12 +191,31 @@ fn dead_workers(data_dir: &Path) -> Vec<(WorkerId, PathBuf, File)> {
     let Ok(files) = fs::read_dir(workers_dir(data_dir)) else { return Vec::new() };
     let mut dead = Vec::new();
     for file in files.flatten() {
+        remove_unborn(&file);
         let (Some(worker), Ok(lock)) = (worker_of(&file), File::open(file.path())) else { continue };
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
             dead.push((worker, file.path(), lock));
         }
     }
     dead
+}
+
+/// Removes the beginning of a life sign whose worker died before it was known. Between its making and its lock there is a
+/// moment in which a living one looks the same, so it has to be of some age.
+fn remove_unborn(file: &fs::DirEntry) {
+    let is_new = |name: &str| name.strip_suffix(".new").is_some_and(|id| id.parse::<WorkerId>().is_ok());
+    if !file.file_name().to_str().is_some_and(is_new) {
+        return;
+    }
+    let age =
+        file.metadata().and_then(|found| found.modified()).map(|made| made.elapsed().unwrap_or_default());
+    let is_free = || {
+        File::open(file.path())
+            .is_ok_and(|sign| flock(&sign, FlockOperation::NonBlockingLockExclusive).is_ok())
+    };
+    if age.is_ok_and(|age| age >= UNBORN_AFTER) && is_free() {
+        let _ = fs::remove_file(file.path());
+    }
 }
 
 /// The worker whose life sign this is.
@@ -203,4 +226,38 @@ fn worker_of(file: &fs::DirEntry) -> Option<WorkerId> {
 /// Where life signs and sockets lie.
 pub(super) fn workers_dir(data_dir: &Path) -> PathBuf {
     data_dir.join("workers")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::FileTimes;
+    use std::time::SystemTime;
+
+    #[test]
+    fn the_beginning_of_a_life_sign_goes_when_nobody_can_finish_it_any_more() {
+        let data_dir = tempfile::tempdir().unwrap();
+        let dir = workers_dir(data_dir.path());
+        fs::create_dir_all(&dir).unwrap();
+        let made = |name: &str, age: Duration| {
+            let file = File::create(dir.join(name)).unwrap();
+            file.set_times(FileTimes::new().set_modified(SystemTime::now() - age)).unwrap();
+            file
+        };
+        let old = UNBORN_AFTER * 2;
+        made("01JB3QK7XM0000000000000001.new", old);
+        made("01JB3QK7XM0000000000000002.new", Duration::ZERO);
+        let lives = made("01JB3QK7XM0000000000000003.new", old);
+        flock(&lives, FlockOperation::NonBlockingLockExclusive).unwrap();
+        made("notes.new", old);
+        assert_eq!(gone_workers(data_dir.path()), []);
+        let mut left: Vec<String> = fs::read_dir(&dir)
+            .unwrap()
+            .flatten()
+            .map(|file| file.file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        let expected = ["01JB3QK7XM0000000000000002.new", "01JB3QK7XM0000000000000003.new", "notes.new"];
+        assert_eq!(left, expected);
+    }
 }

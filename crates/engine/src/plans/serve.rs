@@ -11,9 +11,11 @@
 //! 2. It goes for want of work only under the lock of [`Starting`], after it looked once more: what was left to the
 //!    workers before is seen by it, and who leaves something later sees it gone.
 //! 3. Whoever runs a plan in the foreground is not overtaken for ever by plans that came later.
-//! 4. The first request to stop lets the running jobs finish for a while, the second gives them back at once. The report
+//! 4. A worker whose store was removed or replaced ends at its next look: it would serve nobody, and be counted on.
+//! 5. The first request to stop lets the running jobs finish for a while, the second gives them back at once. The report
 //!    comes when nothing of the worker runs.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,6 +25,7 @@ use sync::CancellationToken;
 use sync::primitives::lock;
 use tokio::sync::{broadcast, mpsc};
 
+use super::advance::LeftBehind;
 use super::hints::{Ear, Hearing, Hint};
 use super::phases::{ApplyAs, PhaseRunner};
 use super::presence::{Presence, Serves, Starting, bury_the_dead};
@@ -35,6 +38,8 @@ use crate::worker::{
 
 /// How often the dead and the queue are looked at without a hint.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// When plans are looked at again that could not be moved on.
+const STUCK_AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// So many looks in a row at which the store gave no work, but errors, end the worker.
 const BROKEN_LOOKS_MAX: u32 = 30;
 
@@ -123,8 +128,17 @@ pub enum ServeError {
     #[error("the worker cannot show that it lives: {0}")]
     Presence(#[source] std::io::Error),
     /// The store gave errors and no work.
-    #[error("the store failed for {} seconds in a row", BROKEN_LOOKS_MAX)]
-    StoreFailed,
+    #[error("the store failed for {} seconds in a row: {why}", BROKEN_LOOKS_MAX)]
+    StoreFailed {
+        /// What it said last.
+        why: String,
+    },
+    /// The store was removed, or another was put in its place: what others ask for from now on is not seen here.
+    #[error("{} was removed or replaced while the worker used it", path.display())]
+    StoreGone {
+        /// Where it was.
+        path: PathBuf,
+    },
     /// What others left could not be cleared.
     #[error(transparent)]
     Execute(#[from] ExecuteError),
@@ -162,6 +176,8 @@ struct Serving<'a, T> {
     idle_since: Option<Instant>,
     /// Whether plans may have been left between two phases, by workers that died or because the store did not answer.
     may_be_left_behind: bool,
+    /// When some of these were found and could not be moved.
+    stuck_since: Option<Instant>,
     /// The store's errors at the last look, and at how many looks in a row there were more.
     errors: (u64, u32),
 }
@@ -182,6 +198,7 @@ impl<'a, T: FnMut(ServeNews) + Send> Serving<'a, T> {
         config.max_workers = options.max;
         config.plan_concurrency = house.options.plan_concurrency;
         config.lease = house.options.lease;
+        config.wind_down_wait = house.wind_down_wait();
         let ports = Ports {
             store: Arc::clone(&house.store),
             runner: Arc::new(PhaseRunner::new(Arc::clone(house), ApplyAs::Asked)),
@@ -212,6 +229,7 @@ impl<'a, T: FnMut(ServeNews) + Send> Serving<'a, T> {
             is_stopping: false,
             idle_since: None,
             may_be_left_behind: true,
+            stuck_since: None,
             errors: (0, 0),
         })
     }
@@ -336,6 +354,9 @@ impl<'a, T: FnMut(ServeNews) + Send> Serving<'a, T> {
     /// Frees what dead workers held, and ends when the store has failed for too long.
     async fn look_around(&mut self) -> Result<(), ServeError> {
         let house = &self.engine.house;
+        if house.store_file.is_replaced() {
+            return Err(ServeError::StoreGone { path: house.store_file.path().to_owned() });
+        }
         let buried = bury_the_dead(&house.options.data_dir, house.store.as_ref()).await;
         if let Some(buried) = buried.ok().filter(|buried| buried.workers > 0) {
             (self.tell)(ServeNews::Freed { workers: buried.workers, jobs: buried.leases });
@@ -346,19 +367,29 @@ impl<'a, T: FnMut(ServeNews) + Send> Serving<'a, T> {
             tokio::spawn(async move { engine.clear_leftovers().await });
             self.may_be_left_behind = true;
         }
-        if self.may_be_left_behind
-            && let Ok(moved) = self.engine.advance_left_behind().await
-        {
-            self.may_be_left_behind = false;
-            if moved > 0 {
-                self.worker.look();
-            }
-        }
+        self.look_for_left_behind().await;
         self.make_room().await;
-        let errors = self.worker.report().store_errors;
-        let looks = if errors > self.errors.0 { self.errors.1 + 1 } else { 0 };
-        self.errors = (errors, looks);
-        if looks >= BROKEN_LOOKS_MAX { Err(ServeError::StoreFailed) } else { Ok(()) }
+        let report = self.worker.report();
+        let looks = if report.store_errors > self.errors.0 { self.errors.1 + 1 } else { 0 };
+        self.errors = (report.store_errors, looks);
+        if looks < BROKEN_LOOKS_MAX {
+            return Ok(());
+        }
+        Err(ServeError::StoreFailed { why: report.last_store_error.unwrap_or_default() })
+    }
+
+    /// Moves plans on that nobody moves. What cannot be moved is looked at again later, and keeps nobody from going.
+    async fn look_for_left_behind(&mut self) {
+        let is_due = self.stuck_since.is_some_and(|since| since.elapsed() >= STUCK_AGAIN_AFTER);
+        if !self.may_be_left_behind && !is_due {
+            return;
+        }
+        let Ok(LeftBehind { moved, stuck }) = self.engine.advance_left_behind().await else { return };
+        self.may_be_left_behind = false;
+        self.stuck_since = (stuck > 0).then(Instant::now);
+        if moved > 0 {
+            self.worker.look();
+        }
     }
 
     /// Whether nothing was to be done for long enough, and nothing has come up to this moment: then it is said to serve

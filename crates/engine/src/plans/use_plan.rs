@@ -7,7 +7,7 @@ use domain::{
     ByteText, CommandTask, DecisionKind, Does, HELD, JobId, Ms, NewDecision, NewJob, NewPlan, Phase, Plan,
     PlanId, PlanSpec, ProjectLink, RelPath, SpendKind, Step,
 };
-use store::PlanStoreError;
+use store::{PlanFilter, PlanStoreError};
 
 use super::Engine;
 use super::hints::Hint;
@@ -66,6 +66,11 @@ impl Engine {
         let NewPlanRequest { title, spec, projects } = request;
         let title = house.redactor.redact_text(&title);
         let shown = house.redactor.redact_text(&spec.shown());
+        // The newest plan is the one with the last id, also when the wall clock was set back.
+        let newest = PlanFilter { limit: 1, ..PlanFilter::default() };
+        if let Some(newest) = house.store.plans(&newest).await.map_err(PlanStoreError::from)?.0.first() {
+            house.ids.rise_above(newest.id.as_u128());
+        }
         let id = PlanId::from_u128(house.ids.ulid());
         let prompt = NewDecision {
             parent: None,

@@ -38,12 +38,21 @@ pub(super) async fn claim_jobs(shared: Arc<Shared>, begun: mpsc::Sender<Arc<Run>
                 drop(free);
                 wait_for_work(&shared).await;
             }
-            Some(Ok(Err(_)) | Err(_)) => {
+            Some(failed @ (Ok(Err(_)) | Err(_))) => {
                 drop(free);
-                shared.note_store_error();
+                shared.note_store_error(said(failed));
                 wait_for_work(&shared).await;
             }
         }
+    }
+}
+
+/// What the store said when it gave no answer.
+fn said(failed: Result<Result<Vec<Job>, JobStoreError>, Panicked>) -> String {
+    match failed {
+        Ok(Ok(_)) => String::new(),
+        Ok(Err(error)) => error.to_string(),
+        Err(panicked) => panicked.to_string(),
     }
 }
 

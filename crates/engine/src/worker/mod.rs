@@ -116,6 +116,8 @@ pub struct WorkerReport {
     pub unsettled: u64,
     /// Claims that the store failed.
     pub store_errors: u64,
+    /// What it said when it failed last.
+    pub last_store_error: Option<String>,
 }
 
 /// A job in a [`WorkerReport`].
@@ -177,6 +179,7 @@ struct State {
     /// How many slots of the store it leaves to others.
     left_free: u32,
     counts: Counts,
+    last_store_error: Option<String>,
     at_stop: StopReport,
 }
 
@@ -337,6 +340,7 @@ impl AsyncWorker {
             leases_lost,
             unsettled,
             store_errors,
+            last_store_error: state.last_store_error.clone(),
         }
     }
 }
@@ -415,8 +419,10 @@ impl Shared {
         lock(&self.state).left_free
     }
 
-    fn note_store_error(&self) {
-        lock(&self.state).counts.store_errors += 1;
+    fn note_store_error(&self, why: String) {
+        let mut state = lock(&self.state);
+        state.counts.store_errors += 1;
+        state.last_store_error = Some(why);
     }
 
     /// Completes when no task and no run is left.

@@ -8,6 +8,7 @@
 //! 3. The runner winds down: what is left is captured.
 //! 4. The job is ended or released, and with it what changesets are still open, by whoever holds the gate's one
 //!    `Finisher`. For a cancel, the commit of that is the acknowledgement.
+//! 5. The runner is told that it is over, and clears away what nobody needs any more.
 //!
 //! # Invariants
 //! 1. `interrupt` closes the gate before it cancels the scope: who sees the cancel cannot begin an effect any more.
@@ -81,6 +82,9 @@ pub trait JobRunner: Send + Sync {
     /// The last effects, after the gate has closed and before the end is stored: capture what is left. `interrupted`
     /// says why the run did not come to its own end. What takes longer than [`WorkerConfig::wind_down_wait`] is dropped.
     async fn wind_down(&self, _run: &JobRun, _finisher: &Finisher, _interrupted: Option<CancelReason>) {}
+
+    /// The end is stored, or given up: what is left of the run can be cleared away. It must not block.
+    fn over(&self, _run: &JobRun) {}
 }
 
 /// A job being run, as its runner sees it.
@@ -248,7 +252,9 @@ pub enum Settled {
 pub(super) async fn drive(run: &Arc<Run>, ports: &Ports, config: &WorkerConfig) -> Settled {
     let mut time_to_end = TimeToEnd::new(ports, config);
     let ended = work(run, ports, &mut time_to_end).await;
-    settle(run, ended, ports, config, time_to_end).await
+    let settled = settle(run, ended, ports, config, time_to_end).await;
+    let _ = sync::contained(|| ports.runner.over(&run.public));
+    settled
 }
 
 /// Gives a job back that was claimed and not begun.

@@ -127,6 +127,9 @@ macro_rules! delegate_other_ports {
             fn collect(&self, dry_run: bool) -> std::io::Result<store::Collected> {
                 self.inner.collect(dry_run)
             }
+            fn collectable(&self, without: &[domain::PlanId]) -> std::io::Result<store::Collected> {
+                self.inner.collectable(without)
+            }
         }
 
         #[async_trait::async_trait]

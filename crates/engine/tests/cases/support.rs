@@ -429,6 +429,14 @@ impl ChangesetStore for FaultyStore {
         self.inner.entries(plan, attempt).await
     }
 
+    async fn changed_places(
+        &self,
+        states: &[domain::PlanState],
+        entries_max: usize,
+    ) -> Result<Vec<store::ChangedPlace>, StoreError> {
+        self.inner.changed_places(states, entries_max).await
+    }
+
     async fn changesets(&self, plan: PlanId) -> Result<Vec<Changeset>, StoreError> {
         self.inner.changesets(plan).await
     }

@@ -16,8 +16,8 @@ use store::{ChangesetStore, JobStore, MemoryStore};
 use sync::{CancelReason, CancellationToken, Finisher, SystemClock};
 
 use crate::support::{
-    BOOT, Call, Fault, LEASE, Machine, Note, VirtualRuntime, change, rival, run_ready_tasks, script, succeed,
-    until, until_cancelled,
+    BOOT, Call, Fault, LEASE, Machine, Note, Pause, VirtualRuntime, change, rival, run_ready_tasks, script,
+    succeed, until, until_cancelled,
 };
 
 fn stopping(worker: &AsyncWorker) -> tokio::task::JoinHandle<StopReport> {
@@ -256,6 +256,49 @@ async fn a_runner_that_never_winds_down_delays_the_end_and_does_not_prevent_it()
     run_ready_tasks().await;
     machine.pass(Duration::from_secs(30)).await;
     machine.wait_for(id, JobState::Succeeded).await;
+}
+
+/// Counts how often it was told that a run is over.
+#[derive(Default)]
+struct HearsOfTheEnd {
+    over: std::sync::atomic::AtomicUsize,
+}
+
+#[async_trait::async_trait]
+impl JobRunner for HearsOfTheEnd {
+    async fn run(&self, _: &JobRun) -> Result<(), RunFailure> {
+        Ok(())
+    }
+
+    fn over(&self, _: &JobRun) {
+        self.over.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_runner_clears_away_only_when_the_end_is_stored() {
+    let machine = Machine::new();
+    let id = machine.enqueue(1).await;
+    let pause = Arc::new(Pause::default());
+    machine.store.fail_next(Call::End, Fault::Pause(Arc::clone(&pause)));
+    let runner = Arc::new(HearsOfTheEnd::default());
+    let told = || runner.over.load(std::sync::atomic::Ordering::SeqCst);
+    let ports = Ports {
+        store: Arc::clone(&machine.store) as _,
+        runner: Arc::clone(&runner) as _,
+        runtime: Arc::new(VirtualRuntime { clock: machine.clock.clone() }),
+        clock: Arc::new(machine.clock.clone()),
+        ids: Arc::clone(&machine.ids) as _,
+        token: CancellationToken::new(),
+    };
+    let worker = AsyncWorker::new(WorkerConfig::new(BOOT), ports).unwrap();
+    worker.start().unwrap();
+    pause.reached.notified().await;
+    assert_eq!(told(), 0, "the end is not stored yet");
+    pause.go.notify_one();
+    machine.wait_for(id, JobState::Succeeded).await;
+    worker.settled(0).await;
+    assert_eq!(told(), 1);
 }
 
 #[tokio::test]

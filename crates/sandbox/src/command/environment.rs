@@ -11,6 +11,10 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+/// The job that a process is of.
+pub(super) const JOB: &str = "AGENTS_JOB";
+/// The owner that started it, by the job's fence.
+pub(super) const FENCE: &str = "AGENTS_FENCE";
 /// What is taken over from our own environment.
 const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
 /// The search path of a command when we have none ourselves.
@@ -23,6 +27,8 @@ pub struct Given {
     pub plan: OsString,
     /// `AGENTS_JOB`: by it the processes of a job are found again.
     pub job: OsString,
+    /// `AGENTS_FENCE`: which owner of the job it is, so that a later one can tell what an earlier one left.
+    pub fence: u64,
     /// `AGENTS_OUTPUT`: the file that the command may write its result to.
     pub output: Option<PathBuf>,
     /// Names of ours to pass on.
@@ -37,12 +43,18 @@ pub struct Given {
 /// use sandbox::command::{Given, environment};
 ///
 /// let ours = [("PATH", "/bin"), ("OPENAI_API_KEY", "sk-secret")].map(|(k, v)| (k.into(), v.into()));
-/// let given = Given { plan: "01JB".into(), job: "01JC".into(), ..Given::default() };
+/// let given = Given { plan: "01JB".into(), job: "01JC".into(), fence: 1, ..Given::default() };
 /// let seen = environment(ours, &given);
 /// assert_eq!(
 ///     seen,
-///     [("AGENTS_JOB", "01JC"), ("AGENTS_PLAN", "01JB"), ("PATH", "/bin"), ("TERM", "dumb")]
-///         .map(|(k, v)| (k.into(), v.into()))
+///     [
+///         ("AGENTS_FENCE", "1"),
+///         ("AGENTS_JOB", "01JC"),
+///         ("AGENTS_PLAN", "01JB"),
+///         ("PATH", "/bin"),
+///         ("TERM", "dumb")
+///     ]
+///     .map(|(k, v)| (k.into(), v.into()))
 /// );
 /// ```
 pub fn environment(
@@ -56,7 +68,8 @@ pub fn environment(
     seen.insert("TERM".into(), "dumb".into());
     seen.extend(given.env.iter().cloned());
     seen.insert("AGENTS_PLAN".into(), given.plan.clone());
-    seen.insert("AGENTS_JOB".into(), given.job.clone());
+    seen.insert(JOB.into(), given.job.clone());
+    seen.insert(FENCE.into(), given.fence.to_string().into());
     if let Some(output) = &given.output {
         seen.insert("AGENTS_OUTPUT".into(), output.clone().into_os_string());
     }

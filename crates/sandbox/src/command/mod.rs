@@ -6,6 +6,8 @@
 //!    once the program itself has begun.
 //! 3. [`Running::wait`] returns when the whole tree of processes is dead; [`Running::killer`] makes that happen soon.
 //!
+//! What is left of commands whose owner died or stands still is killed by whoever takes its job over: [`kill_job`].
+//!
 //! # Invariants
 //! 1. An [`Ended`] means that nothing of the command lives, not even what it put into a session of its own.
 //! 2. What a command prints costs bounded memory and disk, however much it is, and never makes it wait for us.
@@ -15,12 +17,14 @@
 
 mod drain;
 mod environment;
+mod kill_job;
 mod network_failure;
 mod output;
 mod running;
 mod spec;
 
 pub use environment::{Given, environment};
+pub use kill_job::{NotKilled, kill_job};
 pub use output::{BOUNDED_HEAD_BYTES, BOUNDED_TAIL_BYTES, Output};
 pub use running::{Ended, HowEnded, Killer, Running};
 pub use spec::{CommandSpec, KEEP_BYTES_MAX, KILL_GRACE, OutputSpec, Stdin, WorkDir};

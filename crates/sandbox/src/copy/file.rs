@@ -1,5 +1,6 @@
 //! How one file or link is copied, and what makes it look like its original.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,15 +16,22 @@ use crate::listing::{Entry, list};
 /// A file that is shorter is read at once: a read from a regular file falls short only at its end.
 const SMALL_BYTES: usize = 16 * 1024;
 
+/// After so many bytes of one file it is asked whether to go on.
+const CHUNK_BYTES: u64 = 64 * 1024 * 1024;
+
+/// A whole block: less would not be shared everywhere.
+const PROBE_BYTES: usize = 4096;
+
 /// Whether a file can be shared between the project and the sandbox, found out by sharing one.
 pub(crate) fn try_sharing(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), String> {
-    let Some(original) = some_file(from) else { return Ok(()) };
-    let probe = c".probe";
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let copy =
-        rustix::fs::openat(to, probe, flags, Mode::RUSR | Mode::WUSR).map_err(|errno| errno.to_string())?;
+    let said = |errno: Errno| errno.to_string();
+    let original = match some_file(from) {
+        Some(original) => original,
+        None => own_file(from, to)?,
+    };
+    let copy = made(to, c".probe").map_err(said)?;
     let shared = rustix::fs::ioctl_ficlone(&copy, &original);
-    let removed = rustix::fs::unlinkat(to, probe, AtFlags::empty());
+    let removed = rustix::fs::unlinkat(to, c".probe", AtFlags::empty());
     shared.map_err(|errno| match errno {
         Errno::XDEV => "the project and the sandbox directory lie on different file systems".to_owned(),
         Errno::OPNOTSUPP | Errno::INVAL | Errno::NOTTY => {
@@ -31,7 +39,28 @@ pub(crate) fn try_sharing(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<()
         }
         other => format!("sharing blocks: {other}"),
     })?;
-    removed.map_err(|errno| errno.to_string())
+    removed.map_err(said)
+}
+
+/// A file with content to try it with where the project has none: one of ours, without a name, in the sandbox directory.
+fn own_file(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<OwnedFd, String> {
+    let said = |errno: Errno| errno.to_string();
+    let device = |dir: BorrowedFd<'_>| rustix::fs::fstat(dir).map(|stat| stat.st_dev).map_err(said);
+    if device(from)? != device(to)? {
+        return Err(
+            "the project has no file to try it with, and lies on another device than the sandbox directory"
+                .to_owned(),
+        );
+    }
+    let file = made(to, c".probe-original").map_err(said)?;
+    rustix::fs::unlinkat(to, c".probe-original", AtFlags::empty()).map_err(said)?;
+    rustix::io::write(&file, &[1; PROBE_BYTES]).map_err(said)?;
+    Ok(file)
+}
+
+fn made(dir: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR)
 }
 
 /// A file with content, near the top of the tree.
@@ -61,6 +90,7 @@ pub(super) fn copy_file(
     to: BorrowedFd<'_>,
     entry: &Entry,
     bytes: Bytes,
+    stop: &dyn Fn() -> bool,
 ) -> io::Result<()> {
     let name = entry.name.as_c_str();
     let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -69,21 +99,28 @@ pub(super) fn copy_file(
     let mut copy = File::from(rustix::fs::openat(to, name, write, Mode::RUSR | Mode::WUSR)?);
     let shared = bytes == Bytes::Shared && rustix::fs::ioctl_ficlone(&copy, &original).is_ok();
     if !shared {
-        copy_bytes(&mut original, &mut copy)?;
+        copy_bytes(&mut original, &mut copy, stop)?;
     }
     look_like(copy.as_fd(), &entry.stat)
 }
 
 /// Most files are small, and a small one is copied with the fewest system calls by reading it.
-fn copy_bytes(original: &mut File, copy: &mut File) -> io::Result<()> {
+fn copy_bytes(original: &mut File, copy: &mut File, stop: &dyn Fn() -> bool) -> io::Result<()> {
     let mut buffer = [0; SMALL_BYTES];
     let read = original.read(&mut buffer)?;
     copy.write_all(&buffer[..read])?;
-    if read == SMALL_BYTES {
-        // Between two files this is copy_file_range, as far as the file systems have it.
-        io::copy(original, copy)?;
+    // Between two files this is copy_file_range, as far as the file systems have it.
+    while read == SMALL_BYTES && io::copy(&mut original.take(CHUNK_BYTES), copy)? == CHUNK_BYTES {
+        if stop() {
+            return Err(stopped());
+        }
     }
     Ok(())
+}
+
+/// Somebody said that no more shall be copied.
+pub(super) fn stopped() -> io::Error {
+    io::Error::other("the copying was stopped")
 }
 
 pub(super) fn copy_link(from: BorrowedFd<'_>, to: BorrowedFd<'_>, entry: &Entry) -> io::Result<()> {
@@ -108,4 +145,59 @@ pub(super) fn look_like(copy: BorrowedFd<'_>, stat: &Stat) -> io::Result<()> {
         last_modification: Timespec { tv_sec: stat.st_mtime as i64, tv_nsec: stat.st_mtime_nsec as _ },
     };
     Ok(rustix::fs::futimens(copy, &times)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_huge_file_is_not_copied_to_its_end_when_somebody_says_stop() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        // Sparse: it costs nothing to make, and is copied as if it were full.
+        File::create(&from).unwrap().set_len(4 * CHUNK_BYTES).unwrap();
+        let mut copy = File::create(&to).unwrap();
+        let asked = Cell::new(0);
+        let stop = || {
+            asked.set(asked.get() + 1);
+            true
+        };
+        let told = copy_bytes(&mut File::open(&from).unwrap(), &mut copy, &stop).unwrap_err();
+        assert_eq!((told.to_string(), asked.get()), (stopped().to_string(), 1));
+        assert_eq!(copy.metadata().unwrap().len(), SMALL_BYTES as u64 + CHUNK_BYTES);
+    }
+
+    #[test]
+    fn a_file_of_several_chunks_is_copied_whole() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        let mut original = File::create(&from).unwrap();
+        original.set_len(CHUNK_BYTES + 2 * SMALL_BYTES as u64).unwrap();
+        io::Seek::seek(&mut original, io::SeekFrom::End(0)).unwrap();
+        original.write_all(b"the end").unwrap();
+        copy_bytes(&mut File::open(&from).unwrap(), &mut File::create(&to).unwrap(), &|| false).unwrap();
+        let [from, to] = [from, to].map(|path| {
+            let mut hash = blake3::Hasher::new();
+            io::copy(&mut File::open(path).unwrap(), &mut hash).unwrap();
+            hash.finalize()
+        });
+        assert_eq!(from, to);
+    }
+
+    #[test]
+    fn an_empty_project_is_tried_like_a_full_one() {
+        let (empty, full, at) = (
+            tempfile::TempDir::new().unwrap(),
+            tempfile::TempDir::new().unwrap(),
+            tempfile::TempDir::new().unwrap(),
+        );
+        std::fs::write(full.path().join("a"), "a").unwrap();
+        let opened = |dir: &tempfile::TempDir| File::open(dir.path()).unwrap();
+        let tried = |dir| try_sharing(opened(dir).as_fd(), opened(&at).as_fd());
+        assert_eq!(tried(&empty), tried(&full));
+        assert_eq!(std::fs::read_dir(at.path()).unwrap().count(), 0, "nothing of the try is left");
+    }
 }

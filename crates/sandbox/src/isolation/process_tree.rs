@@ -5,18 +5,22 @@
 //!    parent became its child: no child left means no descendant left.
 //! 2. A process is signalled while it is known to be a descendant; the window in which its number could be taken by a
 //!    stranger is that between reading and signalling, and within it the number is still held by a zombie that
-//!    only this tree can reap.
+//!    only this tree can reap. One that is found by its environment is held by a descriptor while it is looked at.
 //!
 //! # Not here
 //! A pid namespace, where the kernel does all of it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::num::NonZeroI32;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 
 /// How long to wait before looking again for what will not die at once.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
@@ -126,28 +130,76 @@ pub fn kill_marked(name: &str, value: &OsStr) -> u32 {
         return 0;
     }
     let mark = [name.as_bytes(), b"=", value.as_bytes()].concat();
-    let mut killed = 0;
-    loop {
-        let found = marked(&mark);
-        if found.is_empty() {
-            return killed;
-        }
-        for pid in found {
-            if rustix::process::kill_process(pid, Signal::KILL).is_ok() {
-                killed += 1;
-            }
-        }
-        std::thread::sleep(LOOK_AGAIN_AFTER);
+    match kill_where(|environ| variables(environ).any(|variable| variable == mark), None) {
+        Ok(killed) => killed,
+        Err(Undying { killed, .. }) => killed,
     }
 }
 
-/// A zombie has no environment, so what is dead is not found again.
-fn marked(mark: &[u8]) -> Vec<Pid> {
-    let own = rustix::process::getpid();
-    processes().into_iter().filter(|pid| *pid != own && has_mark(*pid, mark)).collect()
+/// Some processes did not die in time.
+#[derive(Debug)]
+pub(crate) struct Undying {
+    /// How many were killed.
+    pub(crate) killed: u32,
+    /// One of those that live.
+    pub(crate) pid: Pid,
 }
 
-fn has_mark(pid: Pid, mark: &[u8]) -> bool {
-    fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()))
-        .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|variable| variable == mark))
+/// The same for every process whose environment is `meant`, until none is left or the time is up. What was found is
+/// waited for: when this returns, it holds no file any more. This process itself is never meant.
+pub(crate) fn kill_where(meant: impl Fn(&[u8]) -> bool, until: Option<Instant>) -> Result<u32, Undying> {
+    let mut killed = BTreeSet::new();
+    loop {
+        let found = held_where(&meant);
+        if found.is_empty() {
+            return Ok(count(&killed));
+        }
+        for (pid, held) in &found {
+            if rustix::process::pidfd_send_signal(held, Signal::KILL).is_ok() {
+                killed.insert(pid.as_raw_nonzero());
+            }
+        }
+        for (pid, held) in found {
+            if !is_dead_by(&held, until) {
+                return Err(Undying { killed: count(&killed), pid });
+            }
+        }
+    }
+}
+
+fn count(killed: &BTreeSet<NonZeroI32>) -> u32 {
+    u32::try_from(killed.len()).unwrap_or(u32::MAX)
+}
+
+/// Each is looked at again once it is held: the number may have become a stranger's in between. A zombie has no
+/// environment, so what is dead is not found again.
+fn held_where(meant: impl Fn(&[u8]) -> bool) -> Vec<(Pid, OwnedFd)> {
+    let own = rustix::process::getpid();
+    let is_meant = |pid: Pid| {
+        fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).is_ok_and(|environ| meant(&environ))
+    };
+    let held = |pid: Pid| {
+        let held = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        is_meant(pid).then_some((pid, held))
+    };
+    processes().into_iter().filter(|pid| *pid != own && is_meant(*pid)).filter_map(held).collect()
+}
+
+/// Waits for the death of a process, which its pidfd tells.
+fn is_dead_by(held: &OwnedFd, until: Option<Instant>) -> bool {
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let time = left.and_then(|left| Timespec::try_from(left).ok());
+        let mut fds = [PollFd::new(held, PollFlags::IN)];
+        match poll(&mut fds, time.as_ref()) {
+            Ok(_) if !fds[0].revents().is_empty() => return true,
+            Ok(_) | Err(Errno::INTR) if left.is_none_or(|left| !left.is_zero()) => {}
+            Ok(_) | Err(_) => return false,
+        }
+    }
+}
+
+/// The variables of an environment as `/proc` has it, each with its name.
+pub(crate) fn variables(environ: &[u8]) -> impl Iterator<Item = &[u8]> {
+    environ.split(|byte| *byte == 0)
 }

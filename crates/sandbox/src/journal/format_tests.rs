@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use super::change::{Attributes, Header, JournalRoot};
 use super::codec::{self, BackMark, DoneMark};
+use super::file::JournalFile;
 use super::frame::{FrameKind, FrameWriter, PIECE_BYTES};
 use super::log::{Log, Mark};
 use super::op::{How, Op, Saved};
@@ -47,8 +48,8 @@ fn op(n: u32, how: How) -> Op {
 
 /// A journal with an op of each kind: its bytes, and where the commit mark ends.
 fn journal() -> (Vec<u8>, Vec<Op>, usize) {
-    let mut file = tempfile::tempfile().unwrap();
-    let mut frames = FrameWriter::begin(file.try_clone().unwrap()).unwrap();
+    let file = tempfile::tempfile().unwrap();
+    let mut frames = FrameWriter::begin(JournalFile::unlocked(file.try_clone().unwrap())).unwrap();
     frames.append(FrameKind::Header, &codec::encode_header(&header())).unwrap();
     let span = frames.append_image(&mut &b"some bytes"[..]).unwrap();
     let attributes = Some(Attributes { uid: 1, gid: 2, extended: vec![(b"user.x".to_vec(), b"y".to_vec())] });
@@ -79,15 +80,15 @@ fn journal() -> (Vec<u8>, Vec<Op>, usize) {
     }
     frames.append(FrameKind::Commit, &codec::encode_commit(u32::try_from(ops.len()).unwrap())).unwrap();
     let (_, committed) = frames.finish().unwrap();
-    let mut log = read(&contents(&mut file));
+    let mut log = read(&contents(&file));
     let back = BackMark { reason: "because".to_owned(), reached: 4 };
     log.append(FrameKind::Back, &codec::encode_back(&back)).unwrap();
     let done = DoneMark { applied: false, left: vec![1], replaced: vec![2, 3] };
     log.append(FrameKind::Done, &codec::encode_done(&done)).unwrap();
-    (contents(&mut log.file), ops, usize::try_from(committed).unwrap())
+    (contents(&log.file), ops, usize::try_from(committed).unwrap())
 }
 
-fn contents(file: &mut File) -> Vec<u8> {
+fn contents(mut file: &File) -> Vec<u8> {
     use std::io::Seek;
     let mut bytes = Vec::new();
     file.rewind().unwrap();
@@ -98,7 +99,7 @@ fn contents(file: &mut File) -> Vec<u8> {
 fn read(bytes: &[u8]) -> Log {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
-    Log::read(file).unwrap()
+    Log::read(JournalFile::unlocked(file)).unwrap()
 }
 
 #[test]
@@ -139,7 +140,7 @@ fn a_mark_is_appended_behind_what_counts_and_nothing_follows_it() {
     let mut log = read(&[&bytes[..committed], &vec![0; frame.len()], &stale].concat());
     assert_eq!(log.mark, Mark::Committed);
     log.append(FrameKind::Back, &payload).unwrap();
-    let whole = contents(&mut log.file);
+    let whole = contents(&log.file);
     assert_eq!(read(&whole).mark, Mark::Back(back));
 }
 
@@ -164,7 +165,7 @@ fn a_mark_that_names_what_is_not_there_does_not_count() {
 fn a_large_image_is_cut_into_pieces_and_read_back() {
     for length in [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES] {
         let bytes: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
-        let mut frames = FrameWriter::begin(tempfile::tempfile().unwrap()).unwrap();
+        let mut frames = FrameWriter::begin(JournalFile::unlocked(tempfile::tempfile().unwrap())).unwrap();
         let span = frames.append_image(&mut &bytes[..]).unwrap();
         let (file, end) = frames.finish().unwrap();
         assert_eq!((span.len, span.end()), (length as u64, Some(end)));
@@ -172,7 +173,7 @@ fn a_large_image_is_cut_into_pieces_and_read_back() {
         super::frame::ImageReader::new(&file, span).read_to_end(&mut image).unwrap();
         assert!(image == bytes);
         if length > 0 {
-            std::os::unix::fs::FileExt::write_all_at(&file, b"\xff\xff", end - 1).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&*file, b"\xff\xff", end - 1).unwrap();
             assert!(super::frame::ImageReader::new(&file, span).read_to_end(&mut image).is_err());
         }
     }

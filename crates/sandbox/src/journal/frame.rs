@@ -15,6 +15,8 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::FileExt;
 
+use super::file::JournalFile;
+
 /// How a journal begins.
 pub(super) const MAGIC: &[u8; 8] = b"AGENTJ01";
 /// How long a payload may be.
@@ -111,13 +113,13 @@ impl Span {
 
 /// Appends frames, buffered.
 pub(super) struct FrameWriter {
-    out: BufWriter<File>,
+    out: BufWriter<JournalFile>,
     at: u64,
 }
 
 impl FrameWriter {
     /// Begins a journal in an empty file.
-    pub(super) fn begin(file: File) -> io::Result<FrameWriter> {
+    pub(super) fn begin(file: JournalFile) -> io::Result<FrameWriter> {
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
         out.write_all(MAGIC)?;
         Ok(FrameWriter { out, at: MAGIC.len() as u64 })
@@ -150,7 +152,7 @@ impl FrameWriter {
     }
 
     /// Writes out what is buffered and gives the file back, with the place of its end.
-    pub(super) fn finish(self) -> io::Result<(File, u64)> {
+    pub(super) fn finish(self) -> io::Result<(JournalFile, u64)> {
         let file = self.out.into_inner().map_err(io::IntoInnerError::into_error)?;
         Ok((file, self.at))
     }

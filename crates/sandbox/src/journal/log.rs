@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use super::change::Header;
 use super::codec::{self, BackMark, DoneMark};
+use super::file::JournalFile;
 use super::frame::{self, FrameKind, FrameReader, ImageReader, Span};
 use super::op::{Op, Saved};
 
@@ -35,7 +36,7 @@ pub(super) enum Mark {
 #[derive(Debug)]
 pub(super) struct Log {
     /// The file, locked.
-    pub(super) file: File,
+    pub(super) file: JournalFile,
     /// What it says about itself; none when not even that was written.
     pub(super) header: Option<Header>,
     /// What shall be done, in order.
@@ -51,8 +52,8 @@ impl Log {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(super) fn read(file: File) -> io::Result<Log> {
-        (&file).seek(SeekFrom::Start(0))?;
+    pub(super) fn read(file: JournalFile) -> io::Result<Log> {
+        (&*file).seek(SeekFrom::Start(0))?;
         let mut reading = Reading::default();
         let mut frames = FrameReader::of_file(&file);
         let mut payload = Vec::new();

@@ -14,10 +14,11 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use domain::{ErrorClass, RelPath, RootNo};
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::FallocateFlags;
 
 use super::change::{Header, Request};
 use super::codec;
+use super::file::JournalFile;
 use super::frame::FrameKind;
 use super::hooks::Step;
 use super::log::{Log, Mark};
@@ -174,14 +175,14 @@ impl Journals {
     }
 
     /// Makes the journal's file and locks it. A recovery may open it in between, find it empty and remove it.
-    fn create(&self, id: JournalId) -> io::Result<File> {
+    fn create(&self, id: JournalId) -> io::Result<JournalFile> {
         let path = self.open_path(id);
         if self.undo_path(id).try_exists()? {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         for _ in 0..MAKES_MAX {
             let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-            rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+            let file = JournalFile::locked(file)?;
             if file.metadata()?.nlink() > 0 {
                 return Ok(file);
             }
@@ -227,7 +228,7 @@ impl Prepared {
         let mark = codec::encode_commit(ops);
         // Best effort: where it is not supported, a full disk is met later.
         let _: Result<(), _> =
-            rustix::fs::fallocate(&log.file, FallocateFlags::KEEP_SIZE, log.end, MARK_BYTES);
+            rustix::fs::fallocate(&*log.file, FallocateFlags::KEEP_SIZE, log.end, MARK_BYTES);
         log.append(FrameKind::Commit, &mark)?;
         journals.hooks.step(Step::CommitSync)?;
         sync_dir(&journals.open_dir)

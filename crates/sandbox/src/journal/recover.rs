@@ -15,10 +15,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use rustix::fs::FlockOperation;
-use rustix::io::Errno;
-
 use super::change::Header;
+use super::file::JournalFile;
 use super::found::found_files;
 use super::log::{Log, Mark};
 use super::settled::{Ending, Settled, Stuck};
@@ -128,11 +126,7 @@ impl Journals {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Locked::Gone),
             Err(error) => return Err(error),
         };
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Ok(Locked::Busy),
-            Err(errno) => return Err(errno.into()),
-        }
+        let Some(file) = JournalFile::try_locked(file)? else { return Ok(Locked::Busy) };
         // Whoever had the lock before may have retired it after we opened it.
         let ours = file.metadata()?;
         match fs::metadata(&path) {
@@ -143,7 +137,7 @@ impl Journals {
         }
     }
 
-    fn settle(&self, id: JournalId, file: File) -> Result<Settled, Stuck> {
+    fn settle(&self, id: JournalId, file: JournalFile) -> Result<Settled, Stuck> {
         let log = Log::read(file).map_err(|source| stuck(id, source))?;
         let Some(header) = log.header.clone().filter(|_| log.mark != Mark::Open) else {
             return Ok(Settled::new(self.clone(), id, log.header, log.file, Ending::NeverBegan));
@@ -180,7 +174,7 @@ impl Journals {
 /// What became of taking a lock.
 enum Locked {
     /// We have it.
-    Ours(File),
+    Ours(JournalFile),
     /// Its owner lives.
     Busy,
     /// The journal is gone.

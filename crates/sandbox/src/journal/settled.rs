@@ -5,12 +5,13 @@
 //! 2. Dropped without [`Settled::retire`], the journal stays as it is, and the next command settles it again with the
 //!    same ending. So the store is told at least once, and knows the apply by its id.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 
 use domain::PlanId;
 
 use super::change::{Header, Place};
+use super::file::JournalFile;
 use super::found::{found_files, is_whole};
 use super::hooks::Step;
 use super::{JournalId, Journals};
@@ -94,7 +95,7 @@ pub struct Settled {
     id: JournalId,
     header: Option<Header>,
     // Held for its lock.
-    _file: File,
+    _file: JournalFile,
     ending: Ending,
 }
 
@@ -109,7 +110,7 @@ impl Settled {
         journals: Journals,
         id: JournalId,
         header: Option<Header>,
-        file: File,
+        file: JournalFile,
         ending: Ending,
     ) -> Settled {
         Settled { journals, id, header, _file: file, ending }

@@ -13,6 +13,7 @@ use std::io::{self, Read};
 use domain::{Hash, RelPath, RootNo};
 
 use super::change::{Bytes, Change, Header, Image};
+use super::file::JournalFile;
 use super::frame::{ImageReader, Span};
 use super::log::{Log, Mark};
 use super::op::{How, Op, Saved};
@@ -48,7 +49,7 @@ pub enum UndoError {
 /// An applied journal. As a [`ContentSource`] it gives the bytes of all its images.
 #[derive(Debug)]
 pub struct UndoJournal {
-    file: File,
+    file: JournalFile,
     header: Header,
     changes: Vec<Change>,
     refs: Vec<(RootNo, RefMove)>,
@@ -67,7 +68,7 @@ impl Journals {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(expired()),
             Err(source) => return Err(UndoError::Io { id, source }),
         };
-        let log = Log::read(file).map_err(|source| UndoError::Io { id, source })?;
+        let log = Log::read(JournalFile::unlocked(file)).map_err(|source| UndoError::Io { id, source })?;
         match log.mark {
             Mark::Done(done) if done.applied => {}
             Mark::Done(_) | Mark::Back(_) => return Err(UndoError::RolledBack { id }),

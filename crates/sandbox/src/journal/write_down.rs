@@ -6,7 +6,6 @@
 //! 2. Images pass through memory one piece at a time.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 
@@ -16,6 +15,7 @@ use super::JournalId;
 use super::attributes;
 use super::change::{Attributes, Bytes, Change, Header, Image, Request};
 use super::codec;
+use super::file::JournalFile;
 use super::frame::{FrameKind, FrameWriter, Span};
 use super::op::{How, Op, Saved};
 use super::order::{Planned, Verb};
@@ -25,13 +25,13 @@ use crate::content::ContentSource;
 
 /// Writes header, images and ops.
 pub(super) fn write_down(
-    file: File,
+    file: JournalFile,
     header: &Header,
     request: &Request,
     planned: &[Planned],
     roots: &Roots,
     content: &dyn ContentSource,
-) -> Result<(File, u64, Vec<Op>), PrepareError> {
+) -> Result<(JournalFile, u64, Vec<Op>), PrepareError> {
     let mut frames = FrameWriter::begin(file)?;
     frames.append(FrameKind::Header, &codec::encode_header(header))?;
     let mut writing = Writing { frames, roots, content, spans: BTreeMap::new() };

@@ -195,6 +195,7 @@ fn commands_see_the_environment_they_were_given_and_no_other() {
     let given = Given {
         plan: "01JB".into(),
         job: "01JC".into(),
+        fence: 7,
         output: Some("/tmp/out.json".into()),
         pass_env: vec!["CARGO_HOME".into()],
         env: vec![pair("LANG", "C"), pair("ARG_TARGET", "all of it"), pair("AGENTS_JOB", "none")],
@@ -205,6 +206,7 @@ fn commands_see_the_environment_they_were_given_and_no_other() {
     let mut seen: Vec<&str> = printed.lines().collect();
     seen.sort_unstable();
     let expected = [
+        "AGENTS_FENCE=7",
         "AGENTS_JOB=01JC",
         "AGENTS_OUTPUT=/tmp/out.json",
         "AGENTS_PLAN=01JB",

@@ -117,13 +117,18 @@ impl Alive {
     pub(crate) fn wait_for_a_writer_and_its_death(&mut self, starter: Option<&OwnedFd>, act: impl FnOnce()) {
         let flags = rustix::fs::fcntl_getfl(&self.file).unwrap();
         rustix::fs::fcntl_setfl(&self.file, flags - rustix::fs::OFlags::NONBLOCK).unwrap();
-        self.wait_for_a_writer(starter);
+        self.wait_for_a_word(starter);
         act();
         let mut rest = Vec::new();
         self.file.read_to_end(&mut rest).unwrap();
     }
 
-    fn wait_for_a_writer(&mut self, starter: Option<&OwnedFd>) {
+    /// Waits until somebody has written.
+    pub(crate) fn wait_for_a_writer(&mut self) {
+        self.wait_for_a_word(None);
+    }
+
+    fn wait_for_a_word(&mut self, starter: Option<&OwnedFd>) {
         use rustix::event::{PollFd, PollFlags};
         // A pipe that nobody has opened yet reads as ended: poll tells when something is there.
         let mut fds = vec![PollFd::new(&self.file, PollFlags::IN)];

@@ -59,6 +59,34 @@ fn what_was_done_in_a_sandbox_that_is_kept_is_captured_when_it_is_opened_again()
 }
 
 #[test]
+fn a_sandbox_is_kept_from_elsewhere_while_somebody_works_in_it_and_its_own_note_stays() {
+    let stage = project();
+    let mut sandbox = stage.open(Rung::Copy);
+    let keeper = sandbox.keeper().unwrap();
+    assert_eq!(keeper.dir(), sandbox.dir());
+    // What is kept no more goes as before.
+    assert!(keeper.keep_meanwhile().unwrap());
+    keeper.keep_no_more().unwrap();
+    sandbox.close().unwrap();
+    assert!(stage.nothing_left());
+
+    sandbox = stage.open(Rung::Copy);
+    run(&sandbox, "echo more >> a");
+    assert!(sandbox.keeper().unwrap().keep_meanwhile().unwrap());
+    drop(sandbox);
+    let (mut sandbox, told) = sandbox::reopen(stage.request(Choice::Auto)).unwrap();
+    assert_eq!((told.as_str(), stage.drafts(&mut sandbox).len()), ("", 1));
+    sandbox.keep("its own").unwrap();
+    assert!(!sandbox.keeper().unwrap().keep_meanwhile().unwrap(), "it was kept before");
+    sandbox.close().unwrap();
+    let (mut sandbox, told) = sandbox::reopen(stage.request(Choice::Auto)).unwrap();
+    assert_eq!(told, "its own");
+    sandbox.keep_no_more().unwrap();
+    sandbox.close().unwrap();
+    assert!(stage.nothing_left());
+}
+
+#[test]
 fn a_sandbox_that_is_kept_is_neither_swept_nor_opened_over() {
     let stage = project();
     let dir = stage.sandboxes.join("plan-1");

@@ -1,6 +1,7 @@
 //! The cases, a file per promise.
 
 mod command_ends;
+mod command_job;
 mod command_kill;
 mod command_stage;
 mod commit;

@@ -1,6 +1,7 @@
 //! What a recovery does when somebody edited files between the crash and the next command, and when power was lost.
 
 use std::fs;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -379,4 +380,21 @@ fn journals_are_readable_by_their_owner_alone() {
     assert_eq!(mode(&stage.data.join("journal")), 0o700);
     assert_eq!(mode(&stage.data.join("undo")), 0o700);
     assert_eq!(mode(&stage.data.join("journal").join(format!("{ID}.journal"))), 0o600);
+}
+
+#[test]
+fn a_journal_whose_owner_let_go_is_free_though_a_process_that_is_being_started_has_its_file() {
+    let stage = Stage::new(&before());
+    let prepared = stage.journals().prepare(stage.request(changes(&before(), &after())), &NoContent).unwrap();
+    let journal = stage.data.join("journal").join(format!("{ID}.journal"));
+    // What a process has between its fork and its exec: a duplicate of every open file, with its lock.
+    let fds = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let open =
+        fds.map(|fd| fd.path()).find(|fd| fs::read_link(fd).is_ok_and(|file| file == journal)).unwrap();
+    let number = open.file_name().unwrap().to_str().unwrap().parse().unwrap();
+    // SAFETY: the number is that of a file which `prepared` has open.
+    let of_another = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned().unwrap();
+    drop(prepared);
+    assert!(matches!(stage.recover_one().retire().unwrap(), Ending::NeverBegan));
+    drop(of_another);
 }

@@ -5,11 +5,11 @@ use std::io::{self, Read};
 use async_trait::async_trait;
 use domain::{
     ChangeEntry, ChangeId, Changeset, ChangesetId, Claim, Closed, Ending, ErrorHistory, Hash, Ms, NewCall,
-    NewChange, NewError, PlanId, Policy, Recorded, Recovery, SandboxRecord, Started, ToolCall,
+    NewChange, NewError, PlanId, PlanState, Policy, Recorded, Recovery, SandboxRecord, Started, ToolCall,
 };
 use store::{
-    By, CallOutcome, CallStore, ChangesetStore, ChangesetStoreError, Collected, ContentStore, ErrorStore,
-    Staged, StoreError,
+    By, CallOutcome, CallStore, ChangedPlace, ChangesetStore, ChangesetStoreError, Collected, ContentStore,
+    ErrorStore, Staged, StoreError,
 };
 use sync::{Clock, Effect, Finisher};
 
@@ -135,6 +135,15 @@ impl ChangesetStore for FaultyStore {
         self.inner().entries(plan, attempt).await
     }
 
+    async fn changed_places(
+        &self,
+        states: &[PlanState],
+        entries_max: usize,
+    ) -> Result<Vec<ChangedPlace>, StoreError> {
+        self.before("changed_places", Kind::Read).await?;
+        self.inner().changed_places(states, entries_max).await
+    }
+
     async fn changesets(&self, plan: PlanId) -> Result<Vec<Changeset>, StoreError> {
         self.before("changesets", Kind::Read).await?;
         self.inner().changesets(plan).await
@@ -220,6 +229,10 @@ impl ContentStore for FaultyStore {
 
     fn collect(&self, dry_run: bool) -> io::Result<Collected> {
         self.inner().collect(dry_run)
+    }
+
+    fn collectable(&self, without: &[PlanId]) -> io::Result<Collected> {
+        self.inner().collectable(without)
     }
 }
 

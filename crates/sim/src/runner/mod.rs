@@ -91,9 +91,10 @@ impl From<StoreError> for Stopped {
         match error {
             StoreError::LeaseLost(_) => Self::Cancelled,
             StoreError::Full => Self::failed(ErrorCategory::Resource, error),
-            StoreError::Busy | StoreError::TooNew { .. } | StoreError::Broken { .. } => {
-                Self::failed(ErrorCategory::Internal, error)
-            }
+            StoreError::Busy
+            | StoreError::TooNew { .. }
+            | StoreError::Unreadable { .. }
+            | StoreError::Broken { .. } => Self::failed(ErrorCategory::Internal, error),
         }
     }
 }

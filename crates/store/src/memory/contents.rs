@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Cursor, Read};
 use std::sync::Arc;
 
-use domain::{Hash, JobState, Ms, PlanRecord, is_text};
+use domain::{Hash, JobState, Ms, PlanId, PlanRecord, is_text};
 use sync::primitives::lock;
 
 use super::{MemoryStore, all_jobs};
@@ -81,6 +81,15 @@ impl ContentStore for MemoryStore {
             let running = all_jobs(plans).filter(|job| job.state == JobState::Running);
             let oldest = running.filter_map(|job| job.started_at).min();
             lock(&self.contents).collect(&named, waits_since(now, oldest), dry_run)
+        }))
+    }
+
+    fn collectable(&self, without: &[PlanId]) -> io::Result<Collected> {
+        let now = self.now();
+        Ok(self.plans.update_all(|plans| {
+            let stay = plans.iter().filter(|(plan, _)| !without.contains(plan));
+            let named = stay.flat_map(|(_, record)| record.named_contents()).collect();
+            lock(&self.contents).collect(&named, now, true)
         }))
     }
 }

@@ -5,6 +5,7 @@
 //! 2. The entries of a changeset are read once, when it ends, for their digest.
 //! 3. Files of large contents that an ended changeset names are on the disk before its end is committed.
 
+mod places;
 mod port;
 mod rows;
 

@@ -16,9 +16,9 @@ mod files;
 use std::collections::BTreeSet;
 use std::io::{self, Cursor, Read};
 
-use domain::{FileState, Hash, Ms, WallMs, is_text};
+use domain::{FileState, Hash, Ms, PlanId, WallMs, is_text};
 
-use super::row::{hash, ms, ms_or_none, number, signed};
+use super::row::{Json, hash, ms, ms_or_none, number, signed};
 use super::tx::Tx;
 use super::{FOR_PROCESS, SqliteStore};
 use crate::content_store::waits_since;
@@ -67,25 +67,28 @@ struct Free {
     is_file: bool,
 }
 
-fn find_free(tx: &Tx<'_>, now: Ms) -> Result<Vec<Free>, StoreError> {
+/// What nobody names but these plans.
+fn find_free(tx: &Tx<'_>, now: Ms, without: &[PlanId]) -> Result<Vec<Free>, StoreError> {
+    let without: Vec<String> = without.iter().map(ToString::to_string).collect();
     let oldest = "SELECT min(started_at) FROM jobs WHERE state = 'running'";
     let oldest = tx.the(oldest, [], |row| ms_or_none(row, 0))?;
     let waits_since = waits_since(now, oldest);
     tx.all(
-        "SELECT hash, size, bytes IS NULL FROM contents
+        "WITH gone AS (SELECT no FROM plan_heads WHERE plan IN (SELECT value FROM json_each(?3)))
+         SELECT hash, size, bytes IS NULL FROM contents
          WHERE (staged_at IS NULL OR staged_at <= ?1 OR staged_at > ?2)
            AND hash NOT IN (
-               SELECT before_hash FROM change_entries WHERE before_hash IS NOT NULL
-               UNION SELECT after_hash FROM change_entries WHERE after_hash IS NOT NULL
-               UNION SELECT stdout_hash FROM tool_calls WHERE stdout_hash IS NOT NULL
-               UNION SELECT stderr_hash FROM tool_calls WHERE stderr_hash IS NOT NULL)",
-        (ms(waits_since), ms(now.saturating_add(AHEAD_MAX))),
+               SELECT before_hash FROM change_entries WHERE before_hash IS NOT NULL AND head NOT IN gone
+               UNION SELECT after_hash FROM change_entries WHERE after_hash IS NOT NULL AND head NOT IN gone
+               UNION SELECT stdout_hash FROM tool_calls WHERE stdout_hash IS NOT NULL AND head NOT IN gone
+               UNION SELECT stderr_hash FROM tool_calls WHERE stderr_hash IS NOT NULL AND head NOT IN gone)",
+        (ms(waits_since), ms(now.saturating_add(AHEAD_MAX)), Json(without)),
         |row| Ok(Free { hash: hash(row, 0)?, size: number(row, 1)?, is_file: row.get(2)? }),
     )
 }
 
 fn collect(tx: &Tx<'_>, files: &Files, dry_run: bool, now: Ms) -> Result<Collected, StoreError> {
-    let free = find_free(tx, now)?;
+    let free = find_free(tx, now, &[])?;
     let mut collected = Collected::default();
     for Free { hash, size, is_file } in free {
         collected.contents += 1;
@@ -111,9 +114,10 @@ fn failed(error: StoreError) -> io::Error {
     let kind = match error {
         StoreError::Full => io::ErrorKind::StorageFull,
         StoreError::Busy => io::ErrorKind::ResourceBusy,
-        StoreError::LeaseLost(_) | StoreError::TooNew { .. } | StoreError::Broken { .. } => {
-            io::ErrorKind::Other
-        }
+        StoreError::LeaseLost(_)
+        | StoreError::TooNew { .. }
+        | StoreError::Unreadable { .. }
+        | StoreError::Broken { .. } => io::ErrorKind::Other,
     };
     io::Error::new(kind, error)
 }
@@ -161,5 +165,12 @@ impl ContentStore for SqliteStore {
         }
         let act = move |tx: &Tx<'_>| collect(tx, &files, dry_run, now);
         self.writer.submit_blocking(FOR_PROCESS, act).map_err(failed)
+    }
+
+    fn collectable(&self, without: &[PlanId]) -> io::Result<Collected> {
+        let now = self.moment().now;
+        let free = self.read(|tx| find_free(tx, now, without)).map_err(failed)?;
+        let bytes = free.iter().fold(0, |bytes: u64, free| bytes.saturating_add(free.size));
+        Ok(Collected { contents: free.len() as u64, bytes })
     }
 }

@@ -129,23 +129,44 @@ fn enqueue(tx: &Tx<'_>, new: NewJob, at: Moment) -> Result<Job, JobStoreError> {
     Ok(job)
 }
 
-/// Claims until it gets a job that runs: taking over one whose fourth owner died ends that one instead.
+/// Claims until it gets a job that runs: taking over one whose fourth owner died ends that one instead. A job whose plan
+/// cannot be read here is passed over, for a newer program: it keeps nobody else waiting. Who serves that plan alone is
+/// told.
 fn claim(tx: &Tx<'_>, request: &ClaimRequest, at: Moment) -> Result<Option<Job>, JobStoreError> {
-    while let Some((id, event)) = pick(tx, request, at.now)? {
+    let mut passed = Passed::default();
+    while let Some((id, event)) = pick(tx, request, &passed, at.now)? {
         let kept = find(tx, id)?.ok_or(JobRefused::NotFound { job: id })?;
-        let job = move_job(tx, &kept, &event, None, at)?;
-        if job.state == JobState::Running {
-            return Ok(Some(job));
+        match move_job(tx, &kept, &event, None, at) {
+            Ok(job) if job.state == JobState::Running => return Ok(Some(job)),
+            Ok(_) => {}
+            // Found out before anything was written.
+            Err(JobStoreError::Store(StoreError::Unreadable { .. })) if request.only.is_none() => {
+                let is_dead = matches!(event, JobEvent::TakeOver { .. });
+                *(if is_dead { &mut passed.dead } else { &mut passed.due }) = Some(id);
+            }
+            Err(error) => return Err(error),
         }
     }
     Ok(None)
 }
 
+/// The last ones that were passed over, of each kind.
+#[derive(Default)]
+struct Passed {
+    dead: Option<JobId>,
+    due: Option<JobId>,
+}
+
 /// The rule of [`domain::pick`], as questions to the indexes.
-fn pick(tx: &Tx<'_>, request: &ClaimRequest, now: Ms) -> Result<Option<(JobId, JobEvent)>, StoreError> {
+fn pick(
+    tx: &Tx<'_>,
+    request: &ClaimRequest,
+    passed: &Passed,
+    now: Ms,
+) -> Result<Option<(JobId, JobEvent)>, StoreError> {
     let ClaimRequest { worker, boot, lease, concurrency_max, only } = *request;
     let live = tx.the(
-        "SELECT count(*) FROM jobs WHERE state = 'running' AND lease_until > ?1 AND boot = ?2",
+        "SELECT count(*) FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND lease_until > ?1 AND boot = ?2",
         (ms(now), Text(boot)),
         |row| row.get::<_, i64>(0),
     )?;
@@ -159,13 +180,13 @@ fn pick(tx: &Tx<'_>, request: &ClaimRequest, now: Ms) -> Result<Option<(JobId, J
     let take_over = |job| (job, JobEvent::TakeOver { worker, boot, lease });
     if live >= i64::from(concurrency_max) {
         let to_be_cancelled = match head {
-            None => rows::first_dead_to_be_cancelled(tx, boot, now)?,
+            None => rows::first_dead_to_be_cancelled(tx, boot, now, passed.dead)?,
             Some(head) => rows::dead_to_be_cancelled_of(tx, head, boot, now)?,
         };
         return Ok(to_be_cancelled.map(take_over));
     }
     let (dead, due) = match head {
-        None => (rows::first_dead(tx, boot, now)?, rows::first_due(tx, now)?),
+        None => (rows::first_dead(tx, boot, now, passed.dead)?, rows::first_due(tx, now, passed.due)?),
         Some(head) => (rows::dead_of(tx, head, boot, now)?, rows::due_of(tx, head, now)?),
     };
     Ok(dead.map(take_over).or_else(|| due.map(|job| (job, JobEvent::Claim { worker, boot, lease }))))

@@ -35,6 +35,9 @@ const BUSY_MS: u64 = 10_000;
 /// among several busy ones would hardly ever meet a gap.
 const BUSY_LOOK: Duration = Duration::from_micros(500);
 
+/// What the files beside the database need to begin with.
+const BESIDE_BYTES: u64 = 64 * 1024;
+
 /// How many statements a connection keeps compiled: more than there are.
 const STATEMENTS_KEPT: usize = 128;
 
@@ -266,8 +269,17 @@ fn words(path: &Path, error: rusqlite::Error) -> OpenError {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             OpenError::Corrupt { path, why: error.to_string() }
         }
+        Some(ErrorCode::SystemIoFailure | ErrorCode::DiskFull) if is_full(&path) => {
+            OpenError::Io { path, source: io::ErrorKind::StorageFull.into() }
+        }
         Some(_) | None => OpenError::Io { path, source: io::Error::other(error) },
     }
+}
+
+/// Whether the disk has no space for the files that SQLite keeps beside the database: it says no more than that it could
+/// not read or write.
+fn is_full(path: &Path) -> bool {
+    rustix::fs::statvfs(path).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < BESIDE_BYTES)
 }
 
 #[cfg(test)]

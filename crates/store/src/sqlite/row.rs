@@ -58,7 +58,12 @@ fn unsigned(value: i64) -> u64 {
     if value == i64::MAX { u64::MAX } else { u64::try_from(value).unwrap_or(0) }
 }
 
-fn unreadable(column: usize, kind: Type, error: impl Into<Box<dyn Error + Send + Sync>>) -> rusqlite::Error {
+/// What stands in this column says nothing that is known here.
+pub(super) fn unreadable(
+    column: usize,
+    kind: Type,
+    error: impl Into<Box<dyn Error + Send + Sync>>,
+) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, kind, error.into())
 }
 

@@ -114,6 +114,9 @@ impl<'c> Tx<'c> {
 
 /// An error of SQLite in the store's words.
 pub(super) fn said(error: &rusqlite::Error) -> StoreError {
+    if let rusqlite::Error::FromSqlConversionFailure(_, _, why) = error {
+        return StoreError::Unreadable { why: why.to_string() };
+    }
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
             StoreError::Busy

@@ -18,7 +18,7 @@ fn broken() -> StoreError {
 }
 
 /// Every error of a store, how it is to be taken, and what it says.
-fn store_errors() -> [(StoreError, ErrorClass, &'static str); 5] {
+fn store_errors() -> [(StoreError, ErrorClass, &'static str); 6] {
     [
         (StoreError::LeaseLost(LOST), ErrorClass::Cancelled, LOST_SAYS),
         (StoreError::Busy, ErrorClass::Transient, "the store is busy"),
@@ -27,6 +27,11 @@ fn store_errors() -> [(StoreError, ErrorClass, &'static str); 5] {
             StoreError::TooNew { found: 8, known: 7 },
             ErrorClass::Permanent,
             "the store is of version 8 now, this program knows versions up to 7",
+        ),
+        (
+            StoreError::Unreadable { why: "plan 7: no such step".to_owned() },
+            ErrorClass::Permanent,
+            "the store holds what this program cannot read: plan 7: no such step",
         ),
         (broken(), ErrorClass::Permanent, "the store is broken: the disk is gone"),
     ]

@@ -4,12 +4,18 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use domain::{ChangesetId, ChangesetState, Claim, Hash, JobState, PlanId};
-use store::{By, CallOutcome, CallStore, ChangesetStore, ContentStore, JobEnd, JobStore, SqliteStore};
+use domain::{
+    Action, ChangesetId, ChangesetState, Claim, Detail, ErrorCategory, ErrorId, Hash, JobState, NewError,
+    Phase, PlanId, Policy, StepId,
+};
+use rusqlite::Connection;
+use store::{
+    By, CallOutcome, CallStore, ChangesetStore, ContentStore, ErrorStore, JobEnd, JobStore, SqliteStore,
+};
 use sync::{CancelReason, EffectGate};
 use tempfile::TempDir;
 
-use crate::sqlite_bench::{call_end, change, effect, new_call, open, owner};
+use crate::sqlite_bench::{PLAN, call_end, change, database, effect, new_call, open, owner};
 
 /// Tells a process that it is such a child, and where the store is.
 const ROLE: &str = "STORE_TEST_ROLE";
@@ -66,6 +72,7 @@ async fn a_child_does_what_its_role_says() {
             write_much(&store, number).await;
         }
         "writes until killed" => write_until_killed(&open(dir), number).await,
+        "fails until killed" => fail_until_killed(&open(dir), number).await,
         other => panic!("there is no role {other}"),
     }
 }
@@ -119,6 +126,23 @@ async fn end_call(
     let changeset = Some(set);
     let outcome = CallOutcome { attempt: 1, no: call.no, end: call_end(), changeset, changes, contents };
     store.end_call(By::Effect(&effect()), claim, outcome).await.unwrap();
+}
+
+/// Has one error after the other, and says so as soon as it knows what is done about it.
+async fn fail_until_killed(store: &SqliteStore, number: u128) {
+    let claim = owner(store, PlanId::from_u128(number)).await;
+    for n in 1.. {
+        store.record_error(&claim, &Policy::default(), error(n), 0).await.unwrap();
+        say(&format!("done {n}"));
+    }
+}
+
+/// Error `n`, which tells its number in its details.
+fn error(n: u128) -> NewError {
+    let step = StepId { attempt: 1, node: "code".to_owned(), visit: 1 };
+    let detail = Detail::from([("no".to_owned(), n.to_string().into())]);
+    NewError::new(ErrorId::from_u128(n), Phase::Execute, step, ErrorCategory::Timeout, "no answer")
+        .with_detail(detail)
 }
 
 /// Every third is large.
@@ -194,4 +218,85 @@ async fn what_a_killed_process_was_told_is_there_and_no_call_is_there_in_part() 
         let recorded = store.record(&effect(), &job.claim(), sets[0].id, more).await.unwrap();
         assert_eq!(recorded.no, next);
     }
+}
+
+#[tokio::test]
+async fn what_a_killed_process_was_told_of_its_errors_is_there_and_the_next_is_counted_after_them() {
+    let dir = TempDir::new().unwrap();
+    let mut child = start("fails until killed", dir.path(), 1);
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(output.any(|line| line.unwrap() == "done 7"), "it was still failing");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let last = output.map_while(Result::ok).filter(|line| line.starts_with("done ")).last();
+    let told: u64 = last.as_deref().unwrap_or("done 7").strip_prefix("done ").unwrap().parse().unwrap();
+
+    let store = open(dir.path());
+    let history = store.history(PLAN).await.unwrap();
+    assert!(history.recorded() >= told, "{told} errors were answered, {} are there", history.recorded());
+    let actions: Vec<bool> =
+        history.records().map(|record| matches!(record.recovery.action, Action::Retry { .. })).collect();
+    if history.recorded() <= 100 {
+        assert_eq!(actions[..4], [true, true, true, false], "the retries of a step");
+    }
+    // A final failure comes after them, and takes nothing of their details away.
+    let (claim, next) = (store.jobs(None).await.unwrap().remove(0).claim(), history.recorded() + 1);
+    let recovery = store.record_error(&claim, &Policy::default(), error(next.into()), 0).await.unwrap();
+    assert_eq!((recovery.seq, recovery.action), (next, Action::Ask));
+    let details = store.history(PLAN).await.unwrap().details();
+    let kept = details["no"].as_array().unwrap();
+    assert_eq!(kept.last().unwrap(), &next.to_string());
+    assert!(kept.len() > 1, "{kept:?}");
+}
+
+/// The bytes of the log's head, and of each page in it with the page's own head.
+const LOG_HEAD_BYTES: usize = 32;
+const LOG_PAGE_BYTES: usize = 24 + 4096;
+
+#[tokio::test]
+async fn a_log_that_a_power_loss_cut_holds_a_prefix_of_the_calls_and_none_in_part() {
+    const CALLS: u128 = 12;
+    let dir = TempDir::new().unwrap();
+    let store = open(dir.path());
+    let claim = owner(&store, PLAN).await;
+    let set = ChangesetId::from_u128(1);
+    store.start(&effect(), &claim, set).await.unwrap();
+    // As long as somebody reads what is there now, the log is not moved on into the file.
+    let reader = Connection::open(database(dir.path())).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM jobs;").unwrap();
+    for n in 1..=CALLS {
+        let changes = (0..CHANGES).map(|k| change(n * CHANGES + k, b"small")).collect();
+        let contents = vec![store.stage(&mut &b"small"[..]).unwrap()];
+        end_call(&store, &claim, set, changes, contents).await;
+    }
+    let [file, log] =
+        ["agents.db", "agents.db-wal"].map(|name| std::fs::read(dir.path().join(name)).unwrap());
+    let pages = (log.len() - LOG_HEAD_BYTES) / LOG_PAGE_BYTES;
+    assert!(pages > CALLS as usize, "all of it is in the log");
+    let mut before = 0;
+    for page in 0..=pages {
+        for within in [0, 1, LOG_PAGE_BYTES / 2] {
+            let cut = (LOG_HEAD_BYTES + page * LOG_PAGE_BYTES + within).min(log.len());
+            let lost = TempDir::new().unwrap();
+            std::fs::write(database(lost.path()), &file).unwrap();
+            std::fs::write(lost.path().join("agents.db-wal"), &log[..cut]).unwrap();
+            let store = open(lost.path());
+            let entries =
+                store.changesets(PLAN).await.unwrap().first().map_or(0, |set| set.entries.len()) as u128;
+            let calls = store.calls(PLAN).await.unwrap();
+            let ended = calls.iter().filter(|call| call.end.is_some()).count() as u128;
+            assert_eq!(
+                entries,
+                ended * CHANGES,
+                "cut at {cut}: a call has ended exactly if its changes are there"
+            );
+            assert!(
+                ended >= before && calls.len() as u128 <= ended + 1,
+                "cut at {cut}: what is there is a prefix"
+            );
+            before = ended;
+        }
+    }
+    assert_eq!(before, CALLS, "uncut it has all");
+    drop(reader);
 }

@@ -131,7 +131,7 @@ pub(crate) async fn a_reader_that_fails_leaves_nothing_behind(bench: Bench) {
 
 pub(crate) async fn what_is_named_by_an_entry_or_an_output_is_not_collected(bench: Bench) {
     let owner = calling(&bench, 1).await;
-    let [before, after, out, err] = [1, 2, 3, 4].map(|seed| bytes(seed, 100));
+    let [before, after, out, err] = [1, 3, 5, 7].map(|seed| bytes(seed, 100));
     let staged = [&before, &after, &out, &err].map(|bytes| stage(&bench, bytes));
     let unnamed = stage(&bench, b"nobody names this");
     let output = |place: usize| Some(KeptOutput { hash: staged[place].hash, total: 100, left_out: 0 });
@@ -148,6 +148,11 @@ pub(crate) async fn what_is_named_by_an_entry_or_an_output_is_not_collected(benc
         assert!(read(&bench, &content.hash).is_ok());
     }
     assert_eq!(collect(&bench), NOTHING);
+    let collectable = |without: &[domain::PlanId]| bench.store.collectable(without).unwrap();
+    assert_eq!(collectable(&[plan_id(2)]), NOTHING);
+    let bytes = staged.iter().map(|content| content.size).sum();
+    assert_eq!(collectable(&[plan_id(2), plan_id(1)]), Collected { contents: 4, bytes });
+    assert_eq!(collect(&bench), NOTHING, "asking removes nothing");
 }
 
 pub(crate) async fn a_dry_run_removes_nothing(bench: Bench) {

@@ -165,3 +165,58 @@ pub(crate) async fn events_that_eight_cause_have_no_gaps(bench: Bench) {
     }
     assert_eq!(retold(&bench, plan_id(1)).await.0, PlanState::Execute(Work::Processing));
 }
+
+/// Reads on from the last of `seen`, at most `page` at a time; each comes once, in order.
+async fn read_on(bench: &Bench, seen: &mut Vec<EventRecord>, page: usize) -> usize {
+    let after = seen.last().map_or(0, |event| event.n);
+    let read = bench.store.events(plan_id(1), after, page).await.unwrap();
+    assert!(read.len() <= page && read.iter().zip(after + 1..).all(|(event, n)| event.n == n));
+    let count = read.len();
+    seen.extend(read);
+    tokio::task::yield_now().await;
+    count
+}
+
+pub(crate) async fn readers_that_are_slow_leave_or_write_miss_nothing_and_harm_nobody(bench: Bench) {
+    const EACH: usize = 100;
+    let owner = processing(&bench, 1, Phase::Execute).await;
+    let whole = bench.events(plan_id(1)).await.len() + 2 * EACH;
+    let seen = bench.on_threads(4, async |thread| {
+        let mut seen = Vec::new();
+        match thread {
+            0 => {
+                for _ in 0..EACH {
+                    owner.decide(decision("so")).await.unwrap();
+                }
+            }
+            // As slow as can be: one at a time.
+            1 => {
+                while seen.len() < whole {
+                    read_on(&bench, &mut seen, 1).await;
+                }
+            }
+            // Gone in the middle.
+            2 => {
+                while seen.len() < EACH / 2 {
+                    read_on(&bench, &mut seen, 7).await;
+                }
+            }
+            // Writes when it is told something, and hears of that too.
+            _ => {
+                let mut written = 0;
+                while seen.len() < whole {
+                    let told = read_on(&bench, &mut seen, 64).await;
+                    for _ in 0..told.min(EACH - written) {
+                        owner.decide(decision("heard")).await.unwrap();
+                        written += 1;
+                    }
+                }
+            }
+        }
+        seen
+    });
+    let events = bench.events(plan_id(1)).await;
+    assert_eq!(events.len(), whole);
+    assert_eq!((&seen[1], &seen[3]), (&events, &events));
+    assert!(events.starts_with(&seen[2]));
+}

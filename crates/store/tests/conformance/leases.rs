@@ -6,7 +6,7 @@ use domain::{
     CancelRequest, Changeset, ChangesetError, ChangesetState, ClaimRequest, Ending, Fence, Job, JobId,
     JobState, LeaseLost, Ms, Recorded, Started, WorkerId, changeset_digest,
 };
-use store::{ChangesetStoreError, JobEnd};
+use store::{ChangesetStoreError, JobEnd, JobStoreError, StoreError};
 
 use super::bench::{Bench, failed};
 use super::sample::{
@@ -186,6 +186,25 @@ pub(crate) async fn only_the_clock_that_the_store_was_given_counts(bench: Bench)
     }
     bench.pass(ONE_MS);
     assert_eq!(next(&bench, request(BOB)).await, Some(job_id(1)));
+}
+
+pub(crate) async fn two_workers_of_one_name_are_told_apart_by_their_fences(bench: Bench) {
+    let first = bench.owner(1).await;
+    bench.enqueue(new_job(2)).await;
+    assert_eq!(next(&bench, request(ANN)).await, Some(job_id(2)), "of one job one is the owner");
+    assert_eq!(next(&bench, request(ANN)).await, None);
+    bench.pass(LEASE);
+    let taken = bench.claim(ClaimRequest { only: Some(plan_id(1)), ..request(ANN) }).await.unwrap();
+    assert_eq!((taken.fence, taken.worker, taken.lost_leases), (Fence(2), Some(ANN), 1));
+    // The first one has the name of the owner, and owns nothing any more.
+    let lost = LeaseLost { job: job_id(1), fence: Fence(1) };
+    let lost = JobStoreError::Store(StoreError::LeaseLost(lost));
+    assert_eq!(first.heartbeat().await, Err(lost.clone()));
+    assert_eq!(first.end(JobEnd::Succeeded).await, Err(lost));
+    assert!(first.start(changeset_id(1)).await.is_err());
+    assert_eq!(bench.job(new_job(1)).await, taken);
+    let ended = bench.as_owner(taken.claim()).end(JobEnd::Succeeded).await.unwrap();
+    assert_eq!((ended.state, ended.fence), (JobState::Succeeded, Fence(2)));
 }
 
 pub(crate) async fn the_leases_of_a_dead_worker_are_freed_and_no_others(bench: Bench) {

@@ -73,6 +73,7 @@ macro_rules! conformance {
                 closing_again_gives_the_same_answer,
                 the_digest_tells_any_difference,
                 finishing_ends_what_is_open_and_nothing_else,
+                the_places_of_plans_are_told_by_state_and_newest_first,
                 ten_thousand_opened_and_closed_leave_none_open,
             }
             errors {
@@ -117,6 +118,7 @@ macro_rules! conformance {
                 a_settled_node_forgives_the_deaths_before_it,
                 leases_of_another_boot_are_dead_at_once,
                 only_the_clock_that_the_store_was_given_counts,
+                two_workers_of_one_name_are_told_apart_by_their_fences,
                 the_leases_of_a_dead_worker_are_freed_and_no_others,
                 a_takeover_interrupts_what_was_open_and_keeps_the_entries,
                 no_open_changeset_outlives_its_owner,
@@ -258,6 +260,7 @@ macro_rules! conformance {
                 each_write_is_told_by_its_kind,
                 what_is_asked_for_again_or_refused_is_told_by_nothing,
                 events_that_eight_cause_have_no_gaps,
+                readers_that_are_slow_leave_or_write_miss_nothing_and_harm_nobody,
             }
             concurrency {
                 eight_threads_fill_each_its_own_changeset,

@@ -126,8 +126,13 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
         }
     }
     let applied = work::follow(invocation, &engine, &plan, engine.apply(plan.id, &request)).await?;
-    let summary = applied.map_err(|error| refused(&error))?;
     let facts = super::facts(&engine, &plan).await?;
+    let summary = applied.map_err(|error| match (&error, refused(&error)) {
+        (ApplyError::Failed { .. }, failure) if plan_view::asks(&facts) => {
+            Failure { code: &codes::PLAN_ASKS, ..failure }
+        }
+        (_, failure) => failure,
+    })?;
     let mut data = with_plan(summary_json(&summary, &plan), plan_view::to_json(&facts, &plan.short));
     data["forecast"] = forecast_view::to_json(&mets);
     let word = if summary.already { "already applied" } else { "applied" };

@@ -1,25 +1,47 @@
-//! `agents plan cancel`: stops a plan for good, and says when nothing of it can happen any more.
+//! `agents plan cancel`: stops plans for good, and says when nothing of them can happen any more.
+//!
+//! # Invariants
+//! Of several plans each is cancelled or told of; none waits for one that does not answer.
 
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use engine::plans::Engine;
+use engine::plans::{CancelReport, Engine};
+use futures_util::{StreamExt, stream};
 use serde_json::json;
+use store::PlanFilter;
 
+use super::agreed;
 use crate::cli::Invocation;
 use crate::cli::invocation::Named;
 use crate::diff_view::counted;
 use crate::failure::{Failure, from_engine};
 use crate::output::Report;
 use crate::plan_view;
+use crate::project;
 use crate::time::{parse_duration, stamp};
 
 /// How long a reason may be.
 const REASON_CHARS_MAX: usize = 500;
+/// So many plans are cancelled at once.
+const AT_ONCE: usize = 64;
+/// Of more plans than this only the number is told.
+const LINES_MAX: usize = 50;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct CancelArgs {
-    /// Which plan
-    plan: String,
+    /// Which plans
+    #[arg(value_name = "PLAN", required_unless_present = "state")]
+    plans: Vec<String>,
+    /// All plans of this project that are in this state
+    #[arg(long, value_parser = ["queued"], conflicts_with = "plans")]
+    state: Option<String>,
+    /// With `--state`: the plans of all projects
+    #[arg(long, requires = "state")]
+    all: bool,
+    /// With `--state`: do not ask
+    #[arg(long, short, requires = "state")]
+    yes: bool,
     #[command(flatten)]
     how: CancelHow,
 }
@@ -30,8 +52,8 @@ pub(in crate::cli) struct CancelHow {
     /// Why, for the record
     #[arg(long, value_name = "TEXT", default_value = "cancelled by the user", value_parser = reason)]
     reason: String,
-    /// How long to wait until it is confirmed
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
+    /// How long to wait until it is confirmed: until its processes are dead and what they changed is stored
+    #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = parse_duration)]
     wait: Duration,
 }
 
@@ -46,9 +68,109 @@ fn reason(text: &str) -> Result<String, String> {
 
 pub(super) async fn run(args: CancelArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let engine = invocation.engine().await?;
-    let plan = invocation.plan(&engine, &args.plan).await?;
-    plan_view::refuse_undone(&super::facts(&engine, &plan).await?, &plan.short)?;
-    cancelled(&engine, &plan, &args.how).await
+    if let Some(state) = &args.state {
+        return all_in_state(state, &args, invocation, &engine).await;
+    }
+    let mut plans: Vec<Named> = Vec::new();
+    for word in &args.plans {
+        let plan = invocation.plan(&engine, word).await?;
+        if plans.iter().all(|known| known.id != plan.id) {
+            plans.push(plan);
+        }
+    }
+    match plans.as_slice() {
+        [plan] => {
+            plan_view::refuse_undone(&super::facts(&engine, plan).await?, &plan.short)?;
+            cancelled(&engine, plan, &args.how).await
+        }
+        several => Ok(cancelled_all(&engine, several, &args.how).await),
+    }
+}
+
+/// Cancels all plans that are in this state when it is looked.
+async fn all_in_state(
+    state: &str,
+    args: &CancelArgs,
+    invocation: &Invocation,
+    engine: &Engine,
+) -> Result<Report, Failure> {
+    let root = if args.all { None } else { Some(project::root_of(&invocation.here)?) };
+    let filter = PlanFilter {
+        phase: None,
+        state: Some(state.to_owned()),
+        root: root.as_ref().map(|root| root.as_os_str().as_bytes().to_vec()),
+        limit: usize::MAX,
+    };
+    let (found, _) = engine.store().plans(&filter).await.map_err(|error| from_engine::store(&error))?;
+    let whose = if args.all { "" } else { " of this project" };
+    if found.is_empty() {
+        let everywhere = if args.all { "" } else { "; `--all` means those of all projects" };
+        let text = format!("no plan{whose} is {state}{everywhere}\n");
+        return Ok(Report::new(json!({ "plans": [], "cancelled": 0 }), text));
+    }
+    let many = counted(found.len(), "plan");
+    let unasked = |mut failure: Failure| {
+        failure.message = format!("this cancels {many}{whose} for good, and nobody is here to say yes");
+        failure
+    };
+    if !agreed(&format!("cancel {many}{whose} for good?"), args.yes, invocation).map_err(unasked)? {
+        return Ok(Report::new(json!({ "plans": [], "cancelled": 0 }), "nothing was cancelled\n"));
+    }
+    let plans: Vec<Named> =
+        found.iter().map(|plan| Named { id: plan.id, short: plan.id.to_string() }).collect();
+    Ok(cancelled_all(engine, &plans, &args.how).await)
+}
+
+/// Cancels several plans, beside each other. One that cannot be cancelled keeps none of the others from it.
+async fn cancelled_all(engine: &Engine, plans: &[Named], how: &CancelHow) -> Report {
+    let cancels = plans.iter().map(|plan| async move {
+        let cancelled = engine.cancel(plan.id, &how.reason, how.wait).await;
+        (plan, cancelled.map_err(|error| from_engine::cancel(&error, &plan.short)))
+    });
+    let outcomes: Vec<_> = stream::iter(cancels).buffered(AT_ONCE).collect().await;
+    let (mut lines, mut data, mut done) = (Vec::new(), Vec::new(), 0_usize);
+    let mut failures = Vec::new();
+    for (plan, outcome) in outcomes {
+        match outcome {
+            Ok(report) => {
+                done += 1;
+                if plans.len() <= LINES_MAX || report.kept_in.is_some() {
+                    lines.push(line(plan, &report));
+                }
+                data.push(json!({
+                    "plan_id": plan.id, "cancelled": true, "already": report.already,
+                    "entries_kept": report.entries_kept, "sandbox_kept_in": report.kept_in,
+                }));
+            }
+            Err(failure) => {
+                lines.push(format!("not cancelled: {}\n", failure.message));
+                data.push(json!({ "plan_id": plan.id, "cancelled": false, "code": failure.code.name }));
+                failures.push(failure);
+            }
+        }
+    }
+    lines.push(format!("{} of {} cancelled\n", done, counted(plans.len(), "plan")));
+    let report = Report::new(json!({ "plans": data, "cancelled": done }), lines.concat());
+    match failures.into_iter().next() {
+        Some(failure) => report.failed(failure),
+        None => report,
+    }
+}
+
+/// What became of a plan, for people.
+fn line(plan: &Named, report: &CancelReport) -> String {
+    let id = &plan.short;
+    if let Some(dir) = &report.kept_in {
+        return format!(
+            "cancelled {id}: what its last command changed could not be captured in time, so its sandbox is kept in {}; copy what you need, then clear it with `agents plan gc`\n",
+            dir.display()
+        );
+    }
+    if report.already {
+        return format!("plan {id} was cancelled already\n");
+    }
+    let kept = counted(report.entries_kept, "change");
+    format!("cancelled {id}: {kept} kept, your files are untouched; see them with `agents plan diff {id}`\n")
 }
 
 /// Cancels the plan, whichever command asked for it.
@@ -63,16 +185,7 @@ pub(in crate::cli) async fn cancelled(
     let mut data = plan_view::to_json(&facts, &plan.short);
     data["cancel"] = json!({
         "reason": how.reason, "already": report.already, "acknowledged_at": stamp(report.plan.updated),
-        "entries_kept": report.entries_kept,
+        "entries_kept": report.entries_kept, "sandbox_kept_in": report.kept_in,
     });
-    let id = &plan.short;
-    let text = if report.already {
-        format!("plan {id} was cancelled already\n")
-    } else {
-        let kept = counted(report.entries_kept, "change");
-        format!(
-            "cancelled {id}: {kept} kept, your files are untouched; see them with `agents plan diff {id}`\n"
-        )
-    };
-    Ok(Report::new(data, text))
+    Ok(Report::new(data, line(plan, &report)))
 }

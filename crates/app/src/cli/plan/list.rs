@@ -3,12 +3,13 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use domain::{Phase, PlanState};
+use domain::{Phase, PlanId, PlanState};
 use serde_json::{Value, json};
 use store::PlanFilter;
 
-use crate::cli::invocation::{Named, short_id};
+use crate::cli::invocation::Named;
 use crate::cli::{Invocation, forecast};
+use crate::diff_view::counted;
 use crate::failure::{Failure, from_engine};
 use crate::forecast_view::{self, Met};
 use crate::output::{Report, Table, one_line};
@@ -57,9 +58,10 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
     let mut table = Table::new(&["plan", "phase", "state", "files", "age", "project", "title"]);
     let mut plans: Vec<Value> = Vec::new();
     let (mut broken_off, mut marked): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
-    for row in &rows {
+    let ids: Vec<PlanId> = rows.iter().map(|row| row.plan.id).collect();
+    let shorts = engine.short_ids(&ids).await.map_err(|error| from_engine::store(&error))?;
+    for (row, short) in rows.iter().zip(shorts) {
         let plan = &row.plan;
-        let short = short_id(&engine, plan.id).await?;
         let projects: Vec<&str> = plan.projects.iter().map(|project| project.alias.as_str()).collect();
         // Only what runs can be broken off, so the facts of all others need not be gathered.
         let is_running = plan.state.word() == "processing";
@@ -90,12 +92,20 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
             "forecast": forecast_view::to_json(mets),
         }));
     }
-    let mut text = if rows.is_empty() {
+    let unreadable = total.min(filter.limit).saturating_sub(rows.len());
+    let mut text = if total == 0 {
         "no plans; start one with `agents run -- COMMAND`\n".to_owned()
     } else {
         table.shown(&invocation.look)
     };
-    if total > rows.len() && !rows.is_empty() {
+    if unreadable > 0 {
+        text.push_str(&format!(
+            "{} cannot be read by this version and {} left out: use the newer `agents` that made it\n",
+            counted(unreadable, "plan"),
+            if unreadable == 1 { "is" } else { "are" },
+        ));
+    }
+    if total > filter.limit {
         text.push_str(&format!("{} of {total} plans; see more with `--limit {total}`\n", rows.len()));
     }
     for id in &broken_off {
@@ -108,5 +118,5 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
             "! will be in conflict with another plan that is not applied yet; see `agents plan status {id}`\n"
         ));
     }
-    Ok(Report::new(json!({ "plans": plans, "total": total }), text))
+    Ok(Report::new(json!({ "plans": plans, "total": total, "unreadable": unreadable }), text))
 }

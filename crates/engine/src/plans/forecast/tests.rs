@@ -137,9 +137,27 @@ fn plans_of_other_projects_do_not_meet_and_those_of_nested_ones_do() {
     assert_eq!(met_in(&kept, (ROOT, edit("a", one)), ("/srv/me/shop2", edit("a", other))), []);
     let inner = ("/srv/me/shop/lib", edit("a", other));
     assert_eq!(met_in(&kept, (ROOT, edit("lib/a", one)), inner), told("lib/a", ForecastKind::SameLines));
-    let roots = [ROOT, "/srv/me/shop2", "/srv/me/shop/lib", "/srv/me"];
-    let meets: Vec<bool> = roots.iter().map(|root| may_meet(&plan(1, ROOT), &plan(2, root))).collect();
-    assert_eq!(meets, [true, false, true, true]);
+}
+
+#[test]
+fn only_plans_that_share_a_place_with_another_are_looked_into() {
+    let id = PlanId::from_u128;
+    let place = |plan, root: &str, path: &str| ChangedPlace::new(id(plan), root.as_bytes(), path.as_bytes());
+    let places = [
+        place(1, ROOT, "lib/a"),
+        place(2, ROOT, "b"),
+        place(2, ROOT, "b"),
+        place(3, "/srv/me/shop/lib", "a"),
+        place(4, "/srv/me/shop2", "b"),
+        place(5, "/srv/me/shop", "lib/a"),
+    ];
+    assert_eq!(shared(&places), BTreeSet::from([id(1), id(3), id(5)]));
+    let many = (1..=PLANS_MAX as u128 + 2).map(id);
+    let newest = newest(many.chain([id(7)]));
+    assert_eq!(
+        (newest.len(), newest[0], newest[PLANS_MAX - 1]),
+        (PLANS_MAX, id(PLANS_MAX as u128 + 2), id(3))
+    );
 }
 
 #[test]

@@ -30,6 +30,7 @@ use sync::Effect;
 use super::super::House;
 use super::super::contents::Staging;
 use super::super::facts::RUN_COMMAND;
+use super::super::sandbox_home::log_dir;
 use super::super::use_plan::path_of;
 use super::ground::blocking;
 use super::kept::{self, KeptEnd};
@@ -166,8 +167,8 @@ pub(super) async fn run(
     let effect = run.enter()?;
     let call = spending::begin(house, run, &effect, new_call(house, plan, &task)).await?;
     let is_check = task.tool != RUN_COMMAND;
-    let (view, layer) = begin(live, &call, is_check).await?;
-    let spec = command_spec(house, run, plan, &task, call.no)?;
+    let (view, layer, logs) = begin(live, &call, is_check).await?;
+    let spec = command_spec(house, run, plan, &task, logs)?;
     let policy =
         if plan.spec.isolation_required { IsolationPolicy::Required } else { IsolationPolicy::Optional };
     let isolation = Isolation::new(policy, house.options.child.clone());
@@ -191,12 +192,18 @@ pub(super) async fn run(
     Ok(Finished { call, shown, ended, effect, _layer: layer, wrote_to_sandbox })
 }
 
-/// The trees that the command sees: those of the sandbox, or, for a check, of a layer above them.
-async fn begin(live: &LiveRun, call: &ToolCall, is_check: bool) -> Result<(View, Option<Layer>), Stopped> {
+/// The trees that the command sees: those of the sandbox, or, for a check, of a layer above them. And where its output
+/// goes.
+async fn begin(
+    live: &LiveRun,
+    call: &ToolCall,
+    is_check: bool,
+) -> Result<(View, Option<Layer>, PathBuf), Stopped> {
     let mut place = Arc::clone(&live.open).lock_owned().await;
     let call = call.clone();
     blocking(move || {
         let open = place.as_mut().ok_or(Stopped::Cancelled)?;
+        let logs = log_dir(open.sandbox.dir(), call.no);
         open.call = Some(call);
         let sandbox_failed = |error: std::io::Error| Stopped::failed(ErrorCategory::Sandbox, error);
         let layer = if is_check { open.sandbox.layer().ok() } else { None };
@@ -204,7 +211,7 @@ async fn begin(live: &LiveRun, call: &ToolCall, is_check: bool) -> Result<(View,
             Some(layer) => layer.view(),
             None => open.sandbox.view(),
         };
-        Ok((view.map_err(sandbox_failed)?, layer))
+        Ok((view.map_err(sandbox_failed)?, layer, logs))
     })
     .await?
 }
@@ -358,7 +365,7 @@ fn command_spec(
     run: &JobRun,
     plan: &Plan,
     task: &Task,
-    call: CallNo,
+    logs: PathBuf,
 ) -> Result<CommandSpec, Stopped> {
     let below = match task.cwd.as_bytes() {
         b"" => None,
@@ -370,12 +377,13 @@ fn command_spec(
     let given = Given {
         plan: plan.id.to_string().into(),
         job: run.job().id.to_string().into(),
+        fence: run.claim().fence.0,
         output: None,
         pass_env: task.pass_env.iter().map(OsString::from).collect(),
         env: task.env.iter().map(|(name, value)| (word(name), word(value))).collect(),
     };
     let cwd = WorkDir { root: task.root, below };
-    let output = OutputSpec::in_dir(house.log_dir(plan, call));
+    let output = OutputSpec::in_dir(logs);
     let mut spec = CommandSpec::new(task.run.argv().iter().map(word), cwd, output);
     spec.env = environment(std::env::vars_os(), &given);
     spec.timeout = task.timeout;

@@ -13,11 +13,11 @@ use sandbox::{Choice, OpenError, OpenRequest, RootSpec, Sandbox};
 use serde_json::{Value, json};
 use store::{By, CallOutcome};
 
-use super::super::House;
 use super::super::contents::{Staging, Stored};
 use super::super::standing::TAKE_BACK;
 use super::super::use_plan::path_of;
-use super::work::{LiveRun, Open};
+use super::super::{House, sandbox_home};
+use super::work::{LiveRun, Open, Reach};
 use super::{Stopped, command, sandbox_category};
 use crate::plan_context::ChangesetHandle;
 use crate::worker::JobRun;
@@ -33,16 +33,13 @@ pub(super) async fn open(
     let request = open_request(house, plan)?;
     let mut place = Arc::clone(&live.open).lock_owned().await;
     let (house, plan, scope) = (Arc::clone(house), plan.clone(), run.scope().clone());
-    let opening = Arc::clone(&house);
+    let (opening, opened_by) = (Arc::clone(&house), Arc::clone(live));
     // The place goes with the thread: whoever winds down waits for it, and finds what it opened.
     let opened = blocking(move || {
-        let (sandbox, note) = if sandbox::is_kept(&request.dir) {
-            sandbox::reopen(request).map(|(sandbox, note)| (sandbox, Some(note)))?
-        } else {
-            (sandbox::open_unless(request, &|| scope.is_cancelled())?, None)
-        };
+        let (sandbox, note) = sandbox_home::open(&request, &|| scope.is_cancelled())?;
         let record = record_of(&opening, &plan, &sandbox);
         let staging = Arc::new(Staging::new(Arc::clone(&opening.store)));
+        opened_by.opened(sandbox.keeper().map(|keeper| Reach { keeper, staging: Arc::clone(&staging) }));
         let (kept, found) = (None, Vec::new());
         let open =
             Open { plan, sandbox, record: record.clone(), changeset: None, call: None, staging, kept, found };

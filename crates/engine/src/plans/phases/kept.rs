@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use store::{By, CallOutcome};
 
 use super::super::House;
+use super::super::sandbox_home::log_dir;
 use super::Stopped;
 use super::command::{self, Finished, LAST_WORDS_BYTES};
 use super::ground::blocking;
@@ -138,7 +139,7 @@ async fn capture_all(
         requested.insert("captured_from_call".to_owned(), json!(end.call));
     }
     let call = house.store.begin_call(&effect, &run.claim(), new).await?;
-    let outcome = outcome(house, live, plan, &call, end).await?;
+    let outcome = outcome(house, live, &call, end).await?;
     house.store.end_call(By::Effect(&effect), &run.claim(), outcome).await?;
     let mut place = Arc::clone(&live.open).lock_owned().await;
     blocking(move || {
@@ -155,15 +156,14 @@ async fn capture_all(
 async fn outcome(
     house: &Arc<House>,
     live: &Arc<LiveRun>,
-    plan: &Plan,
     call: &ToolCall,
     end: Option<&KeptEnd>,
 ) -> Result<CallOutcome, Stopped> {
     let mut place = Arc::clone(&live.open).lock_owned().await;
-    let logs = end.map(|end| house.log_dir(plan, CallNo(end.call)));
     let (house, call, end) = (Arc::clone(house), call.clone(), end.cloned());
     blocking(move || {
         let open = place.as_mut().ok_or(Stopped::Cancelled)?;
+        let logs = end.as_ref().map(|end| log_dir(open.sandbox.dir(), CallNo(end.call)));
         open.call = Some(call.clone());
         command::scan(open)?;
         let changes: Vec<NewChange> =

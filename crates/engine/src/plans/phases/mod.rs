@@ -3,28 +3,31 @@
 //! # Where to look
 //! `execute` takes a plan through its `steps` and `checks`, in the sandbox that `ground` opens; `command` is the gate that
 //! every command passes, `kept` is what becomes of changes that could not be captured, `spending` what a run may use,
-//! `apply` brings the result to the user's files.
+//! `earlier` what a job's former owners left, `apply` brings the result to the user's files.
 //!
 //! # Invariants
-//! 1. Nothing of a run outlives it: its processes are killed when it is interrupted, and its sandbox is closed when it
-//!    winds down, whatever became of it.
+//! 1. Nothing of a run outlives it: its processes are killed when it is interrupted, and its sandbox goes when its end is
+//!    stored, whatever became of it.
 //! 2. What a command had changed is captured before its sandbox goes, also when the command was interrupted; a sandbox
 //!    whose changes could not be captured stays on the disk.
 
 mod apply;
 mod checks;
 mod command;
+mod earlier;
 mod execute;
 mod ground;
 mod kept;
 mod spending;
 mod steps;
+mod wind_down;
 mod work;
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{
@@ -37,8 +40,14 @@ use sync::{CancelReason, Cancelled, Finisher};
 use super::House;
 use super::use_plan::strategy;
 use crate::plan_context::PlanError;
+use crate::recovery::ErrorRecoveryService;
 use crate::worker::{JobRun, JobRunner, RunFailure};
 use work::LiveRun;
+
+pub(super) use wind_down::STORE_WAIT;
+
+/// How long a store that is busy is left alone before it is asked again.
+const BUSY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Does the jobs of this process.
 pub(super) struct PhaseRunner {
@@ -72,6 +81,16 @@ enum Stopped {
 }
 
 impl Stopped {
+    /// In one sentence.
+    fn shown(&self) -> String {
+        match self {
+            Self::Cancelled => "the run was stopped".to_owned(),
+            Self::Failed { message, .. } | Self::Told(message) => message.clone(),
+            Self::Limit { reached, .. } => reached.to_string(),
+            Self::Constrained(reasons) => domain::why_constrained(reasons),
+        }
+    }
+
     fn failed(category: ErrorCategory, message: impl std::fmt::Display) -> Self {
         Self::Failed { category, message: message.to_string() }
     }
@@ -101,9 +120,11 @@ impl From<store::StoreError> for Stopped {
         match error {
             store::StoreError::LeaseLost(_) => Self::Cancelled,
             store::StoreError::Full => Self::failed(ErrorCategory::Resource, error),
-            store::StoreError::Busy | store::StoreError::TooNew { .. } | store::StoreError::Broken { .. } => {
-                Self::failed(ErrorCategory::Internal, error)
-            }
+            // Whoever keeps it will let go: a passing failure.
+            store::StoreError::Busy => Self::failed(ErrorCategory::Overloaded, error),
+            store::StoreError::TooNew { .. }
+            | store::StoreError::Unreadable { .. }
+            | store::StoreError::Broken { .. } => Self::failed(ErrorCategory::Internal, error),
         }
     }
 }
@@ -148,12 +169,18 @@ impl PhaseRunner {
         Arc::clone(lock(&self.live).entry((claim.job, claim.fence)).or_default())
     }
 
+    fn known_live(&self, run: &JobRun) -> Option<Arc<LiveRun>> {
+        let claim = run.claim();
+        lock(&self.live).get(&(claim.job, claim.fence)).cloned()
+    }
+
     fn take_live(&self, run: &JobRun) -> Option<Arc<LiveRun>> {
         let claim = run.claim();
         lock(&self.live).remove(&(claim.job, claim.fence))
     }
 
     async fn phase(&self, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
+        earlier::kill(run, &self.live_of(run)).await?;
         match run.job().phase {
             Phase::Strategize => strategize(&self.house, run, plan).await,
             Phase::Execute => execute::execute(&self.house, run, &self.live_of(run), plan).await,
@@ -205,8 +232,23 @@ async fn tell(
     if retries.is_some() {
         error = error.idempotent();
     }
-    let recovery = house.recovery.of_step(retries).record_error(&run.claim(), error).await.ok();
+    let recovery = recorded(&house.recovery.of_step(retries), run, error).await.ok();
     Told { message, recovery }
+}
+
+/// Records an error. A store that others keep busy is asked again, as long as the run has its lease.
+async fn recorded(
+    recovery: &ErrorRecoveryService,
+    run: &JobRun,
+    error: NewError,
+) -> Result<Recovery, store::StoreError> {
+    loop {
+        let answer = recovery.record_error(&run.claim(), error.clone()).await;
+        let is_busy = answer == Err(store::StoreError::Busy);
+        if !is_busy || steps::pause(run, BUSY_PAUSE).await.is_err() {
+            return answer;
+        }
+    }
 }
 
 #[async_trait]
@@ -244,9 +286,17 @@ impl JobRunner for PhaseRunner {
     }
 
     async fn wind_down(&self, run: &JobRun, finisher: &Finisher, interrupted: Option<CancelReason>) {
-        if let Some(live) = self.take_live(run) {
+        if let Some(live) = self.known_live(run) {
+            // A cancel that was taken over had no phase that did it. What will not die does not hold the cancel up.
+            let _ = earlier::kill(run, &live).await;
             live.time.end(&self.house, run, finisher).await;
-            work::wind_down(&self.house, run, &live, finisher, interrupted).await;
+            wind_down::wind_down(&self.house, run, &live, finisher, interrupted).await;
+        }
+    }
+
+    fn over(&self, run: &JobRun) {
+        if let Some(live) = self.take_live(run) {
+            wind_down::clear(live);
         }
     }
 }

@@ -2,13 +2,14 @@
 
 use async_trait::async_trait;
 use domain::{
-    ChangeEntry, Changeset, ChangesetId, Claim, Closed, Ending, NewChange, PlanId, Recorded, Started,
+    ChangeEntry, Changeset, ChangesetId, Claim, Closed, Ending, NewChange, PlanId, PlanState, Recorded,
+    Started,
 };
 use sync::{Effect, Finisher};
 
-use super::{Target, all, close, finish, record, rows, start};
+use super::{Target, all, close, finish, places, record, rows, start};
 use crate::sqlite::{FOR_POWER, FOR_PROCESS, SqliteStore, heads};
-use crate::{ChangesetStore, ChangesetStoreError, StoreError};
+use crate::{ChangedPlace, ChangesetStore, ChangesetStoreError, StoreError};
 
 #[async_trait]
 impl ChangesetStore for SqliteStore {
@@ -63,6 +64,14 @@ impl ChangesetStore for SqliteStore {
             Some(head) => rows::entries_in(tx, head, attempt),
             None => Ok(Vec::new()),
         })
+    }
+
+    async fn changed_places(
+        &self,
+        states: &[PlanState],
+        entries_max: usize,
+    ) -> Result<Vec<ChangedPlace>, StoreError> {
+        self.read(|tx| places::changed(tx, states, entries_max))
     }
 
     async fn changesets(&self, plan: PlanId) -> Result<Vec<Changeset>, StoreError> {

@@ -89,11 +89,23 @@ pub(super) fn owned_by(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<Kept>, Store
     tx.all(owned, [Text(worker)], kept)
 }
 
+/// The id to come after; every id comes after the empty one.
+fn text_of(after: Option<JobId>) -> String {
+    after.map(|id| id.to_string()).unwrap_or_default()
+}
+
 /// The first job whose owner is dead, and which is not held, or is only to be cancelled.
-pub(super) fn first_dead(tx: &Tx<'_>, boot: BootId, now: Ms) -> Result<Option<JobId>, StoreError> {
-    let dead = "SELECT id FROM jobs WHERE state = 'running' AND (lease_until <= ?1 OR boot IS NOT ?2)
-                AND (not_before <> ?3 OR (cancel_at IS NOT NULL AND sealed_at IS NULL)) ORDER BY id LIMIT 1";
-    tx.one(dead, (ms(now), Text(boot), ms(HELD)), |row| parsed(row, 0))
+pub(super) fn first_dead(
+    tx: &Tx<'_>,
+    boot: BootId,
+    now: Ms,
+    after: Option<JobId>,
+) -> Result<Option<JobId>, StoreError> {
+    let dead = "SELECT id FROM jobs INDEXED BY jobs_running
+                WHERE state = 'running' AND (lease_until <= ?1 OR boot IS NOT ?2)
+                AND (not_before <> ?3 OR (cancel_at IS NOT NULL AND sealed_at IS NULL))
+                AND id > ?4 ORDER BY id LIMIT 1";
+    tx.one(dead, (ms(now), Text(boot), ms(HELD), text_of(after)), |row| parsed(row, 0))
 }
 
 /// The first job whose owner died with a cancel pending.
@@ -101,10 +113,12 @@ pub(super) fn first_dead_to_be_cancelled(
     tx: &Tx<'_>,
     boot: BootId,
     now: Ms,
+    after: Option<JobId>,
 ) -> Result<Option<JobId>, StoreError> {
-    let dead = "SELECT id FROM jobs WHERE state = 'running' AND (lease_until <= ?1 OR boot IS NOT ?2)
-                AND cancel_at IS NOT NULL AND sealed_at IS NULL ORDER BY id LIMIT 1";
-    tx.one(dead, (ms(now), Text(boot)), |row| parsed(row, 0))
+    let dead = "SELECT id FROM jobs INDEXED BY jobs_running
+                WHERE state = 'running' AND (lease_until <= ?1 OR boot IS NOT ?2)
+                AND cancel_at IS NOT NULL AND sealed_at IS NULL AND id > ?3 ORDER BY id LIMIT 1";
+    tx.one(dead, (ms(now), Text(boot), text_of(after)), |row| parsed(row, 0))
 }
 
 /// The job of one plan whose owner died with a cancel pending.
@@ -121,9 +135,11 @@ pub(super) fn dead_to_be_cancelled_of(
 }
 
 /// The first queued job that is due. One that is held is due for nobody but who serves its plan.
-pub(super) fn first_due(tx: &Tx<'_>, now: Ms) -> Result<Option<JobId>, StoreError> {
-    let due = "SELECT id FROM jobs WHERE state = 'queued' AND not_before <= ?1 ORDER BY id LIMIT 1";
-    tx.one(due, [ms(now)], |row| parsed(row, 0))
+pub(super) fn first_due(tx: &Tx<'_>, now: Ms, after: Option<JobId>) -> Result<Option<JobId>, StoreError> {
+    let due =
+        "SELECT id FROM jobs INDEXED BY jobs_queue WHERE state = 'queued' AND not_before <= ?1 AND id > ?2
+         ORDER BY id LIMIT 1";
+    tx.one(due, (ms(now), text_of(after)), |row| parsed(row, 0))
 }
 
 /// The job of one plan whose owner is dead.

@@ -5,7 +5,7 @@ use rusqlite::{Row, params};
 
 use crate::sqlite::heads::Head;
 use crate::sqlite::row::{
-    Json, Text, count, from_json, number, parsed, signed, wall, wall_at, wall_or_none, word,
+    Json, Text, count, from_json, number, parsed, signed, unreadable, wall, wall_at, wall_or_none, word,
 };
 use crate::sqlite::tx::Tx;
 use crate::{PlanFilter, StoreError};
@@ -21,7 +21,17 @@ macro_rules! select_plans {
     };
 }
 
+/// The plan of a row. Why one cannot be read is told with its name.
 fn plan(row: &Row<'_>) -> rusqlite::Result<Plan> {
+    let named = |error| {
+        let rusqlite::Error::FromSqlConversionFailure(column, kind, why) = error else { return error };
+        let id: String = row.get(0).unwrap_or_default();
+        unreadable(column, kind, format!("plan {id}: {why}"))
+    };
+    read(row).map_err(named)
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Plan> {
     let phase: String = row.get(4)?;
     Ok(Plan {
         id: parsed(row, 0)?,
@@ -104,7 +114,8 @@ pub(super) fn save(tx: &Tx<'_>, head: Head, plan: &Plan) -> Result<(), StoreErro
     Ok(())
 }
 
-/// Plans that pass the filter, newest first, and how many pass in all.
+/// Plans that pass the filter, newest first, and how many pass in all. What a newer program made is counted and left out:
+/// one plan that cannot be read keeps nobody from the others.
 pub(super) fn list(tx: &Tx<'_>, filter: &PlanFilter) -> Result<(Vec<Plan>, usize), StoreError> {
     let PlanFilter { phase, state, root, limit } = filter;
     let found = tx.all(
@@ -114,8 +125,13 @@ pub(super) fn list(tx: &Tx<'_>, filter: &PlanFilter) -> Result<(Vec<Plan>, usize
              ORDER BY id DESC LIMIT ?4"
         ),
         (phase, state, root, i64::try_from(*limit).unwrap_or(i64::MAX)),
-        plan,
+        |row| {
+            let read = plan(row);
+            let is_unreadable = matches!(read, Err(rusqlite::Error::FromSqlConversionFailure(..)));
+            if is_unreadable { Ok(None) } else { read.map(Some) }
+        },
     )?;
+    let found = found.into_iter().flatten().collect();
     let in_all = tx.the(
         "SELECT count(*) FROM plans
          WHERE (?1 IS NULL OR phase = ?1) AND (?2 IS NULL OR state = ?2)

@@ -174,8 +174,9 @@ fn failed(error: &rusqlite::Error) -> Undone {
 fn of_kind(error: StoreError) -> Undone {
     match error {
         StoreError::Busy | StoreError::Full => Undone::for_now(error),
-        StoreError::TooNew { .. } | StoreError::Broken { .. } | StoreError::LeaseLost(_) => {
-            Undone::for_good(error)
-        }
+        StoreError::TooNew { .. }
+        | StoreError::Unreadable { .. }
+        | StoreError::Broken { .. }
+        | StoreError::LeaseLost(_) => Undone::for_good(error),
     }
 }

@@ -278,6 +278,44 @@ fn what_waits_when_the_store_is_dropped_is_written() {
 }
 
 #[test]
+fn a_submit_beside_the_shutdown_is_written_or_refused() {
+    for round in 1..=5 {
+        let bench = Bench::new();
+        let submit = |who: usize| {
+            let mut kept = Vec::new();
+            for n in 0.. {
+                let name = format!("{who} {n}");
+                match block_on(bench.row(FOR_PROCESS, name.clone())) {
+                    Ok(_) => kept.push(name),
+                    Err(refused) => {
+                        assert_eq!(refused, stopped());
+                        break;
+                    }
+                }
+            }
+            kept
+        };
+        let mut kept: Vec<String> = thread::scope(|scope| {
+            let submitting: Vec<_> = (0..8)
+                .map(|who| {
+                    scope.spawn({
+                        let submit = &submit;
+                        move || submit(who)
+                    })
+                })
+                .collect();
+            while bench.rows().len() < round {}
+            bench.writer.lanes.close();
+            submitting.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        let mut rows = bench.rows();
+        rows.sort_unstable();
+        kept.sort_unstable();
+        assert_eq!(rows, kept, "who was answered Ok is there, and who was refused is not");
+    }
+}
+
+#[test]
 fn a_dropped_store_leaves_one_file() {
     let bench = Bench::new();
     block_on(bench.row(FOR_PROCESS, "a")).unwrap();

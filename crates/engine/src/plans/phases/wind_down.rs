@@ -1,0 +1,343 @@
+//! How a run is left: what its interrupted command had changed is captured, within a bound, and what its sandbox held
+//! goes when the end of the run is stored.
+//!
+//! # Invariants
+//! 1. Nothing is deleted unless what it held is stored. The sandbox of an interrupted run is marked as kept before
+//!    anything else is done, and unmarked when the store has taken the end of the call. So it stays, however this is
+//!    broken off: by its bound, by a store that refuses, by the end of the process.
+//! 2. The last capture takes [`capture_wait`](super::super::EngineOptions::capture_wait) at most, and so the run comes to
+//!    its end. What was not captured by then is told in the history of the plan, with the place of the sandbox.
+//! 3. A run whose job has another owner by now stores nothing, and keeps nothing for later: the other one does the work.
+//! 4. No thread of the runtime is blocked, and nobody waits for the deletion: see [`clear`].
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::{
+    CallEnd, CallState, Detail, ErrorCategory, ErrorId, JobState, KeptOutput, NewError, StepId, ToolCall,
+};
+use sandbox::{CapturedChange, Keeper};
+use serde_json::Value;
+use store::{By, CallOutcome, ChangesetStoreError, StoreError};
+use sync::primitives::lock;
+use sync::{CancelReason, Finisher};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::super::House;
+use super::super::facts::writes;
+use super::super::kept::{KEPT_IN, kept_in};
+use super::super::sandbox_home::{self, log_dir};
+use super::command;
+use super::ground::blocking;
+use super::work::{LiveRun, Open, Reach};
+use crate::worker::JobRun;
+
+/// How long the store may take for each of the last words about a sandbox.
+pub(in super::super) const STORE_WAIT: Duration = Duration::from_secs(20);
+
+/// Captures what an interrupted command had changed. One whose changes are not stored by then is kept.
+pub(super) async fn wind_down(
+    house: &Arc<House>,
+    run: &JobRun,
+    live: &LiveRun,
+    finisher: &Finisher,
+    interrupted: Option<CancelReason>,
+) {
+    let until = Instant::now() + house.options.capture_wait;
+    let is_lost = interrupted == Some(CancelReason::LeaseLost);
+    let reach = live.reach().filter(|_| !is_lost);
+    let mut marked = match reach.clone().filter(|_| interrupted.is_some()) {
+        Some(reach) => mark(reach.keeper).await,
+        None => None,
+    };
+    let Ok(mut place) = timeout_at(until, Arc::clone(&live.open).lock_owned()).await else {
+        if let Some(reach) = reach {
+            leave_kept(house, run, finisher, reach).await;
+        }
+        return;
+    };
+    let Some(mut open) = place.take() else {
+        unmark(marked).await;
+        if interrupted == Some(CancelReason::User) {
+            tell_left(house, run).await;
+        }
+        return;
+    };
+    let is_owner = !is_lost && still_owns(house, run).await;
+    let left = match open.call.take() {
+        Some(call) if is_owner => {
+            if marked.is_none()
+                && let Some(keeper) = open.sandbox.keeper()
+            {
+                marked = mark(keeper).await;
+            }
+            let last = LastCall { house, run, finisher, interrupted, call: &call };
+            last.end(open, until).await
+        }
+        Some(_) | None => Left::Done(open),
+    };
+    match left {
+        Left::Done(open) => {
+            let (is_kept, mut record) = (open.kept.is_some(), open.record.clone());
+            *place = Some(open);
+            if !is_kept {
+                unmark(marked).await;
+            }
+            // The record is that of the present owner's sandbox.
+            if !is_kept && is_owner {
+                record.closed = Some(house.wall());
+                let _ = timeout(STORE_WAIT, house.store.sandbox_closed(record)).await;
+            }
+        }
+        Left::Lost(open) => {
+            let was_kept = open.kept.is_some();
+            *place = Some(open);
+            if !was_kept {
+                unmark(marked).await;
+            }
+        }
+        Left::Kept => {}
+    }
+}
+
+/// Deletes what the run had open, unless it is kept. Nobody waits for it: what a process that ends does not get done is
+/// swept by the next.
+pub(super) fn clear(live: Arc<LiveRun>) {
+    drop(tokio::task::spawn_blocking(move || {
+        if let Some(open) = Arc::clone(&live.open).blocking_lock_owned().take() {
+            let _ = open.sandbox.close();
+        }
+    }));
+}
+
+/// Who works in the sandbox is late: it stays when they have done, which shall be soon.
+async fn leave_kept(house: &Arc<House>, run: &JobRun, finisher: &Finisher, reach: Reach) {
+    reach.staging.end();
+    let dir = reach.keeper.dir().to_owned();
+    let _ = mark(reach.keeper).await;
+    let why = late(house, &dir);
+    let calls = timeout(STORE_WAIT, house.store.calls(run.claim().plan)).await;
+    let calls = calls.ok().and_then(Result::ok).unwrap_or_default();
+    let Some(call) = calls.iter().rfind(|call| call.end.is_none()) else {
+        return tell(house, run, None, &why, &dir).await;
+    };
+    let last = LastCall { house, run, finisher, interrupted: None, call };
+    last.end_kept(&why, &dir).await;
+}
+
+/// What became of the sandbox.
+enum Left {
+    /// What it held is stored, or it is kept and the plan knows.
+    Done(Open),
+    /// Another owner has the job.
+    Lost(Open),
+    /// It is kept; who works in it has it still.
+    Kept,
+}
+
+/// The call that was interrupted.
+struct LastCall<'a> {
+    house: &'a Arc<House>,
+    run: &'a JobRun,
+    finisher: &'a Finisher,
+    interrupted: Option<CancelReason>,
+    call: &'a ToolCall,
+}
+
+impl LastCall<'_> {
+    /// Captures what it left, and stores its end.
+    async fn end(&self, open: Open, until: Instant) -> Left {
+        let dir = open.sandbox.dir().to_owned();
+        let (was_kept, staging) = (open.kept.is_some(), Arc::clone(&open.staging));
+        let (attempt, changeset) = (open.plan.attempt, open.changeset);
+        let logs = log_dir(&dir, self.call.no);
+        let captured = match timeout_at(until, captured_last(open, self.call, logs)).await {
+            Ok(captured) => captured,
+            Err(_) => {
+                // Its thread is not waited for, and shall not work on for long.
+                staging.end();
+                None
+            }
+        };
+        let Some((mut open, changes, outputs)) = captured else {
+            self.end_kept(&late(self.house, &dir), &dir).await;
+            return Left::Kept;
+        };
+        let end = self.call_end(open.kept.as_deref(), outputs);
+        match self.store(attempt, end, changeset, changes, open.staging.contents()).await {
+            Ok(()) => {}
+            Err(Unstored::LeaseLost) => {
+                if !was_kept {
+                    open.kept = None;
+                }
+                return Left::Lost(open);
+            }
+            Err(Unstored::Failed(why)) => {
+                // The place of a run that ends: what follows cannot be told to anybody but by the history.
+                let kept = blocking(move || {
+                    keep_interrupted(&mut open, &why);
+                    open
+                });
+                match kept.await {
+                    Ok(kept) => open = kept,
+                    Err(_) => return Left::Kept,
+                }
+            }
+        }
+        if let Some(why) = open.kept.clone().filter(|_| !was_kept) {
+            self.tell(attempt, &why, &dir).await;
+        }
+        Left::Done(open)
+    }
+
+    /// Stores that it ended, and that what it changed is in the sandbox only.
+    async fn end_kept(&self, why: &str, dir: &Path) {
+        let end = self.call_end(Some(why), [None, None]);
+        let _ = self.store(self.call.new.attempt, end, None, Vec::new(), Vec::new()).await;
+        self.tell(self.call.new.attempt, why, dir).await;
+    }
+
+    fn call_end(&self, kept: Option<&str>, [stdout, stderr]: [Option<KeptOutput>; 2]) -> CallEnd {
+        let interrupted = self.interrupted.map(|reason| reason.to_string());
+        CallEnd {
+            state: if kept.is_some() { CallState::Failed } else { CallState::Cancelled },
+            duration_ms: self.house.wall().0.saturating_sub(self.call.started.0),
+            exit: None,
+            error: kept.map(str::to_owned).or(interrupted),
+            result: Value::Null,
+            isolation: None,
+            stdout,
+            stderr,
+        }
+    }
+
+    async fn store(
+        &self,
+        attempt: u32,
+        end: CallEnd,
+        changeset: Option<domain::ChangesetId>,
+        changes: Vec<CapturedChange>,
+        contents: Vec<store::Staged>,
+    ) -> Result<(), Unstored> {
+        let no = self.call.no;
+        let changes = changes.into_iter().map(|found| command::new_change(self.house, no, found)).collect();
+        let outcome = CallOutcome { attempt, no, end, changeset, changes, contents };
+        let claim = self.run.claim();
+        let stored = self.house.store.end_call(By::Finisher(self.finisher), &claim, outcome);
+        match timeout(STORE_WAIT, stored).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(ChangesetStoreError::Store(StoreError::LeaseLost(_)))) => Err(Unstored::LeaseLost),
+            Ok(Err(error)) => Err(Unstored::Failed(error.to_string())),
+            Err(_) => Err(Unstored::Failed("the store does not answer".to_owned())),
+        }
+    }
+
+    async fn tell(&self, attempt: u32, why: &str, dir: &Path) {
+        let step = StepId { attempt, node: self.call.new.node.clone(), visit: 1 };
+        tell(self.house, self.run, Some(step), why, dir).await;
+    }
+}
+
+/// Why the end of a call was not stored.
+enum Unstored {
+    LeaseLost,
+    Failed(String),
+}
+
+/// Marks the sandbox as kept, without waiting for any disk. Gives back who can take that back; none when it was kept
+/// before.
+async fn mark(keeper: Keeper) -> Option<Keeper> {
+    let marked = blocking(move || keeper.keep_meanwhile().is_ok_and(|is_new| is_new).then_some(keeper));
+    marked.await.ok().flatten()
+}
+
+async fn unmark(marked: Option<Keeper>) {
+    if let Some(keeper) = marked {
+        // What cannot be unmarked is found by `gc`, and is no worse than before.
+        let _ = blocking(move || keeper.keep_no_more()).await;
+    }
+}
+
+/// Whether the store knows of no other owner. One that does not answer is asked again by what is to be stored.
+async fn still_owns(house: &House, run: &JobRun) -> bool {
+    let claim = run.claim();
+    match timeout(STORE_WAIT, house.store.job(claim.job)).await {
+        Ok(Ok(job)) => job.state == JobState::Running && job.fence == claim.fence,
+        Ok(Err(_)) | Err(_) => true,
+    }
+}
+
+fn late(house: &House, dir: &Path) -> String {
+    let wait = domain::shown_wait(house.options.capture_wait);
+    kept_words(&format!("it took longer than {wait}"), dir)
+}
+
+fn kept_words(why: &str, dir: &Path) -> String {
+    let dir = dir.display();
+    format!("what it changed could not be captured: {why}; nothing is lost, its sandbox is kept in {dir}")
+}
+
+/// Tells in the history of the plan that a sandbox is kept, and where.
+async fn tell(house: &House, run: &JobRun, step: Option<StepId>, why: &str, dir: &Path) {
+    let phase = run.job().phase;
+    let step = match step {
+        Some(step) => step,
+        None => {
+            let plan = timeout(STORE_WAIT, house.store.plan(run.claim().plan)).await;
+            let attempt = plan.ok().and_then(Result::ok).map_or(1, |plan| plan.attempt);
+            StepId { attempt, node: phase.to_string(), visit: 1 }
+        }
+    };
+    let why = house.redactor.redact_text(why);
+    *lock(&house.last_failure) = Some(why.clone());
+    let id = ErrorId::from_u128(house.ids.ulid());
+    let detail = Detail::from([(KEPT_IN.to_owned(), dir.display().to_string().into())]);
+    let error = NewError::new(id, phase, step, ErrorCategory::Resource, why).with_detail(detail);
+    // What the store does not take is told by `doctor`, which finds the sandbox.
+    let _ = timeout(STORE_WAIT, house.recovery.record_error(&run.claim(), error)).await;
+}
+
+/// Tells of a sandbox that an earlier owner of a cancelled job kept: nobody goes on with the plan, so nobody else does.
+async fn tell_left(house: &Arc<House>, run: &JobRun) {
+    let Ok(Ok(plan)) = timeout(STORE_WAIT, house.store.plan(run.claim().plan)).await else { return };
+    let first = house.sandbox_home(&plan);
+    let Ok(Some(dir)) = blocking(move || sandbox_home::kept(&first)).await else { return };
+    let history = timeout(STORE_WAIT, house.recovery.history(plan.id)).await;
+    let Ok(Ok(history)) = history else { return };
+    let dir_text = dir.display().to_string();
+    let is_told = history.records().any(|record| kept_in(&record.error) == Some(dir_text.as_str()));
+    if !is_told {
+        let why = kept_words("the process that was at it is gone", &dir);
+        tell(house, run, None, &why, &dir).await;
+    }
+}
+
+/// Keeps the sandbox for what an interrupted command had changed. How the command would have ended nobody knows.
+fn keep_interrupted(open: &mut Open, why: &str) {
+    if open.kept.is_none() && open.sandbox.keep("").is_ok() {
+        open.kept = Some(kept_words(why, open.sandbox.dir()));
+    }
+}
+
+type LastCapture = (Open, Vec<CapturedChange>, [Option<KeptOutput>; 2]);
+
+/// What the call left in the sandbox and in its logs. What cannot be read any more is not there.
+async fn captured_last(mut open: Open, call: &ToolCall, logs: PathBuf) -> Option<LastCapture> {
+    let is_writer = writes(&call.new.tool) && open.changeset.is_some();
+    let captured = tokio::task::spawn_blocking(move || {
+        if is_writer
+            && open.kept.is_none()
+            && let Err(stopped) = command::scan(&mut open)
+        {
+            keep_interrupted(&mut open, &stopped.shown());
+        }
+        // What is captured later is captured whole.
+        let found = std::mem::take(&mut open.found);
+        let changes = if open.kept.is_some() { Vec::new() } else { found };
+        let kept = |name| command::kept_log(&open.staging, &logs.join(name));
+        let outputs = [kept("stdout"), kept("stderr")];
+        (open, changes, outputs)
+    });
+    captured.await.ok()
+}

@@ -1,0 +1,54 @@
+//! Kills what the earlier owners of a job left: those that died, and those that only stand still.
+//!
+//! An owner that was stopped past its lease holds its processes for as long as it stands still. Whoever takes the job over
+//! finds them by the variables that every command is given.
+//!
+//! # Invariants
+//! 1. An owner kills what earlier owners started, never what it or a later one did: an owner that stood still just before
+//!    it came here does no harm to its successor when it goes on.
+//! 2. The caller itself is not killed, also when it was started by a command of that job.
+//! 3. When it returns without an error, nothing that bears the mark of an earlier owner lives.
+//!
+//! # Not here
+//! A process that took the mark off itself. It dies with its tree: whoever holds that ends when the command is dead.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
+
+use super::environment::{FENCE, JOB};
+use crate::isolation::process_tree::{Undying, kill_where, variables};
+
+/// A process of the job could not be killed in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("process {pid} of an earlier owner of the job cannot be ended")]
+pub struct NotKilled {
+    /// Its number.
+    pub pid: i32,
+    /// How many others were killed.
+    pub killed: u32,
+}
+
+/// Kills the processes of a job that owners with a smaller fence than `before` started, and waits as long as `wait` until
+/// they are gone; says how many there were.
+///
+/// # Errors
+/// One of them lives on: it hangs in the kernel, or is another user's by now.
+pub fn kill_job(job: &OsStr, before: u64, wait: Duration) -> Result<u32, NotKilled> {
+    if job.is_empty() {
+        return Ok(0);
+    }
+    let is_meant = |environ: &[u8]| value(environ, JOB) == Some(job.as_bytes()) && fence_of(environ) < before;
+    kill_where(is_meant, Some(Instant::now() + wait))
+        .map_err(|Undying { killed, pid }| NotKilled { pid: pid.as_raw_nonzero().get(), killed })
+}
+
+/// One that says nothing is of the first owner there was.
+fn fence_of(environ: &[u8]) -> u64 {
+    let number = value(environ, FENCE).and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
+    number.unwrap_or_default()
+}
+
+fn value<'a>(environ: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    variables(environ).find_map(|variable| variable.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+}
