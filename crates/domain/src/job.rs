@@ -121,6 +121,12 @@ impl NewJob {
         let not_before = if last.is_held() { HELD } else { Ms(0) };
         NewJob { id, plan: last.plan, phase, not_before }
     }
+
+    /// Whether it waits for the workers only. A person waits for a job that is held, and an apply is the end of work that
+    /// was done: neither is refused because many others wait.
+    pub fn is_left_to_workers(&self) -> bool {
+        self.not_before != HELD && self.phase != Phase::Apply
+    }
 }
 
 /// One phase of one plan, to be run by a worker.

@@ -11,7 +11,7 @@ use sync::{Effect, Finisher};
 
 use crate::StoreError;
 
-/// How many jobs may be queued in one store.
+/// How many jobs may be queued in one store, before one that is left to the workers is refused.
 pub const QUEUED_JOBS_MAX: usize = 10_000;
 
 /// Why a job did not move.

@@ -45,7 +45,7 @@ pub(super) fn may_be_queued(plans: &mut Plans, new: &NewJob) -> Result<(), JobSt
         return Err(JobStoreError::Refused(JobRefused::IdTaken { job: new.id }));
     }
     let queued = all_jobs(plans).filter(|job| job.state == JobState::Queued).count();
-    if queued >= QUEUED_JOBS_MAX {
+    if queued >= QUEUED_JOBS_MAX && new.is_left_to_workers() {
         return Err(JobStoreError::QueueFull { queued });
     }
     Ok(())

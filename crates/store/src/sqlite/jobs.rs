@@ -103,7 +103,8 @@ pub(super) fn may_be_queued(tx: &Tx<'_>, new: &NewJob) -> Result<Option<Kept>, J
         return if is_of_plan { Ok(Some(known)) } else { Err(JobStoreError::Refused(taken)) };
     }
     let queued = tx.the("SELECT count(*) FROM jobs WHERE state = 'queued'", [], |row| count(row, 0))?;
-    if queued >= QUEUED_JOBS_MAX { Err(JobStoreError::QueueFull { queued }) } else { Ok(None) }
+    let is_full = queued >= QUEUED_JOBS_MAX && new.is_left_to_workers();
+    if is_full { Err(JobStoreError::QueueFull { queued }) } else { Ok(None) }
 }
 
 fn enqueue(tx: &Tx<'_>, new: NewJob, at: Moment) -> Result<Job, JobStoreError> {

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::{
-    ApplyKind, ApplyState, Decision, DecisionKind, Ending, ErrorCategory, EventKind, Job, JobRefused,
-    JobState, NewDecision, NewPlan, Phase, Plan, PlanState, Policy, TITLE_CHARS_MAX,
+    ApplyKind, ApplyState, Decision, DecisionKind, Ending, ErrorCategory, EventKind, HELD, Job, JobRefused,
+    JobState, NewDecision, NewJob, NewPlan, Phase, Plan, PlanState, Policy, TITLE_CHARS_MAX,
 };
 use store::{JobEnd, JobStoreError, PlanFilter, PlanStoreError, QUEUED_JOBS_MAX};
 
@@ -15,7 +15,7 @@ use super::sample::{
 };
 use super::walk::{by_hand, create, processing, reach, start};
 
-fn first_job(n: u64) -> domain::NewJob {
+fn first_job(n: u64) -> NewJob {
     plan_job(n, 1, Phase::Strategize)
 }
 
@@ -122,6 +122,11 @@ pub(crate) async fn with_a_full_queue_no_plan_is_made_and_none_moves(bench: Benc
         bench.store.enqueue(new_job(2)).await,
         Err(JobStoreError::QueueFull { queued: QUEUED_JOBS_MAX })
     );
+    // A person waits for a job that is held, and an apply ends work that was done.
+    let held = NewJob { not_before: HELD, ..first_job(2) };
+    bench.store.create(new_plan(2), vec![prompt()], held).await.unwrap();
+    let apply = NewJob { phase: Phase::Apply, ..new_job(3) };
+    assert_eq!(bench.store.enqueue(apply).await.map(|job| job.phase), Ok(Phase::Apply));
 }
 
 pub(crate) async fn nobody_sees_half_a_plan(bench: Bench) {
