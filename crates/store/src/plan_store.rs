@@ -118,6 +118,9 @@ pub trait PlanStore: Send + Sync {
     /// Plans, newest first by id, and how many match in all.
     async fn plans(&self, filter: &PlanFilter) -> Result<(Vec<Plan>, usize), StoreError>;
 
+    /// The plan with the last id; none when there is no plan.
+    async fn newest_plan(&self) -> Result<Option<PlanId>, StoreError>;
+
     /// The plans whose id begins so, in upper case; at most `limit`, in order of id.
     async fn plans_like(&self, prefix: &str, limit: usize) -> Result<Vec<PlanId>, StoreError>;
 

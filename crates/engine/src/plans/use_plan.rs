@@ -7,7 +7,7 @@ use domain::{
     ByteText, CommandTask, DecisionKind, Does, HELD, JobId, Ms, NewDecision, NewJob, NewPlan, Phase, Plan,
     PlanId, PlanSpec, ProjectLink, RelPath, SpendKind, Step,
 };
-use store::{PlanFilter, PlanStoreError};
+use store::PlanStoreError;
 
 use super::Engine;
 use super::hints::Hint;
@@ -67,9 +67,8 @@ impl Engine {
         let title = house.redactor.redact_text(&title);
         let shown = house.redactor.redact_text(&spec.shown());
         // The newest plan is the one with the last id, also when the wall clock was set back.
-        let newest = PlanFilter { limit: 1, ..PlanFilter::default() };
-        if let Some(newest) = house.store.plans(&newest).await.map_err(PlanStoreError::from)?.0.first() {
-            house.ids.rise_above(newest.id.as_u128());
+        if let Some(newest) = house.store.newest_plan().await.map_err(PlanStoreError::from)? {
+            house.ids.rise_above(newest.as_u128());
         }
         let id = PlanId::from_u128(house.ids.ulid());
         let prompt = NewDecision {

@@ -32,6 +32,10 @@ macro_rules! delegate_other_ports {
                 self.inner.plans(filter).await
             }
 
+            async fn newest_plan(&self) -> Result<Option<domain::PlanId>, store::StoreError> {
+                self.inner.newest_plan().await
+            }
+
             async fn plans_like(
                 &self,
                 prefix: &str,

@@ -45,6 +45,11 @@ impl PlanStore for FaultyStore {
         self.inner().plans(filter).await
     }
 
+    async fn newest_plan(&self) -> Result<Option<PlanId>, StoreError> {
+        self.before("newest_plan", Kind::Read).await?;
+        self.inner().newest_plan().await
+    }
+
     async fn plans_like(&self, prefix: &str, limit: usize) -> Result<Vec<PlanId>, StoreError> {
         self.before("plans_like", Kind::Read).await?;
         self.inner().plans_like(prefix, limit).await

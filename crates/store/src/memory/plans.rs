@@ -8,9 +8,9 @@ use domain::{
 use sync::Effect;
 use sync::primitives::lock;
 
-use super::MemoryStore;
 use super::jobs::may_be_queued;
 use super::ledger::keep_days;
+use super::{MemoryStore, Plans};
 use crate::plan_store::may_be_forgotten;
 use crate::{PlanFilter, PlanMove, PlanStore, PlanStoreError, StoreError};
 
@@ -66,6 +66,11 @@ impl PlanStore for MemoryStore {
         found.sort_by_key(|plan| std::cmp::Reverse(plan.id));
         found.truncate(filter.limit);
         Ok((found, count))
+    }
+
+    async fn newest_plan(&self) -> Result<Option<PlanId>, StoreError> {
+        let ids = |plans: &mut Plans| plans.values().filter_map(PlanRecord::row).map(|plan| plan.id).max();
+        Ok(self.plans.update_all(ids))
     }
 
     async fn plans_like(&self, prefix: &str, limit: usize) -> Result<Vec<PlanId>, StoreError> {

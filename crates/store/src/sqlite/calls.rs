@@ -43,7 +43,6 @@ pub(super) fn keep_ended(
     let no = rows::next_no(tx, head, new.attempt)?;
     let call = ToolCall::ended(plan, no, new, end, at.wall);
     rows::insert(tx, head, &call)?;
-    rows::save_end(tx, head, &call)?;
     tell(tx, head, told::tool_finished(&call, 0), at.wall)?;
     Ok(call)
 }

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use domain::{
-    Account, CallEnd, Claim, CountAs, Day, DayLimit, Ledger, NewCall, NewSpend, PlanId, Scope, Settle, Spend,
-    SpendId, SpendKind, ToolCall, count_in, reserve_in,
+    Account, CallEnd, Claim, CountAs, Day, DayLimit, Ledger, NewCall, NewSpend, Plan, PlanId, Scope, Settle,
+    Spend, SpendId, SpendKind, ToolCall, count_in, reserve_in,
 };
 use sync::Effect;
 
@@ -73,6 +73,13 @@ fn add_spent(tx: &Tx<'_>, claim: &Claim, kind: SpendKind, amount: u64) -> Result
     let head = guard(tx, claim)?;
     let account = account(tx, head, kind)?.with_used(amount);
     rows::save_plan(tx, head, kind, account)
+}
+
+/// The accounts that every plan uses, as they begin; others are opened when they are needed.
+pub(super) fn open_accounts(tx: &Tx<'_>, head: Head, plan: &Plan) -> Result<(), StoreError> {
+    [SpendKind::Time, SpendKind::Steps, SpendKind::ToolCalls]
+        .into_iter()
+        .try_for_each(|kind| rows::save_plan(tx, head, kind, Account::of(plan.spec.limit(kind))))
 }
 
 /// The plan's account, as it stands or as it begins.

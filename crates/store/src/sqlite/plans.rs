@@ -14,6 +14,7 @@ use domain::{
 
 use super::heads::{self, Head, tell};
 use super::jobs::{Moment, guard, keep_queued, known_of, live_of, may_be_queued};
+use super::ledger;
 use super::tx::Tx;
 use crate::plan_store::may_be_forgotten;
 use crate::{PlanMove, PlanStoreError, StoreError};
@@ -63,6 +64,7 @@ fn create(
     let plan = moves.last().map_or(&first, |(plan, _)| plan).clone();
     plan.waits_for(&job).map_err(PlanStoreError::Job)?;
     rows::insert(tx, head, &plan)?;
+    ledger::open_accounts(tx, head, &plan)?;
     tell(tx, head, [told::plan_created(&first)], at.wall)?;
     for decision in decisions {
         keep_decision(tx, head, decision, at)?;

@@ -214,9 +214,11 @@ pub(crate) async fn plans_are_listed_newest_first_and_by_what_is_asked_for(bench
 }
 
 pub(crate) async fn plans_are_found_by_how_their_id_begins(bench: Bench) {
-    for n in [1, 33, 34, 64] {
+    assert_eq!(bench.store.newest_plan().await, Ok(None));
+    for n in [1, 33, 64, 34] {
         create(&bench, n).await;
     }
+    assert_eq!(bench.store.newest_plan().await, Ok(Some(plan_id(64))), "by its id");
     let like = async |prefix: &str, limit| bench.store.plans_like(prefix, limit).await.unwrap();
     assert_eq!(plan_id(33).to_string(), "00000000000000000000000011");
     let all = [1, 33, 34, 64].map(plan_id);

@@ -96,12 +96,17 @@ pub(in crate::sqlite) fn is_known(
     Ok(tx.one(any, (head.0, attempt, node), |_| Ok(()))?.is_some())
 }
 
-/// A row for a call that begins.
+/// A row for a call, with its end if it has one.
 pub(super) fn insert(tx: &Tx<'_>, head: Head, call: &ToolCall) -> Result<(), StoreError> {
     let NewCall { attempt, node, tool, requested, effective } = &call.new;
+    let end = call.end.as_ref();
+    let stdout = end.and_then(|end| end.stdout);
+    let stderr = end.and_then(|end| end.stderr);
     tx.run(
-        "INSERT INTO tool_calls (head, attempt, no, node, tool, requested, effective, started, state)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO tool_calls (head, attempt, no, node, tool, requested, effective, started, state, duration_ms, exit,
+                error, result, isolation, stdout_hash, stdout_total, stdout_left_out, stderr_hash, stderr_total,
+                stderr_left_out)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
         params![
             head.0,
             attempt,
@@ -112,38 +117,27 @@ pub(super) fn insert(tx: &Tx<'_>, head: Head, call: &ToolCall) -> Result<(), Sto
             Json(effective),
             wall(call.started),
             call.state().as_str(),
+            end.map(|end| signed(end.duration_ms)),
+            end.and_then(|end| end.exit),
+            end.and_then(|end| end.error.as_ref()),
+            end.map(|end| Json(&end.result)),
+            end.and_then(|end| end.isolation.as_ref()).map(Json),
+            stdout.as_ref().map(|output| output.hash.as_bytes()),
+            stdout.map(|output| signed(output.total)),
+            stdout.map(|output| signed(output.left_out)),
+            stderr.as_ref().map(|output| output.hash.as_bytes()),
+            stderr.map(|output| signed(output.total)),
+            stderr.map(|output| signed(output.left_out)),
         ],
     )?;
     Ok(())
 }
 
-/// Writes the end of a call that has one.
+/// Writes the end of a call that has one, in place of its row.
 pub(super) fn save_end(tx: &Tx<'_>, head: Head, call: &ToolCall) -> Result<(), StoreError> {
-    let Some(end) = &call.end else { return Ok(()) };
-    tx.run(
-        "UPDATE tool_calls SET state = ?4, duration_ms = ?5, exit = ?6, error = ?7, result = ?8, isolation = ?9,
-                stdout_hash = ?10, stdout_total = ?11, stdout_left_out = ?12,
-                stderr_hash = ?13, stderr_total = ?14, stderr_left_out = ?15
-         WHERE head = ?1 AND attempt = ?2 AND no = ?3",
-        params![
-            head.0,
-            call.new.attempt,
-            call.no.0,
-            end.state.as_str(),
-            signed(end.duration_ms),
-            end.exit,
-            end.error,
-            Json(&end.result),
-            end.isolation.as_ref().map(Json),
-            end.stdout.as_ref().map(|output| output.hash.as_bytes()),
-            end.stdout.map(|output| signed(output.total)),
-            end.stdout.map(|output| signed(output.left_out)),
-            end.stderr.as_ref().map(|output| output.hash.as_bytes()),
-            end.stderr.map(|output| signed(output.total)),
-            end.stderr.map(|output| signed(output.left_out)),
-        ],
-    )?;
-    Ok(())
+    let row = "DELETE FROM tool_calls WHERE head = ?1 AND attempt = ?2 AND no = ?3";
+    tx.run(row, (head.0, call.new.attempt, call.no.0))?;
+    insert(tx, head, call)
 }
 
 macro_rules! select_sandboxes {

@@ -34,6 +34,10 @@ impl PlanStore for SqliteStore {
         self.read(|tx| rows::list(tx, filter))
     }
 
+    async fn newest_plan(&self) -> Result<Option<PlanId>, StoreError> {
+        self.read(rows::newest)
+    }
+
     async fn plans_like(&self, prefix: &str, limit: usize) -> Result<Vec<PlanId>, StoreError> {
         self.read(|tx| rows::like(tx, prefix, limit))
     }

@@ -132,6 +132,10 @@ pub(super) fn list(tx: &Tx<'_>, filter: &PlanFilter) -> Result<(Vec<Plan>, usize
         },
     )?;
     let found = found.into_iter().flatten().collect();
+    if phase.is_none() && state.is_none() && root.is_none() {
+        // An index alone tells.
+        return Ok((found, tx.the("SELECT count(*) FROM plans", [], |row| count(row, 0))?));
+    }
     let in_all = tx.the(
         "SELECT count(*) FROM plans
          WHERE (?1 IS NULL OR phase = ?1) AND (?2 IS NULL OR state = ?2)
@@ -140,6 +144,11 @@ pub(super) fn list(tx: &Tx<'_>, filter: &PlanFilter) -> Result<(Vec<Plan>, usize
         |row| count(row, 0),
     )?;
     Ok((found, in_all))
+}
+
+/// The plan with the last id.
+pub(super) fn newest(tx: &Tx<'_>) -> Result<Option<PlanId>, StoreError> {
+    tx.one("SELECT id FROM plans ORDER BY id DESC LIMIT 1", [], |row| parsed(row, 0))
 }
 
 /// The plans whose id begins so. `~` comes after every character of an id.
