@@ -4,7 +4,8 @@
 //! | file | what |
 //! |---|---|
 //! | `open`, `schema` | whose file it is, its version and its tables |
-//! | `writer` | the one thread that writes: batches, durability, answers |
+//! | `writer` | the one thread that writes: who goes first, who is answered when |
+//! | `batch` | its transactions: savepoints, durability, what a failure spoils |
 //! | `readers` | connections that read beside it |
 //! | `tx`, `row` | statements, and how values stand in columns |
 //! | `heads` | the row from which a plan's numbers come; events |
@@ -20,6 +21,7 @@
 //! Rules (`domain`), waiting and retrying (the engine).
 
 mod applies;
+mod batch;
 mod calls;
 mod changesets;
 mod contents;
@@ -36,19 +38,20 @@ mod schema;
 mod tx;
 mod writer;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use domain::{Ms, WallMs};
 use sync::Clock;
 
 use crate::StoreError;
+use batch::Batches;
 use contents::Files;
 use jobs::Moment;
 pub use open::OpenError;
 use readers::Readers;
 use tx::Tx;
-use writer::{Durability, Lane, Terms, Writer};
+use writer::{BOUNDS, Durability, Lane, Terms, Writer};
 
 /// What a store is opened with.
 pub struct SqliteOptions {
@@ -79,7 +82,7 @@ pub struct SqliteOptions {
 /// ```
 pub struct SqliteStore {
     // In the order in which they are dropped: the writer first, so that what waits is written.
-    writer: Writer,
+    writer: Writer<Batches>,
     readers: Readers,
     files: Files,
     wall: fn() -> WallMs,
@@ -104,8 +107,7 @@ impl SqliteStore {
         let SqliteOptions { dir, clock, wall } = options;
         let (path, reader) = open::open(&dir)?;
         let files = Files::new(dir.join("contents"));
-        let writer = Writer::new(path.clone(), files.clone());
-        Ok(Self { writer, readers: Readers::new(path, reader), files, wall, clock })
+        Ok(Self { writer: writer(&path, &files), readers: Readers::new(path, reader), files, wall, clock })
     }
 
     fn moment(&self) -> Moment {
@@ -129,6 +131,12 @@ impl SqliteStore {
     fn read<T>(&self, act: impl FnOnce(&Tx<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.readers.read(act)
     }
+}
+
+/// The writer of this database, and of the files of contents beside it.
+fn writer(database: &Path, files: &Files) -> Writer<Batches> {
+    let (database, files) = (database.to_owned(), files.clone());
+    Writer::new(BOUNDS, move || Batches::new(database.clone(), files.clone()))
 }
 
 impl std::fmt::Debug for SqliteStore {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use sync::primitives::{Condvar, Mutex, lock};
 
-use super::{BATCH_BYTES_MAX, BATCH_WRITES_MAX, LANE_WRITES_MAX, Pending};
+use super::{Bounds, Commits, Pending};
 use crate::StoreError;
 
 /// Which writes go first.
@@ -27,9 +27,9 @@ pub(in super::super) enum Lane {
 }
 
 /// What the writer got.
-pub(super) enum Taken {
+pub(super) enum Taken<C: Commits> {
     Writes {
-        writes: Vec<Pending>,
+        writes: Vec<Pending<C>>,
         /// Whether the lanes were empty before.
         waited: bool,
     },
@@ -39,15 +39,15 @@ pub(super) enum Taken {
     Closed,
 }
 
-pub(super) struct Lanes {
-    state: Mutex<State>,
+pub(super) struct Lanes<C: Commits> {
+    bounds: Bounds,
+    state: Mutex<State<C>>,
     arrived: Condvar,
 }
 
-#[derive(Default)]
-struct State {
-    first: VecDeque<Pending>,
-    second: VecDeque<Pending>,
+struct State<C: Commits> {
+    first: VecDeque<Pending<C>>,
+    second: VecDeque<Pending<C>>,
     /// Those that found their lane full.
     waiting: Vec<Waker>,
     closed: bool,
@@ -55,18 +55,23 @@ struct State {
     refusing: Option<StoreError>,
 }
 
-impl State {
-    fn lane(&mut self, lane: Lane) -> &mut VecDeque<Pending> {
+impl<C: Commits> State<C> {
+    fn new() -> Self {
+        let (first, second) = (VecDeque::new(), VecDeque::new());
+        Self { first, second, waiting: Vec::new(), closed: false, refusing: None }
+    }
+
+    fn lane(&mut self, lane: Lane) -> &mut VecDeque<Pending<C>> {
         match lane {
             Lane::First => &mut self.first,
             Lane::Second => &mut self.second,
         }
     }
 
-    fn take(&mut self) -> Vec<Pending> {
-        let mut writes = Vec::with_capacity(self.first.len().min(BATCH_WRITES_MAX));
+    fn take(&mut self, bounds: Bounds) -> Vec<Pending<C>> {
+        let mut writes = Vec::with_capacity(self.first.len().min(bounds.batch_writes_max));
         let mut bytes: usize = 0;
-        while writes.len() < BATCH_WRITES_MAX && bytes < BATCH_BYTES_MAX {
+        while writes.len() < bounds.batch_writes_max && bytes < bounds.batch_bytes_max {
             let Some(pending) = self.first.pop_front().or_else(|| self.second.pop_front()) else { break };
             bytes = bytes.saturating_add(pending.terms.bytes);
             writes.push(pending);
@@ -75,13 +80,13 @@ impl State {
     }
 }
 
-impl Lanes {
-    pub(super) fn new() -> Self {
-        Self { state: Mutex::new(State::default()), arrived: Condvar::new() }
+impl<C: Commits> Lanes<C> {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self { bounds, state: Mutex::new(State::new()), arrived: Condvar::new() }
     }
 
     /// Puts a write into its lane, when there is room.
-    pub(super) async fn push(&self, pending: Pending) -> Result<(), StoreError> {
+    pub(super) async fn push(&self, pending: Pending<C>) -> Result<(), StoreError> {
         let mut pending = Some(pending);
         let mut waker: Option<Waker> = None;
         poll_fn(|context| {
@@ -98,7 +103,7 @@ impl Lanes {
     /// Whether it was taken in; none when there was no room, and `waker`, if given, is kept until there is.
     fn try_push(
         &self,
-        pending: &mut Option<Pending>,
+        pending: &mut Option<Pending<C>>,
         waker: &mut Option<Waker>,
     ) -> Option<Result<(), StoreError>> {
         let mut state = lock(&self.state);
@@ -107,7 +112,7 @@ impl Lanes {
         }
         let lane = pending.as_ref().map_or(Lane::Second, |pending| pending.terms.lane);
         let lane = state.lane(lane);
-        if lane.len() >= LANE_WRITES_MAX {
+        if lane.len() >= self.bounds.lane_writes_max {
             state.waiting.extend(waker.take());
             return None;
         }
@@ -118,11 +123,11 @@ impl Lanes {
     }
 
     /// Waits until there is something; with `patience` no longer than that.
-    pub(super) fn take(&self, patience: Option<Duration>) -> Taken {
+    pub(super) fn take(&self, patience: Option<Duration>) -> Taken<C> {
         let mut state = lock(&self.state);
         let mut waited = false;
         let writes = loop {
-            let writes = state.take();
+            let writes = state.take(self.bounds);
             if !writes.is_empty() {
                 break writes;
             }
@@ -165,7 +170,7 @@ impl Lanes {
         writes.into_iter().for_each(|pending| pending.write.answer(Err(error.clone())));
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(shuttle)))]
     pub(super) fn waiting_writes(&self) -> usize {
         let state = lock(&self.state);
         state.first.len() + state.second.len()

@@ -1,6 +1,7 @@
 //! What the writer promises, tried on a real file: what is undone, what is kept, who hears what.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::mpsc;
 
@@ -8,12 +9,15 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::*;
-use crate::sqlite::{FIRST_FOR_PROCESS, FOR_POWER, FOR_PROCESS, open, schema};
+use crate::sqlite::batch::Batches;
+use crate::sqlite::contents::Files;
+use crate::sqlite::tx::Tx;
+use crate::sqlite::{self, FIRST_FOR_PROCESS, FOR_POWER, FOR_PROCESS, open, schema};
 
 struct Bench {
     dir: TempDir,
     path: PathBuf,
-    writer: Writer,
+    writer: Writer<Batches>,
 }
 
 type Answer<'w> = Pin<Box<dyn Future<Output = Result<i64, StoreError>> + 'w>>;
@@ -22,7 +26,7 @@ impl Bench {
     fn new() -> Self {
         let dir = TempDir::new().unwrap();
         let (path, _) = open::open(dir.path()).unwrap();
-        let writer = Writer::new(path.clone(), Files::new(dir.path().join("contents")));
+        let writer = sqlite::writer(&path, &Files::new(dir.path().join("contents")));
         Self { dir, path, writer }
     }
 
@@ -237,19 +241,19 @@ fn urgent_writes_overtake_the_others() {
 fn beyond_a_full_lane_writes_wait_and_none_is_forgotten() {
     let bench = Bench::new();
     let (hold, go_on) = bench.hold();
-    let count = 3 * LANE_WRITES_MAX;
+    let count = 3 * BOUNDS.lane_writes_max;
     let mut answers: Vec<Answer<'_>> =
         (0..count).map(|n| bench.row(FOR_PROCESS, format!("row {n}"))).collect();
     for answer in &mut answers {
         assert_eq!(poll_once(answer), None);
     }
-    assert_eq!(bench.writer.lanes.waiting_writes(), LANE_WRITES_MAX);
+    assert_eq!(bench.writer.lanes.waiting_writes(), BOUNDS.lane_writes_max);
     // An urgent one has its own lane.
     let mut urgent = bench.row(FIRST_FOR_PROCESS, "urgent");
     assert_eq!(poll_once(&mut urgent), None);
-    assert_eq!(bench.writer.lanes.waiting_writes(), LANE_WRITES_MAX + 1);
+    assert_eq!(bench.writer.lanes.waiting_writes(), BOUNDS.lane_writes_max + 1);
     // Whoever loses interest takes nobody's place with it.
-    answers.drain(LANE_WRITES_MAX..LANE_WRITES_MAX + 500);
+    answers.drain(BOUNDS.lane_writes_max..BOUNDS.lane_writes_max + 500);
     go_on.send(()).unwrap();
     block_on(hold).unwrap();
     // The last first: each is woken by itself, not by its neighbour.
@@ -305,7 +309,7 @@ fn a_submit_beside_the_shutdown_is_written_or_refused() {
                 })
                 .collect();
             while bench.rows().len() < round {}
-            bench.writer.lanes.close();
+            bench.writer.close();
             submitting.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
         });
         let mut rows = bench.rows();

@@ -1,22 +1,25 @@
-//! One batch of writes, from `BEGIN IMMEDIATE` to the answers.
+//! One batch of writes on SQLite, from `BEGIN IMMEDIATE` to `COMMIT`.
 //!
 //! # Invariants
-//! 1. A batch is committed whole or not at all; whichever, everybody in it hears the truth.
+//! 1. A batch is committed whole or not at all, and the writer is told which.
 //! 2. `synchronous` is changed between transactions only, and is FULL in the commit of a batch with a durable write.
 //!    Such a commit makes all earlier ones durable too, since they lie before it in the same log.
 //! 3. Files of contents that a batch promises to keep are on the disk before its commit.
+//!
+//! # Not here
+//! Which writes share a batch, and who is answered when: the writer's business.
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
 
 use rusqlite::Connection;
 
-use super::{Durability, Pending};
+use super::contents::{Files, sync_files};
+use super::open::{Role, connect, version};
+use super::schema;
+use super::tx::{Trouble, Tx, said};
+use super::writer::{Commits, Durability, Pending, Undone};
 use crate::StoreError;
-use crate::sqlite::contents::{Files, sync_files};
-use crate::sqlite::open::{Role, connect, version};
-use crate::sqlite::schema;
-use crate::sqlite::tx::{Trouble, Tx, said};
 
 /// Writes batches, on a connection that it opens with the first.
 pub(super) struct Batches {
@@ -27,73 +30,9 @@ pub(super) struct Batches {
     has_unmoved: bool,
 }
 
-/// Why a batch was not committed.
-struct Undone {
-    error: StoreError,
-    /// Whether the store can be trusted with the next batch.
-    broken: bool,
-}
-
-impl Undone {
-    fn for_now(error: StoreError) -> Self {
-        Self { error, broken: false }
-    }
-
-    fn for_good(error: StoreError) -> Self {
-        Self { error, broken: true }
-    }
-}
-
 impl Batches {
     pub(super) fn new(database: PathBuf, files: Files) -> Self {
         Self { database, files, connection: None, durability: Durability::Process, has_unmoved: false }
-    }
-
-    /// Whether something was written since the log was last moved into the database.
-    pub(super) fn has_unmoved(&self) -> bool {
-        self.has_unmoved
-    }
-
-    /// Writes them in one transaction and answers.
-    ///
-    /// # Errors
-    /// Nothing may be written any more.
-    pub(super) fn write(&mut self, mut writes: Vec<Pending>) -> Result<(), StoreError> {
-        let done = self.commit(&mut writes);
-        let answer = match &done {
-            Ok(()) => Ok(()),
-            Err(undone) => Err(undone.error.clone()),
-        };
-        for pending in writes {
-            pending.write.answer(answer.clone());
-        }
-        match done {
-            Err(Undone { error, broken: true }) => Err(error),
-            Err(Undone { broken: false, .. }) | Ok(()) => Ok(()),
-        }
-    }
-
-    /// Moves what the log holds into the database, as far as no reader needs it there.
-    pub(super) fn checkpoint(&mut self) {
-        if let Some(connection) = self.connection.as_ref().filter(|_| self.has_unmoved) {
-            // It is a convenience: SQLite does the same when the log has grown, or is opened anew.
-            let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-        }
-        self.has_unmoved = false;
-    }
-
-    fn commit(&mut self, writes: &mut [Pending]) -> Result<(), Undone> {
-        let durability = writes.iter().map(|pending| pending.terms.durability).max();
-        self.prepare(durability.unwrap_or(Durability::Process))?;
-        let Some(connection) = &self.connection else { return Ok(()) };
-        begin(connection)?;
-        let done = run_all(connection, &self.files, writes).and_then(|()| end(connection));
-        if done.is_err() && !connection.is_autocommit() {
-            // When even this fails the file is as before the batch: nothing of it has reached the log.
-            let _ = statement(connection, "ROLLBACK");
-        }
-        self.has_unmoved |= done.is_ok();
-        done
     }
 
     /// Opens the connection, and makes it as durable as the batch wants it.
@@ -116,6 +55,38 @@ impl Batches {
     }
 }
 
+impl Commits for Batches {
+    type Tx<'t> = Tx<'t>;
+
+    fn commit(&mut self, writes: &mut [Pending<Self>]) -> Result<(), Undone> {
+        let durability = writes.iter().map(Pending::durability).max();
+        self.prepare(durability.unwrap_or(Durability::Process))?;
+        let Some(connection) = &self.connection else { return Ok(()) };
+        begin(connection)?;
+        let done = run_all(connection, &self.files, writes).and_then(|()| end(connection));
+        if done.is_err() && !connection.is_autocommit() {
+            // When even this fails the file is as before the batch: nothing of it has reached the log.
+            let _ = statement(connection, "ROLLBACK");
+        }
+        self.has_unmoved |= done.is_ok();
+        done
+    }
+
+    /// Whether something was written since the log was last moved into the database.
+    fn has_unmoved(&self) -> bool {
+        self.has_unmoved
+    }
+
+    /// Moves what the log holds into the database, as far as no reader needs it there.
+    fn checkpoint(&mut self) {
+        if let Some(connection) = self.connection.as_ref().filter(|_| self.has_unmoved) {
+            // It is a convenience: SQLite does the same when the log has grown, or is opened anew.
+            let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        }
+        self.has_unmoved = false;
+    }
+}
+
 fn statement(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }
@@ -134,14 +105,14 @@ fn begin(connection: &Connection) -> Result<(), Undone> {
     }
 }
 
-fn run_all(connection: &Connection, files: &Files, writes: &mut [Pending]) -> Result<(), Undone> {
+fn run_all(connection: &Connection, files: &Files, writes: &mut [Pending<Batches>]) -> Result<(), Undone> {
     let tx = Tx::new(connection);
     let alone = writes.len() == 1;
     for pending in writes {
         if !alone {
             statement(connection, "SAVEPOINT write").map_err(|error| failed(&error))?;
         }
-        let keep = pending.write.run(&tx);
+        let keep = pending.run(&tx);
         match tx.trouble() {
             Some(Trouble::Store(error)) => return Err(Undone::for_good(error)),
             Some(Trouble::Transaction(error)) => return Err(Undone::for_now(error)),

@@ -2,48 +2,52 @@
 //!
 //! # How it goes
 //! 1. A port [submits](Writer::submit) a write and awaits its answer. Urgent ones (heartbeats, cancels) overtake the others.
-//! 2. The writer's thread takes all that is ready, at most [`BATCH_WRITES_MAX`] writes or [`BATCH_BYTES_MAX`] bytes, and
-//!    waits for nothing more: one write alone goes at once, many share one commit.
+//! 2. The writer's thread takes all that is ready within its [`BOUNDS`], and waits for nothing more: one write alone goes
+//!    at once, many share one commit.
 //! 3. Each write runs in a savepoint: one that is refused, fails or panics is undone alone.
 //! 4. After the commit, and only then, everybody is answered.
 //!
 //! # Invariants
 //! 1. Nobody hears `Ok` of what is not committed; one durable write makes its whole batch durable.
 //! 2. Writes of one lane happen in the order in which they were submitted.
-//! 3. A lane holds at most [`LANE_WRITES_MAX`] writes; whoever comes then waits without blocking its thread.
+//! 3. A lane holds at most `lane_writes_max` writes; whoever comes then waits without blocking its thread.
 //! 4. After a commit that failed for a reason other than space or time, nothing is written any more.
 //! 5. Every write that was taken in is answered once, also when the store is dropped.
 //!
 //! # Not here
-//! What is written: the ports. Reading: `readers`.
+//! What is written: the ports. SQLite: `batch`, behind [`Commits`], so that the model check in `tests/shuttle` explores
+//! this folder as it is, over commits that fail by a script. Reading: `readers`.
 
-mod batch;
 mod lanes;
 
-use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use futures_channel::oneshot;
 use sync::contained;
+use sync::primitives::thread::{self, JoinHandle, Thread};
 use sync::primitives::{Mutex, lock};
 
-use super::contents::Files;
-use super::tx::Tx;
 use crate::StoreError;
-use batch::Batches;
 pub(super) use lanes::Lane;
 use lanes::{Lanes, Taken};
 
-/// How many writes may wait in a lane.
-const LANE_WRITES_MAX: usize = 1024;
-/// How many writes share a commit.
-const BATCH_WRITES_MAX: usize = 256;
-/// How many bytes of writes share a commit.
-const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How much waits, and how much is written at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// How many writes may wait in a lane.
+    pub(super) lane_writes_max: usize,
+    /// How many writes share a commit.
+    pub(super) batch_writes_max: usize,
+    /// How many bytes of writes share a commit.
+    pub(super) batch_bytes_max: usize,
+}
+
+/// Those of every store.
+pub(super) const BOUNDS: Bounds =
+    Bounds { lane_writes_max: 1024, batch_writes_max: 256, batch_bytes_max: 4 * 1024 * 1024 };
 
 /// After so long without a pause the writer makes one, for other processes.
 const BACK_TO_BACK_MAX: Duration = Duration::from_millis(50);
@@ -70,19 +74,62 @@ pub(super) struct Terms {
     pub(super) bytes: usize,
 }
 
+/// Where batches are written, in one transaction each: SQLite, or the script of a model check.
+pub(super) trait Commits: Send + Sized + 'static {
+    /// What a write runs in.
+    type Tx<'t>;
+
+    /// Runs each of them and commits what they wrote: whole or not at all. Those that were undone alone do not count.
+    fn commit(&mut self, writes: &mut [Pending<Self>]) -> Result<(), Undone>;
+
+    /// Whether something was committed since the last [`checkpoint`](Self::checkpoint).
+    fn has_unmoved(&self) -> bool;
+
+    /// Tidies up; there is time for it.
+    fn checkpoint(&mut self);
+}
+
+/// Why a batch was not committed.
+pub(super) struct Undone {
+    error: StoreError,
+    /// Whether the store can be trusted with the next batch.
+    broken: bool,
+}
+
+impl Undone {
+    pub(super) fn for_now(error: StoreError) -> Self {
+        Self { error, broken: false }
+    }
+
+    pub(super) fn for_good(error: StoreError) -> Self {
+        Self { error, broken: true }
+    }
+}
+
 /// Something to be written, and somebody who waits for the answer.
-trait Write: Send {
+trait Write<C: Commits>: Send {
     /// Runs it within a transaction; false when it is to be undone.
-    fn run(&mut self, tx: &Tx<'_>) -> bool;
+    fn run(&mut self, tx: &C::Tx<'_>) -> bool;
 
     /// Answers, with what `run` came to if the transaction was committed.
     fn answer(self: Box<Self>, committed: Result<(), StoreError>);
 }
 
-/// A write in a lane.
-struct Pending {
-    write: Box<dyn Write>,
+/// A write in a lane, or in a batch.
+pub(super) struct Pending<C: Commits> {
+    write: Box<dyn Write<C>>,
     terms: Terms,
+}
+
+impl<C: Commits> Pending<C> {
+    pub(super) fn durability(&self) -> Durability {
+        self.terms.durability
+    }
+
+    /// Runs it within a transaction; false when it is to be undone.
+    pub(super) fn run(&mut self, tx: &C::Tx<'_>) -> bool {
+        self.write.run(tx)
+    }
 }
 
 struct Asked<T, E, F> {
@@ -91,13 +138,14 @@ struct Asked<T, E, F> {
     asker: oneshot::Sender<Result<T, E>>,
 }
 
-impl<T, E, F> Write for Asked<T, E, F>
+impl<C, T, E, F> Write<C> for Asked<T, E, F>
 where
+    C: Commits,
     T: Send,
     E: From<StoreError> + Send,
-    F: FnOnce(&Tx<'_>) -> Result<T, E> + Send,
+    F: FnOnce(&C::Tx<'_>) -> Result<T, E> + Send,
 {
-    fn run(&mut self, tx: &Tx<'_>) -> bool {
+    fn run(&mut self, tx: &C::Tx<'_>) -> bool {
         let Some(act) = self.act.take() else { return false };
         let came_to = contained(|| act(tx)).unwrap_or_else(|panicked| {
             Err(StoreError::Broken { why: format!("a write {panicked}; it was undone") }.into())
@@ -122,24 +170,24 @@ fn stopped() -> StoreError {
 }
 
 /// The writer's handle. Dropping it writes what is waiting and ends the thread.
-pub(super) struct Writer {
-    lanes: Arc<Lanes>,
+pub(super) struct Writer<C: Commits> {
+    lanes: Arc<Lanes<C>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    database: PathBuf,
-    files: Files,
+    batches: Box<dyn Fn() -> C + Send + Sync>,
 }
 
-impl Writer {
-    /// A writer whose thread starts with the first write: commands that only read need none.
-    pub(super) fn new(database: PathBuf, files: Files) -> Self {
-        Self { lanes: Arc::new(Lanes::new()), thread: Mutex::new(None), database, files }
+impl<C: Commits> Writer<C> {
+    /// A writer whose thread starts with the first write, on what `batches` makes: commands that only read need none.
+    pub(super) fn new(bounds: Bounds, batches: impl Fn() -> C + Send + Sync + 'static) -> Self {
+        let lanes = Arc::new(Lanes::new(bounds));
+        Self { lanes, thread: Mutex::new(None), batches: Box::new(batches) }
     }
 
     /// Writes, and answers when it is committed.
     pub(super) async fn submit<T, E>(
         &self,
         terms: Terms,
-        act: impl FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        act: impl FnOnce(&C::Tx<'_>) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
@@ -156,7 +204,7 @@ impl Writer {
     pub(super) fn submit_blocking<T, E>(
         &self,
         terms: Terms,
-        act: impl FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        act: impl FnOnce(&C::Tx<'_>) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
@@ -169,7 +217,7 @@ impl Writer {
         let mut thread = lock(&self.thread);
         if thread.is_none() {
             let lanes = Arc::clone(&self.lanes);
-            let batches = Batches::new(self.database.clone(), self.files.clone());
+            let batches = (self.batches)();
             let started = thread::Builder::new()
                 .name("store-writer".to_owned())
                 .spawn(move || write_until_closed(&lanes, batches));
@@ -178,11 +226,16 @@ impl Writer {
         }
         Ok(())
     }
+
+    /// What has come is written, what comes before the thread has ended is written or refused, the rest is refused.
+    pub(super) fn close(&self) {
+        self.lanes.close();
+    }
 }
 
-impl Drop for Writer {
+impl<C: Commits> Drop for Writer<C> {
     fn drop(&mut self) {
-        self.lanes.close();
+        self.close();
         if let Some(thread) = lock(&self.thread).take() {
             // It contains the panics of all writes; of its own there is nobody left to tell.
             let _ = thread.join();
@@ -190,7 +243,7 @@ impl Drop for Writer {
     }
 }
 
-fn write_until_closed(lanes: &Lanes, mut batches: Batches) {
+fn write_until_closed<C: Commits>(lanes: &Lanes<C>, mut batches: C) {
     let _ended = Ended(lanes);
     let mut since = Instant::now();
     loop {
@@ -200,7 +253,7 @@ fn write_until_closed(lanes: &Lanes, mut batches: Batches) {
                 if waited {
                     since = Instant::now();
                 }
-                if let Err(broken) = batches.write(writes) {
+                if let Err(broken) = write(&mut batches, writes) {
                     lanes.refuse(&broken);
                 }
                 if since.elapsed() >= BACK_TO_BACK_MAX {
@@ -215,10 +268,29 @@ fn write_until_closed(lanes: &Lanes, mut batches: Batches) {
     batches.checkpoint();
 }
 
-/// However the thread ends, nobody waits for it any more.
-struct Ended<'l>(&'l Lanes);
+/// Writes them in one transaction, then answers.
+///
+/// # Errors
+/// Nothing may be written any more.
+fn write<C: Commits>(batches: &mut C, mut writes: Vec<Pending<C>>) -> Result<(), StoreError> {
+    let done = batches.commit(&mut writes);
+    let answer = match &done {
+        Ok(()) => Ok(()),
+        Err(undone) => Err(undone.error.clone()),
+    };
+    for pending in writes {
+        pending.write.answer(answer.clone());
+    }
+    match done {
+        Err(Undone { error, broken: true }) => Err(error),
+        Err(Undone { broken: false, .. }) | Ok(()) => Ok(()),
+    }
+}
 
-impl Drop for Ended<'_> {
+/// However the thread ends, nobody waits for it any more.
+struct Ended<'l, C: Commits>(&'l Lanes<C>);
+
+impl<C: Commits> Drop for Ended<'_, C> {
     fn drop(&mut self) {
         self.0.refuse(&stopped());
     }
@@ -245,5 +317,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
+// On SQLite, which a model check does without.
 #[cfg(test)]
+#[cfg(not(shuttle))]
 mod tests;
