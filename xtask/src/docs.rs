@@ -2,7 +2,7 @@
 //!
 //! Such a part stands in any markdown file between a line `<!-- generated: NAME -->` and a line `<!-- end -->`. The
 //! names are in [`GENERATED`]; `cargo xtask tidy` fails where a part differs from what the code prints, and where a
-//! name stands in no file.
+//! name stands in no file. Files that are printed whole are in [`FILES`].
 
 use crate::child::Child;
 use crate::failure::Failure;
@@ -22,6 +22,10 @@ const GENERATED: [Generated; 4] = [
     Generated { name: "jobs", print: |workspace| from_example(workspace, "jobs") },
 ];
 
+/// A file that is printed whole: where it lies, and the name that the example knows it by.
+const FILES: [(&str, &str); 2] =
+    [("schema/action.json", "action-schema"), ("schema/actor.json", "actor-schema")];
+
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
     crate::no_arguments("docs", arguments)?;
     let files = tidy::read_all(workspace)?;
@@ -36,6 +40,17 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Fai
                 .map_err(|error| Failure::new(format!("{} cannot be written: {error}", file.path)))?;
             println!("{}: rewrote `{}`", file.path, part.name);
         }
+    }
+    for (path, name) in FILES {
+        let printed = from_example(workspace, name)?;
+        if files.iter().any(|file| file.path == path && file.text == printed) {
+            continue;
+        }
+        let place = workspace.root.join(path);
+        let made = place.parent().map_or(Ok(()), std::fs::create_dir_all);
+        made.and_then(|()| std::fs::write(&place, printed))
+            .map_err(|error| Failure::new(format!("{path} cannot be written: {error}")))?;
+        println!("{path}: rewrote it");
     }
     let left = stale(workspace, &tidy::read_all(workspace)?);
     left.iter().for_each(|finding| println!("{finding}"));
@@ -54,6 +69,15 @@ pub(crate) fn stale(workspace: &Workspace, files: &[File]) -> Vec<Finding> {
             }
         }
     }
+    for (path, name) in FILES {
+        findings.extend(match from_example(workspace, name) {
+            Ok(printed) => stale_file(files, path, &printed),
+            Err(failure) => {
+                let what = format!("`{name}` cannot be printed: {}", failure.fact());
+                Some(Finding::new("xtask/src/docs.rs", 1, what))
+            }
+        });
+    }
     let known = |name: &str| GENERATED.iter().any(|part| part.name == name);
     for file in files.iter().filter(|file| is_markdown(file)) {
         for (index, line) in file.text.lines().enumerate() {
@@ -63,6 +87,11 @@ pub(crate) fn stale(workspace: &Workspace, files: &[File]) -> Vec<Finding> {
         }
     }
     findings
+}
+
+fn stale_file(files: &[File], path: &str, printed: &str) -> Option<Finding> {
+    let is_fresh = files.iter().any(|file| file.path == path && file.text == printed);
+    (!is_fresh).then(|| Finding::new(path, 1, "is not what the code prints: run `cargo xtask docs`"))
 }
 
 fn stale_part(files: &[File], name: &str, printed: &str) -> Vec<Finding> {
@@ -150,6 +179,13 @@ mod tests {
         assert_eq!(stale_part(&file(FRESH), "table", "new\n"), []);
         let what = "`table` is not what the code prints: run `cargo xtask docs`";
         assert_eq!(stale_part(&file(FRESH), "table", "newer\n"), [Finding::new("docs/a.md", 2, what)]);
+    }
+
+    #[test]
+    fn a_printed_file_has_to_be_there_and_to_be_what_the_code_prints() {
+        let found = |printed: &str| stale_file(&file("{}\n"), "docs/a.md", printed).is_some();
+        assert!(!found("{}\n") && found("[]\n"));
+        assert!(stale_file(&file("{}\n"), "schema/none.json", "{}\n").is_some());
     }
 
     #[test]

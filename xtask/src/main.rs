@@ -15,6 +15,8 @@
 // In reading order: the empty lines keep rustfmt from sorting them.
 mod test;
 
+mod peers;
+
 mod model_check;
 
 mod sim;
@@ -51,13 +53,20 @@ struct Command {
     run: fn(&Workspace, &[String]) -> Result<(), Failure>,
 }
 
-const COMMANDS: [Command; 9] = [
+const COMMANDS: [Command; 10] = [
     Command {
         name: "test",
         arguments: "",
         summary: "fmt, clippy, tidy, every test and feature, doc, the quick model check, 2,000 simulated runs",
         takes: "8 minutes from nothing, 2 afterwards",
         run: test::run,
+    },
+    Command {
+        name: "peers",
+        arguments: "",
+        summary: "installs the programs of others that tests meet, from npm and PyPI; `test` begins with it",
+        takes: "a minute, nothing afterwards",
+        run: peers::run,
     },
     Command {
         name: "model-check",

@@ -9,6 +9,7 @@ use crate::child::Child;
 use crate::failure::Failure;
 use crate::install;
 use crate::model_check::{self, EFFORT_VARIABLE, Effort, VARIANTS};
+use crate::peers;
 use crate::sim;
 use crate::tidy;
 use crate::workspace::Workspace;
@@ -17,7 +18,9 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Fai
     crate::no_arguments("test", arguments)?;
     install::component(workspace, "rustfmt", &Child::cargo(["fmt", "--version"]))?;
     install::component(workspace, "clippy", &Child::cargo(["clippy", "--version"]))?;
+    peers::run(workspace, &[])?;
     let begun = Instant::now();
+    install::local_model(workspace)?;
     let steps = steps(workspace);
     for (index, step) in steps.iter().enumerate() {
         let place = format!("[{}/{}] {}", index + 1, steps.len(), step.name);

@@ -6,13 +6,16 @@ use domain::{Account, ErrorCategory, ErrorRecord, Ledger, LimitReached, SpendKin
 use engine::plans::PlanFacts;
 use serde_json::{Value, json};
 
-use crate::cli::limit::KINDS;
+use crate::money;
 use crate::output::Paint;
 use crate::time::{took, typed};
 
+/// What every plan is told of; tokens and cost only those that used some.
+const ALWAYS_TOLD: [SpendKind; 3] = [SpendKind::Time, SpendKind::Steps, SpendKind::ToolCalls];
+
 /// What was used, on one line: `used  2 of 200 steps, 3 of 1000 tool calls, 41.2 s of 2h`.
 pub fn used_line(ledger: &Ledger, paint: Paint) -> String {
-    let is_told = |kind: &SpendKind| KINDS.contains(kind) || ledger.account(*kind).taken() > 0;
+    let is_told = |kind: &SpendKind| ALWAYS_TOLD.contains(kind) || ledger.account(*kind).taken() > 0;
     let parts: Vec<String> =
         SpendKind::ALL.into_iter().filter(is_told).map(|kind| part(kind, ledger.account(kind))).collect();
     format!("{}  {}\n", paint.dim("used"), parts.join(", "))
@@ -24,9 +27,20 @@ fn part(kind: SpendKind, account: Account) -> String {
         let max = max.map(|ms| format!(" of {}", typed(Duration::from_millis(ms)))).unwrap_or_default();
         return format!("{}{max}", took(used));
     }
-    let max = max.map(|max| format!(" of {max}")).unwrap_or_default();
-    let under_way = if reserved == 0 { String::new() } else { format!(" (and {reserved} under way)") };
-    format!("{used}{max} {}{under_way}", kind.as_str().replace('_', " "))
+    let (shown, noun) = match kind {
+        SpendKind::Cost => (money::typed as fn(u64) -> String, "dollars".to_owned()),
+        SpendKind::Time | SpendKind::Steps | SpendKind::ToolCalls | SpendKind::Tokens => {
+            (counted as fn(u64) -> String, kind.as_str().replace('_', " "))
+        }
+    };
+    let max = max.map(|max| format!(" of {}", shown(max))).unwrap_or_default();
+    let under_way =
+        if reserved == 0 { String::new() } else { format!(" (and {} under way)", shown(reserved)) };
+    format!("{}{max} {noun}{under_way}", shown(used))
+}
+
+fn counted(count: u64) -> String {
+    count.to_string()
 }
 
 /// The accounts, by kind.
@@ -52,17 +66,25 @@ pub fn usage_json(ledger: &Ledger) -> Value {
     })
 }
 
-/// What lets a plan go on that a limit stopped: twice as much of it. None for another error.
+/// What lets a plan go on that a limit stopped: twice as much of it, or what it asked for if that is more. None for
+/// another error.
 pub fn raise_command(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> Option<String> {
     let kind = LimitReached::kind_in(record.error.detail());
     let kind = kind.filter(|_| record.error.category() == ErrorCategory::Budget)?;
+    let told = |key: &str| record.error.detail().get(key).and_then(Value::as_u64).unwrap_or_default();
+    let wanted = told("used").saturating_add(told("reserved")).saturating_add(told("asked"));
+    let scope = record.error.detail().get("scope").and_then(Value::as_str).unwrap_or_default();
+    if scope.starts_with("day:") {
+        let more = money::typed(told("max").saturating_mul(2).max(wanted));
+        return Some(format!("agents config set limits.day_cost={more}"));
+    }
     let max = facts.ledger.account(kind).max.unwrap_or_default();
     let more = match kind {
         // In whole seconds, and no less than one.
         SpendKind::Time => typed(Duration::from_secs(max.div_ceil(1_000).max(1).saturating_mul(2))),
-        SpendKind::Steps | SpendKind::ToolCalls | SpendKind::Tokens | SpendKind::Cost => {
-            max.max(1).saturating_mul(2).to_string()
-        }
+        SpendKind::Steps | SpendKind::ToolCalls => max.max(1).saturating_mul(2).to_string(),
+        SpendKind::Tokens => max.saturating_mul(2).max(wanted).to_string(),
+        SpendKind::Cost => money::typed(max.saturating_mul(2).max(wanted)),
     };
     Some(format!("agents plan resume {id} --limit {kind}={more}"))
 }
@@ -86,6 +108,8 @@ mod tests {
         assert_eq!(used_line(&ledger, plain), line);
         ledger.accounts.insert(SpendKind::Tokens, Account { max: None, used: 5, reserved: 0 });
         assert!(used_line(&ledger, plain).ends_with(", 5 tokens\n"));
+        ledger.accounts.insert(SpendKind::Cost, Account { max: Some(2_000_000), used: 12_500, reserved: 0 });
+        assert!(used_line(&ledger, plain).ends_with(", 5 tokens, 0.0125 of 2.00 dollars\n"));
         assert_eq!(
             to_json(&ledger)["tool_calls"],
             json!({ "used": 3, "reserved": 1, "max": 9, "assumed": 0 })

@@ -3,7 +3,7 @@
 //! # Where to begin
 //! - [`cli`]: the command line, a file for each command.
 //! - [`config`]: what is set, where, and who may set it.
-//! - [`actor_file`]: the steps of a plan, from a file.
+//! - [`definitions`]: actions and actors, found where they lie.
 //! - [`output`]: how answers are shown; [`failure`]: what a command could not do, and every code there is.
 //!
 //! # Invariants
@@ -15,13 +15,14 @@
 
 #![forbid(unsafe_code)]
 
-pub mod actor_file;
 pub mod cli;
 pub mod config;
+pub mod definitions;
 pub mod diff_view;
 pub mod failure;
 pub mod forecast_view;
 pub mod ledger_view;
+pub mod money;
 pub mod notify;
 pub mod output;
 pub mod places;

@@ -210,7 +210,8 @@ pub fn to_json(facts: &PlanFacts, id: &str) -> Value {
         .iter()
         .map(|step| {
             json!({
-                "node": step.node, "outcome": step.state.as_str(), "tries": step.tries,
+                "node": step.node, "outcome": step.outcome.map_or(step.state.as_str(), |outcome| outcome.as_str()),
+                "tries": step.tries,
                 "duration_ms": step.duration_ms, "changed": step.changed,
             })
         })

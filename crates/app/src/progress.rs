@@ -136,6 +136,9 @@ fn told(event: &EventRecord) -> Option<String> {
         EventKind::PlanCreated
         | EventKind::PlanUndone
         | EventKind::DecisionRecorded
+        | EventKind::DecisionSuperseded
+        | EventKind::NodeStarted
+        | EventKind::NodeFinished
         | EventKind::ToolFinished
         | EventKind::ChangesetClosed
         | EventKind::ErrorRecorded

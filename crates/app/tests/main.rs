@@ -2,6 +2,10 @@
 //!
 //! - `support`: a person with a home of their own
 //! - `calling`: help, version, usage, formats
+//! - `definitions`: actions and actors by name, their arguments, faults and consent
+//! - `tools`: listed, shown, checked; called by nodes through the gate
+//! - `models`: models that work, recorded and replayed, within their limits
+//! - `model_faults`: models and servers that do all that they should not
 //! - `settings`: config get, set, list; two writers at once; a killed writer
 //! - `pages`: completions and the manual
 //! - `plans`: run, diff, apply, undo, cancel and the rest, from the first command to the last
@@ -13,6 +17,7 @@
 //! - `top`: all plans on one screen, in a pseudo-terminal and without one
 //! - `told`: what summaries, hints and answers say
 //! - `limits`: what a plan may use, and the history of its errors
+//! - `mcp`: plans for other agents, asked for by a client of the official SDK
 //! - `workers`: many plans at once, in several processes
 //! - `stopped`: a worker that stands still past its lease, and goes on when another has done its work
 //! - `trouble`: a store that is locked, full or holds what is not known, clocks that were set back

@@ -47,6 +47,12 @@ event_kinds! {
     PlanUndone = "plan.undone",
     /// A decision was recorded: `{seq, kind, question}`.
     DecisionRecorded = "decision.recorded",
+    /// Decisions gave way to a later one: `{by, seqs}`.
+    DecisionSuperseded = "decision.superseded",
+    /// The first call of a node was admitted: `{path}`. One that only reads is told by its end alone.
+    NodeStarted = "node.started",
+    /// A node was settled: `{path, phase, outcome, tries}`.
+    NodeFinished = "node.finished",
     /// A tool call was admitted: `{call, node, tool}`.
     ToolStarted = "tool.started",
     /// A tool call ended: `{call, node, tool, state, ms, entries}`.

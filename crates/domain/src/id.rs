@@ -101,6 +101,10 @@ ulid_id! {
     SpendId, "a spend id"
 }
 ulid_id! {
+    /// One recorded choice of a plan.
+    DecisionId, "a decision id"
+}
+ulid_id! {
     /// One apply or undo, and its journal.
     ApplyId, "an apply id"
 }

@@ -47,9 +47,25 @@ pub mod job;
 
 pub mod plan;
 
+pub mod node_run;
+
+pub mod likeness;
+
+pub mod arg;
+
+pub mod template;
+
+pub mod expr;
+
+pub mod graph;
+
+pub mod invariant;
+
 pub mod validation;
 
 pub mod tool_call;
+
+pub mod strategy;
 
 pub mod decision;
 
@@ -82,13 +98,16 @@ pub mod redact;
 
 pub use advice::shown_wait;
 pub use apply_record::{ApplyEnd, ApplyKind, ApplyMoves, ApplyRecord, ApplyStage, NewApply};
+pub use arg::{ARG_BYTES_MAX, Arg, ArgError, ArgType};
 pub use change::{Base, ChangeEntry, Draft, NewChange, Op, pair_renames};
 pub use changeset::{
     Changeset, ChangesetError, ChangesetState, Changesets, Closed, Ending, Recorded, Started,
 };
 pub use changeset_digest::changeset_digest;
 pub use class::ErrorClass;
-pub use decision::{Decision, DecisionKind, NewDecision};
+pub use decision::{
+    Alternative, Decision, DecisionInvalid, DecisionKind, NewDecision, StepDecision, affected,
+};
 pub use detail::{DETAIL_BYTES_MAX, DETAIL_VALUES_MAX, Detail, Details, LEFT_OUT_KEY, merge_detail};
 pub use diff::{
     Hunk, HunkPart, Line, LineTag, LinesChanged, Narrowed, apply_hunks, hunks, hunks_in_conflict,
@@ -97,11 +116,14 @@ pub use diff::{
 pub use error::{ErrorCategory, MESSAGE_BYTES_MAX, NewError, StepId};
 pub use error_history::{ErrorHistory, ErrorRecord, Folded, RECORDS_MAX};
 pub use event_record::{EVENT_BYTES_MAX, EventKind, EventRecord};
+pub use expr::{Expr, ExprFlaw, TypeError};
 pub use file_state::{FileState, Hash, Kind, TEXT_BYTES_MAX, TEXT_PROBE_BYTES, is_text};
+pub use graph::{Graph, GraphEnd, GraphFlaw, MEMBER_SEPARATOR, Next, NodeState};
 pub use id::{
-    ApplyId, BootId, CallNo, ChangeId, ChangesetId, Claim, ErrorId, Fence, IdError, JobId, PlanId, RootNo,
-    SpendId, WorkerId,
+    ApplyId, BootId, CallNo, ChangeId, ChangesetId, Claim, DecisionId, ErrorId, Fence, IdError, JobId,
+    PlanId, RootNo, SpendId, WorkerId,
 };
+pub use invariant::{INVARIANTS_MAX, Invariant, InvariantScope, Rule, Touched, Violation, violations};
 pub use inverse::{inverse, undoing};
 pub use job::{
     CancelRequest, ClaimRequest, HELD, Job, JobEvent, JobRefused, JobState, LOST_LEASES_MAX, LeaseLost,
@@ -111,18 +133,22 @@ pub use ledger::{
     Account, CountAs, Day, DayLimit, LIMIT_KEY, Ledger, LimitReached, LimitTooLow, Limits, NewSpend,
     PlanLedger, Scope, Settle, Spend, SpendKind, count_in, reserve_in,
 };
+pub use likeness::{did_you_mean, nearest};
 pub use lock::{Lock, LockHeld, LockRequest, LockResource};
 pub use merge::{ConflictKind, FileMerge, Merge, Place, Region, Sides, merge, merge_file};
 pub use net::{NetChange, fold, net_hash};
+pub use node_run::{NODE_TEXT_BYTES_MAX, NodeOutcome, NodeRun, Usage};
 pub use path::{PATH_BYTES_MAX, PathError, RelPath};
 pub use phase::Phase;
 pub use phase_times::{PhaseTime, phase_times};
 pub use plan::{
-    ApplyState, Automation, BadTransition, ByteText, CommandTask, Does, HandMove, HandMoved, NewPlan, Plan,
-    PlanEvent, PlanMoveError, PlanRefused, PlanSpec, PlanState, ProjectLink, REVERSIONS_MAX, Reason, Run,
-    STEPS_MAX, Step, TITLE_CHARS_MAX, Work, follow, why_constrained,
+    ApplyState, Automation, BadTransition, ByteText, CommandTask, DefinitionSource, Does, ExternalTask,
+    FIX_ATTEMPTS, HandDecisions, HandMove, HandMoved, ModelTask, NewPlan, On, PARALLEL, PARALLEL_MAX, Plan,
+    PlanEvent, PlanMoveError, PlanRefused, PlanSpec, PlanState, ProjectLink, REPEAT_MAX, REVERSIONS_MAX,
+    Reason, Repeat, Run, STEPS_MAX, Step, Strategist, TITLE_CHARS_MAX, Work, follow, invariant_check_name,
+    why_constrained,
 };
-pub use plan_record::{PlanRecord, RecordError, ReserveError};
+pub use plan_record::{DecideError, PlanRecord, RecordError, ReserveError};
 pub use recovery::{
     Action, BACKOFF_MAX, Gate, Policy, PolicyError, RETRIES_PER_STEP_MAX, Recovery, Verdict, WAIT_MAX, Why,
     backoff, decide,
@@ -130,6 +156,9 @@ pub use recovery::{
 pub use redact::{Redactor, RedactorError, SECRET_BYTES_MIN, SecretKind, UnknownMark};
 pub use sandbox_record::{NotCaptured, SandboxRecord};
 pub use selection::{Choosable, Chosen, ChosenPart, ProjectAlias, Selection, SelectionError, change_address};
+pub use template::{
+    ExpandError, Known, Template, TemplateFlaw, TemplatePath, Values, expand_argv, value_text,
+};
 pub use time::{Ms, WallMs};
-pub use tool_call::{CallEnd, CallState, FinishedCall, KeptOutput, NewCall, ToolCall};
+pub use tool_call::{CallEnd, CallState, FinishedCall, KeptCall, KeptOutput, NewCall, ToolCall};
 pub use validation::{Outcome, Validation, ValidationMode, ValidationResult, ValidationSummary, sum_up};

@@ -19,15 +19,19 @@ mod spec;
 mod state;
 mod step;
 
-pub use by_hand::{HandMove, HandMoved, PlanMoveError};
+pub use by_hand::{HandDecisions, HandMove, HandMoved, PlanMoveError};
 pub use follow::follow;
-pub use spec::{Automation, ByteText, CommandTask, PlanSpec, ProjectLink, Run};
+pub use spec::{
+    Automation, ByteText, CommandTask, DefinitionSource, FIX_ATTEMPTS, PARALLEL, PARALLEL_MAX, PlanSpec,
+    ProjectLink, Run, Strategist, invariant_check_name,
+};
 pub use state::{ApplyState, BadTransition, PlanEvent, PlanState, Work, table_markdown};
-pub use step::{Does, STEPS_MAX, Step};
+pub use step::{Does, ExternalTask, ModelTask, On, REPEAT_MAX, Repeat, STEPS_MAX, Step};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::decision::DecisionInvalid;
 use crate::id::PlanId;
 use crate::phase::Phase;
 use crate::time::WallMs;
@@ -46,6 +50,9 @@ pub enum PlanRefused {
     /// It was reverted as often as may be.
     #[error("the plan was reverted {REVERSIONS_MAX} times already")]
     ReversionsSpent,
+    /// A decision that comes with it may not be recorded.
+    #[error("a decision is not valid: {0}")]
+    Decision(#[from] DecisionInvalid),
 }
 
 /// Why a plan is constrained.

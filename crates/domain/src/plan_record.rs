@@ -2,8 +2,8 @@
 //! and every write to them.
 //!
 //! # Where to look
-//! Here are the jobs and who may write; `moves` has making and moving the plan, `work` what its owner records,
-//! `spending` what it may spend, `applies` how it reaches the user's files.
+//! Here are the jobs and who may write; `moves` has making and moving the plan, `decisions` what it decided, `work` what
+//! its owner records, `nodes` how the nodes of its actors ended, `spending` what it may spend, `applies` how it reaches the user's files.
 //!
 //! # Invariants
 //! 1. A plan has at most one live job, and so at most one owner.
@@ -22,12 +22,15 @@
 //! `now` that is passed in.
 
 mod applies;
+mod decisions;
 mod moves;
+mod nodes;
 mod spending;
 mod work;
 
 use std::collections::BTreeMap;
 
+pub use decisions::DecideError;
 pub use spending::ReserveError;
 
 use crate::apply_record::ApplyRecord;
@@ -40,6 +43,7 @@ use crate::file_state::Hash;
 use crate::id::{ApplyId, CallNo, Claim, JobId, PlanId};
 use crate::job::{Job, JobEvent, JobRefused, JobState, LeaseLost, NewJob};
 use crate::ledger::PlanLedger;
+use crate::node_run::NodeRun;
 use crate::plan::{Plan, Reason, follow};
 use crate::recovery::Policy;
 use crate::sandbox_record::SandboxRecord;
@@ -92,6 +96,7 @@ pub struct PlanRecord {
     jobs: BTreeMap<JobId, Job>,
     changesets: Changesets,
     calls: BTreeMap<(u32, CallNo), ToolCall>,
+    nodes: Vec<NodeRun>,
     sandboxes: BTreeMap<u32, SandboxRecord>,
     applies: BTreeMap<ApplyId, ApplyRecord>,
     errors: ErrorHistory,
@@ -248,6 +253,11 @@ impl PlanRecord {
     /// The calls, in order of attempt and number.
     pub fn calls(&self) -> impl ExactSizeIterator<Item = &ToolCall> {
         self.calls.values()
+    }
+
+    /// The nodes that were settled, as they were first kept.
+    pub fn node_runs(&self) -> &[NodeRun] {
+        &self.nodes
     }
 
     /// The sandboxes, in order of attempt.

@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. A step that changes nothing, asked again or refused, is told by nothing.
 //! 2. What one step changed is told in this order: the cancel that was asked for, the changesets that ended, the job,
-//!    the plan; of a plan that is made: the plan, its prompt, its first job.
+//!    the plan, its decisions, its next job; of a plan that is made: the plan, its prompt, its first job. A node begins
+//!    before its first call and is settled after its last.
 
 use serde_json::{Value, json};
 
@@ -14,6 +15,7 @@ use crate::error::NewError;
 use crate::event_record::{EVENT_BYTES_MAX, EventKind};
 use crate::id::ApplyId;
 use crate::job::Job;
+use crate::node_run::NodeRun;
 use crate::plan::{Plan, PlanEvent};
 use crate::recovery::{Action, Recovery};
 use crate::sandbox_record::SandboxRecord;
@@ -59,6 +61,24 @@ pub fn decision_recorded(decision: &Decision) -> Told {
     let question: String = decision.new.question.chars().take(200).collect();
     let data = json!({ "seq": decision.seq, "kind": decision.new.kind, "question": question });
     bounded(EventKind::DecisionRecorded, data)
+}
+
+/// Decisions gave way to decision `by`.
+pub fn decision_superseded(seqs: &[u32], by: u32) -> Told {
+    bounded(EventKind::DecisionSuperseded, json!({ "by": by, "seqs": seqs }))
+}
+
+/// The first call of a node was admitted.
+pub fn node_started(call: &ToolCall) -> Told {
+    bounded(EventKind::NodeStarted, json!({ "path": call.new.node }))
+}
+
+/// A node was settled.
+pub fn node_finished(run: &NodeRun) -> Told {
+    let data = json!({
+        "path": run.path, "phase": run.phase, "outcome": run.outcome.as_str(), "tries": run.tries,
+    });
+    bounded(EventKind::NodeFinished, data)
 }
 
 /// A call was admitted.

@@ -10,6 +10,8 @@ use serde_json::Value;
 use crate::change::NewChange;
 use crate::file_state::Hash;
 use crate::id::{CallNo, ChangesetId, PlanId};
+use crate::ledger::CountAs;
+use crate::node_run::NodeRun;
 use crate::time::WallMs;
 
 /// Where a call stands.
@@ -154,4 +156,19 @@ pub struct FinishedCall {
     pub changeset: Option<ChangesetId>,
     /// What it changed, in order.
     pub changes: Vec<NewChange>,
+    /// The nodes that are settled by it.
+    pub settles: Vec<NodeRun>,
+}
+
+/// A call that has taken place and changed nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptCall {
+    /// What was asked.
+    pub call: NewCall,
+    /// What it counts as.
+    pub count_as: CountAs,
+    /// How it ended.
+    pub end: CallEnd,
+    /// The nodes that are settled by it.
+    pub settles: Vec<NodeRun>,
 }

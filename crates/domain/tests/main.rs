@@ -4,7 +4,8 @@
 //! Index: `change`, `changeset_reference`, `error_reference`, `job_pick`, `job_reference`, `job_table`,
 //! `lease_protocol` (in `lease_world`), `ledger_reference`, `must_survive`, `plan_record`, `recovery_table`; of changes: `net`,
 //! `merge`, `merge_file`, `hunks`, `hunks_git`, `selection`, `redact`; of plans: `plan_state`,
-//! `plan_moves`, `plan_following`, `plan_spec`, `validation`, `lock`, `told`.
+//! `plan_moves`, `plan_following`, `decision`, `plan_spec`, `validation`, `lock`, `told`; of definitions: `arg`, `template`, `expr`,
+//! `graph`, `invariant`.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,16 +16,26 @@
     reason = "a test fails by panicking, and says what it searched by printing"
 )]
 
+#[path = "cases/arg.rs"]
+mod arg;
 #[path = "cases/change.rs"]
 mod change;
 #[path = "cases/changeset_reference.rs"]
 mod changeset_reference;
+#[path = "cases/decision.rs"]
+mod decision;
 #[path = "cases/error_reference.rs"]
 mod error_reference;
+#[path = "cases/expr.rs"]
+mod expr;
+#[path = "cases/graph.rs"]
+mod graph;
 #[path = "cases/hunks.rs"]
 mod hunks;
 #[path = "cases/hunks_git.rs"]
 mod hunks_git;
+#[path = "cases/invariant.rs"]
+mod invariant;
 #[path = "cases/job_pick.rs"]
 mod job_pick;
 #[path = "cases/job_reference.rs"]
@@ -65,6 +76,8 @@ mod redact;
 mod sample;
 #[path = "cases/selection.rs"]
 mod selection;
+#[path = "cases/template.rs"]
+mod template;
 #[path = "cases/told.rs"]
 mod told;
 #[path = "cases/validation.rs"]

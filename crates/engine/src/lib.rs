@@ -3,6 +3,7 @@
 //! # Where to begin
 //! - [`PlanExecutionContext`]: what a running phase records its changes through.
 //! - [`ErrorRecoveryService`]: what a failure is reported to, and what answers what to do about it.
+//! - `definition`: actions and actors as people write them, and what a plan freezes of them.
 //! - `plans::Engine`: the verbs on plans: use, execute, apply, undo, cancel.
 //! - [`AsyncWorker`]: claims jobs, keeps their leases, runs them, cancels them, stops.
 //! - [`ContextStrategies`]: the strategies of the context pipeline behind their circuit breakers.
@@ -19,6 +20,8 @@
 #![forbid(unsafe_code)]
 
 mod contain;
+#[cfg(not(shuttle))]
+pub mod definition;
 mod event;
 mod ids;
 mod plan_context;
@@ -27,6 +30,8 @@ pub mod plans;
 mod recovery;
 mod runtime;
 mod strategies;
+#[cfg(not(shuttle))]
+pub mod tools;
 mod worker;
 
 pub use event::{BreakerMove, Event, EventSink};

@@ -1,6 +1,7 @@
 //! The engine's parts on the in-memory store, under a virtual clock.
 //!
-//! Index: `plan_context`, `recovery`, `strategies`, `worker_runs`, `worker_cancel`, `worker_leases`, `worker_stop`,
+//! Index: `definitions`, `definitions_frozen`, `models`, `plan_context`, `recovery`, `strategies`, `tools`, `worker_runs`,
+//! `worker_cancel`, `worker_leases`, `worker_stop`,
 //! `worker_faults`, `worker_ends`; `support` has the virtual runtime, the scripted runner and the store with faults,
 //! `delegated` what that store passes on.
 
@@ -16,14 +17,25 @@
 #[macro_use]
 #[path = "cases/delegated.rs"]
 mod delegated;
+#[path = "cases/definitions.rs"]
+mod definitions;
+#[path = "cases/definitions_frozen.rs"]
+mod definitions_frozen;
+#[path = "cases/models.rs"]
+mod models;
 #[path = "cases/plan_context.rs"]
 mod plan_context;
 #[path = "cases/recovery.rs"]
 mod recovery;
+#[path = "../../actors/tests/cases/scripted.rs"]
+#[allow(dead_code, reason = "it serves the tests of other crates too")]
+mod scripted;
 #[path = "cases/strategies.rs"]
 mod strategies;
 #[path = "cases/support.rs"]
 mod support;
+#[path = "cases/tools.rs"]
+mod tools;
 #[path = "cases/worker_cancel.rs"]
 mod worker_cancel;
 #[path = "cases/worker_ends.rs"]

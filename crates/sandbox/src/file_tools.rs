@@ -4,6 +4,10 @@
 //! 1. What a tool replaces is kept as its base before it is touched.
 //! 2. No link is followed, no path leaves its root, and what is protected is not written.
 
+mod change;
+mod search;
+mod walk;
+
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::BorrowedFd;
@@ -17,6 +21,9 @@ use crate::content::ContentSink;
 use crate::opened::{NoSuchRoot, Sandbox};
 use crate::restore::{RestoreError, make_parents};
 
+pub use search::{Found, Match, Search, SearchError, Shown, search};
+pub use walk::{Listed, ListedKind, Visit, Walk, walk};
+
 /// Why a file was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteFileError {
@@ -26,6 +33,24 @@ pub enum WriteFileError {
     /// It lies in a directory that is never written.
     #[error("{path} is protected")]
     Protected {
+        /// Where.
+        path: RelPath,
+    },
+    /// It leads out of its project, or through a link.
+    #[error("{path} leads out of its project")]
+    Escapes {
+        /// Where.
+        path: RelPath,
+    },
+    /// It is a directory, and something is in it.
+    #[error("{path} is a directory that is not empty")]
+    NotEmpty {
+        /// Where.
+        path: RelPath,
+    },
+    /// Something is there already.
+    #[error("{path} exists")]
+    Exists {
         /// Where.
         path: RelPath,
     },
@@ -53,7 +78,25 @@ pub fn read_file(root: BorrowedFd<'_>, path: &RelPath, bytes_max: u64) -> io::Re
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened =
         beneath::open(root, path, flags, Mode::empty(), Links::Refuse).map_err(BeneathError::into_io)?;
-    let file = File::from(opened);
+    read_opened(File::from(opened), bytes_max)
+}
+
+/// The same through links, as long as they stay beneath the root: for whoever only looks.
+///
+/// # Errors
+/// [`BeneathError::Escapes`] when a link leads out; else as [`read_file`].
+pub fn read_through_links(
+    root: BorrowedFd<'_>,
+    path: &RelPath,
+    bytes_max: u64,
+) -> Result<(Vec<u8>, u64), BeneathError> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    let opened = beneath::open(root, path, flags, Mode::empty(), Links::Follow)?;
+    read_opened(File::from(opened), bytes_max)
+        .map_err(|source| BeneathError::Io { path: path.clone(), source })
+}
+
+fn read_opened(file: File, bytes_max: u64) -> io::Result<(Vec<u8>, u64)> {
     let found = file.metadata()?;
     if !found.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
@@ -85,9 +128,11 @@ impl Sandbox {
         make_parents(root, path)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mode = Mode::from_raw_mode(0o666);
-        let written = beneath::open(root, path, flags, mode, Links::Refuse)
-            .map_err(BeneathError::into_io)
-            .and_then(|opened| File::from(opened).write_all(bytes));
+        let opened = beneath::open(root, path, flags, mode, Links::Refuse).map_err(|error| match error {
+            BeneathError::Escapes { path } => WriteFileError::Escapes { path },
+            BeneathError::Io { path, source } => WriteFileError::Io { path, source },
+        })?;
+        let written = File::from(opened).write_all(bytes);
         written.map_err(|source| WriteFileError::Io { path: path.clone(), source })
     }
 }

@@ -79,6 +79,10 @@ impl Person {
             chosen: "it".to_owned(),
             rationale: String::new(),
             confidence: None,
+            alternatives: Vec::new(),
+            depends_on: Vec::new(),
+            node: None,
+            at_entry: 0,
         };
         let job = script.new_job(self.ids.ulid(), Phase::Strategize);
         while self.store.create(script.new_plan(), vec![prompt.clone()], job).await.is_err() {
@@ -134,6 +138,7 @@ impl Person {
             by: "person".to_owned(),
             job: Some(job),
             request: Value::Null,
+            decisions: Vec::new(),
         };
         for _ in 0..AGAIN_MAX {
             match self.store.move_plan(request.clone()).await {
@@ -183,6 +188,7 @@ impl Person {
             by: "person".to_owned(),
             job: None,
             request: Value::Null,
+            decisions: Vec::new(),
         };
         match self.store.move_plan(request).await {
             Ok(_) => Cancelled::Done,

@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 use domain::{
-    CallEnd, CallNo, ChangesetId, Claim, NewCall, NewChange, PlanId, Recorded, SandboxRecord, ToolCall,
+    CallEnd, CallNo, ChangesetId, Claim, NewCall, NewChange, NodeRun, PlanId, Recorded, SandboxRecord,
+    ToolCall,
 };
 use sync::{Effect, Finisher};
 
@@ -34,6 +35,8 @@ pub struct CallOutcome {
     pub changes: Vec<NewChange>,
     /// The contents that changes and outputs name, as far as they are not kept yet.
     pub contents: Vec<Staged>,
+    /// The nodes that are settled by it, as [`NodeStore::settle_nodes`](crate::NodeStore::settle_nodes) keeps them.
+    pub settles: Vec<NodeRun>,
 }
 
 /// Keeps tool calls, and which sandboxes they ran in.
@@ -42,7 +45,7 @@ pub trait CallStore: Send + Sync {
     /// Admits a call: gives it its number and keeps it as running. Asked again, it is another call.
     async fn begin_call(&self, effect: &Effect, claim: &Claim, new: NewCall) -> Result<ToolCall, StoreError>;
 
-    /// Ends a call: its end, its changes and their contents, all or none. Asked again, the answer is the same; a call
+    /// Ends a call: its end, its changes and their contents, the nodes that it settles, all or none. Asked again, the answer is the same; a call
     /// that ended otherwise stays as it ended, and the answer is `CallEnded`.
     async fn end_call(
         &self,

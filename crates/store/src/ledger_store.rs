@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use domain::{
-    Account, CallEnd, Claim, CountAs, Day, ErrorClass, Ledger, LimitReached, LimitTooLow, NewCall, NewSpend,
+    Account, Claim, CountAs, Day, ErrorClass, KeptCall, Ledger, LimitReached, LimitTooLow, NewCall, NewSpend,
     PlanId, ReserveError, Spend, SpendId, SpendKind, ToolCall,
 };
 use sync::Effect;
@@ -97,15 +97,13 @@ pub trait LedgerStore: CallStore {
         count_as: CountAs,
     ) -> Result<ToolCall, LedgerStoreError>;
 
-    /// Keeps a call that has taken place and changed nothing, and counts it; or, when a limit says no, neither. Such a call
-    /// needs no row before it begins: whoever finds none makes it again, and no harm is done.
+    /// Keeps a call that has taken place and changed nothing, with the nodes that it settles, and counts it; or, when a
+    /// limit says no, nothing. Such a call needs no row before it begins: whoever finds none makes it again, and no harm is done.
     async fn keep_call(
         &self,
         effect: &Effect,
         claim: &Claim,
-        call: NewCall,
-        count_as: CountAs,
-        end: CallEnd,
+        kept: KeptCall,
     ) -> Result<ToolCall, LedgerStoreError>;
 
     /// Adds what was spent and cannot be refused, up to the limit: the time of a run. Asked twice it is added twice.

@@ -1,8 +1,8 @@
 //! Where plans, changes, errors and jobs are kept.
 //!
 //! Ports, each an object-safe trait beside the words of its errors: [`PlanStore`], [`ChangesetStore`], [`CallStore`],
-//! [`ContentStore`], [`ErrorStore`], [`JobStore`], [`LedgerStore`], [`LockStore`] and [`ApplyStore`]. [`MemoryStore`] and
-//! `SqliteStore` implement all of them on the pure rules of `domain`.
+//! [`NodeStore`], [`ContentStore`], [`ErrorStore`], [`JobStore`], [`LedgerStore`], [`LockStore`], [`ApplyStore`] and
+//! [`ConsentStore`]. [`MemoryStore`] and `SqliteStore` implement all of them on the pure rules of `domain`.
 //!
 //! # Invariants
 //! 1. Every call is one atomic step: it happened whole when it returned `Ok`, and not at all otherwise.
@@ -23,12 +23,14 @@
 mod apply_store;
 mod call_store;
 mod changeset_store;
+mod consent_store;
 mod content_store;
 mod error_store;
 mod job_store;
 mod ledger_store;
 mod lock_store;
 mod memory;
+mod node_store;
 mod plan_store;
 #[cfg(not(shuttle))]
 mod sqlite;
@@ -37,13 +39,15 @@ mod store_error;
 pub use apply_store::ApplyStore;
 pub use call_store::{By, CallOutcome, CallStore};
 pub use changeset_store::{ChangedPlace, ChangesetStore, ChangesetStoreError};
+pub use consent_store::ConsentStore;
 pub use content_store::{Collected, ContentStore, INLINE_BYTES_MAX, STAGED_KEPT, Staged};
 pub use error_store::ErrorStore;
 pub use job_store::{JobEnd, JobStore, JobStoreError, QUEUED_JOBS_MAX};
 pub use ledger_store::{LedgerStore, LedgerStoreError};
 pub use lock_store::{LockStore, LockStoreError};
 pub use memory::{MemoryImage, MemoryStore};
-pub use plan_store::{PlanFilter, PlanMove, PlanStore, PlanStoreError};
+pub use node_store::NodeStore;
+pub use plan_store::{DecisionStoreError, PlanFilter, PlanMove, PlanStore, PlanStoreError};
 #[cfg(not(shuttle))]
 pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
 pub use store_error::StoreError;
@@ -53,12 +57,14 @@ pub trait Store:
     PlanStore
     + ChangesetStore
     + CallStore
+    + NodeStore
     + ContentStore
     + ErrorStore
     + JobStore
     + LedgerStore
     + LockStore
     + ApplyStore
+    + ConsentStore
 {
 }
 
@@ -66,11 +72,13 @@ impl<S> Store for S where
     S: PlanStore
         + ChangesetStore
         + CallStore
+        + NodeStore
         + ContentStore
         + ErrorStore
         + JobStore
         + LedgerStore
         + LockStore
         + ApplyStore
+        + ConsentStore
 {
 }

@@ -4,23 +4,26 @@
 //! measure for the other stores: all pass one conformance suite.
 //!
 //! # Where to look
-//! Here are changesets and errors; `plans`, `jobs`, `calls`, `contents`, `ledger`, `locks` and `applies` have the other
-//! ports.
+//! Here are changesets and errors; `plans`, `jobs`, `calls`, `nodes`, `contents`, `ledger`, `locks`, `applies` and
+//! `consents` have the other ports.
 //!
 //! # Invariants
 //! 1. All of a plan is under one lock, that of [`KeyedHistories`]; no call takes it twice, none awaits inside.
 //! 2. Contents have a lock of their own, and so have the accounts of days; each may be taken inside the first and never
-//!    around it. The locks that are rows have one more, which is never taken together with another.
+//!    around it. The locks that are rows have one more, and so have the consents; these are never taken together with
+//!    another.
 //! 3. The clock is read before a lock is taken, so instants may be a little out of order; no rule relies on it.
 //! 4. Wall time is the clock's.
 
 mod applies;
 mod calls;
+mod consents;
 mod contents;
 mod image;
 mod jobs;
 mod ledger;
 mod locks;
+mod nodes;
 mod plans;
 
 use std::collections::{BTreeMap, HashMap};
@@ -36,6 +39,7 @@ use sync::primitives::Mutex;
 use sync::{Clock, Effect, Finisher, KeyedHistories};
 
 use crate::{ChangedPlace, ChangesetStore, ChangesetStoreError, ErrorStore, StoreError};
+use consents::Consents;
 use contents::Contents;
 pub use image::MemoryImage;
 use ledger::Days;
@@ -58,6 +62,7 @@ pub struct MemoryStore {
     contents: Mutex<Contents>,
     locks: Mutex<BTreeMap<LockResource, Lock>>,
     days: Mutex<Days>,
+    consents: Mutex<Consents>,
     clock: Arc<dyn Clock>,
 }
 
@@ -79,6 +84,7 @@ impl MemoryStore {
             contents: Mutex::new(Contents::default()),
             locks: Mutex::new(BTreeMap::new()),
             days: Mutex::new(Days::new()),
+            consents: Mutex::new(Consents::new()),
             clock,
         }
     }

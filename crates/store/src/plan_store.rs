@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use domain::{
-    Claim, Decision, ErrorClass, EventRecord, JobRefused, NewDecision, NewJob, NewPlan, Plan, PlanEvent,
-    PlanId, PlanRefused, PlanState,
+    Claim, DecideError, Decision, DecisionInvalid, ErrorClass, EventRecord, JobRefused, NewDecision, NewJob,
+    NewPlan, Plan, PlanEvent, PlanId, PlanRefused, PlanState, StepDecision,
 };
 use serde_json::Value;
 use sync::Effect;
@@ -52,11 +52,59 @@ impl PlanStoreError {
     /// How to take it.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::NotFound { .. } | Self::QueueFull { .. } => ErrorClass::Permanent,
+            Self::NotFound { .. } | Self::QueueFull { .. } | Self::Refused(PlanRefused::Decision(_)) => {
+                ErrorClass::Permanent
+            }
             Self::Moved { .. } => ErrorClass::Transient,
-            Self::Refused(_) | Self::IdTaken { .. } => ErrorClass::Bug,
+            Self::Refused(PlanRefused::BadTransition(_) | PlanRefused::ReversionsSpent)
+            | Self::IdTaken { .. } => ErrorClass::Bug,
             Self::Job(refused) => refused.class(),
             Self::Store(error) => error.class(),
+        }
+    }
+}
+
+/// Why nothing was decided.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecisionStoreError {
+    /// The decision may not be recorded.
+    #[error("a decision is not valid: {0}")]
+    Invalid(#[from] DecisionInvalid),
+    /// There is no such plan.
+    #[error("there is no plan {plan}")]
+    NotFound {
+        /// The one that was asked for.
+        plan: PlanId,
+    },
+    /// The plan has come to its end.
+    #[error("plan {plan} is {state}")]
+    Final {
+        /// The plan.
+        plan: PlanId,
+        /// Where it stands.
+        state: PlanState,
+    },
+    /// The store said no.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl DecisionStoreError {
+    /// How to take it.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Invalid(_) | Self::NotFound { .. } | Self::Final { .. } => ErrorClass::Permanent,
+            Self::Store(error) => error.class(),
+        }
+    }
+
+    /// Why nothing was decided for this plan.
+    pub(crate) fn of(plan: PlanId, error: DecideError) -> Self {
+        match error {
+            DecideError::LeaseLost(lost) => Self::Store(lost.into()),
+            DecideError::Invalid(invalid) => Self::Invalid(invalid),
+            DecideError::NotFound => Self::NotFound { plan },
+            DecideError::Final { state } => Self::Final { plan, state },
         }
     }
 }
@@ -76,6 +124,8 @@ pub struct PlanMove {
     pub job: Option<NewJob>,
     /// Becomes [`Plan::request`] with this move, whatever it is.
     pub request: Value,
+    /// What is decided with the move, in the same step; see [`HandMove::decisions`](domain::HandMove::decisions).
+    pub decisions: Vec<NewDecision>,
 }
 
 /// Which plans to list.
@@ -108,8 +158,8 @@ pub trait PlanStore: Send + Sync {
         job: NewJob,
     ) -> Result<Plan, PlanStoreError>;
 
-    /// Moves a plan and queues the job that the move is for, in one step; the rules are those of
-    /// [`HandMove::of`](domain::HandMove::of). Asked again, it is known by its job and done once.
+    /// Moves a plan, records what is decided with the move and queues the job that it is for, in one step; the rules are
+    /// those of [`HandMove::of`](domain::HandMove::of). A revert supersedes every decision before it but the prompt. Asked again, it is known by its job and done once.
     async fn move_plan(&self, request: PlanMove) -> Result<Plan, PlanStoreError>;
 
     /// One plan.
@@ -124,13 +174,27 @@ pub trait PlanStore: Send + Sync {
     /// The plans whose id begins so, in upper case; at most `limit`, in order of id.
     async fn plans_like(&self, prefix: &str, limit: usize) -> Result<Vec<PlanId>, StoreError>;
 
-    /// Records a decision of the owner, kept as [`Decision::new`] bounds it.
+    /// Records a decision of the owner, kept as [`Decision::new`] bounds it, if [`NewDecision::check`] lets it.
     async fn decide(
         &self,
         effect: &Effect,
         claim: &Claim,
         decision: NewDecision,
-    ) -> Result<Decision, StoreError>;
+    ) -> Result<Decision, DecisionStoreError>;
+
+    /// Records decisions of the owner in one step, all or none, under numbers that follow each other. They may rest upon
+    /// each other.
+    async fn decide_all(
+        &self,
+        effect: &Effect,
+        claim: &Claim,
+        decisions: Vec<StepDecision>,
+    ) -> Result<Vec<Decision>, DecisionStoreError>;
+
+    /// Records what a person says to a plan that has not come to its end, in the attempt and the phase in which it stands.
+    /// This needs no claim. Said again, it is another.
+    async fn add_guidance(&self, plan: PlanId, guidance: NewDecision)
+    -> Result<Decision, DecisionStoreError>;
 
     /// The decisions of a plan in their order; none for an unknown plan.
     async fn decisions(&self, plan: PlanId) -> Result<Vec<Decision>, StoreError>;

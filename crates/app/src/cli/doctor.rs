@@ -1,7 +1,8 @@
 //! `agents doctor`: what this machine offers, found out by trying.
 
 use engine::plans::{
-    DoctorReport, Engine, Finding, KeptSandbox, Leftovers, OpenApply, OpenWhy, doctor_without_store,
+    DoctorReport, Engine, Finding, KeptSandbox, Leftovers, OpenApply, OpenWhy, ProviderView,
+    doctor_without_store,
 };
 use serde_json::{Value, json};
 
@@ -32,18 +33,41 @@ pub(super) async fn run(invocation: &Invocation) -> Result<Report, Failure> {
             return Ok(Report::new(to_json(&found), to_text(&found, &invocation.look)).failed(failure));
         }
     };
+    let providers = engine.provider_views().unwrap_or_default();
     let mut text = to_text(&found, &invocation.look);
+    section(&mut text, "models, by provider", &provider_findings(&providers), &invocation.look);
     for open in &found.leftovers.open {
         text.push_str(&open_line(open, &engine).await?);
     }
     for kept in &found.leftovers.kept {
         text.push_str(&kept_line(kept));
     }
-    let report = Report::new(to_json(&found), text);
+    let mut data = to_json(&found);
+    data["providers"] = providers.iter().map(provider_json).collect();
+    let report = Report::new(data, text);
     Ok(match failure_of(&found) {
         Some(failure) => report.failed(failure),
         None => report,
     })
+}
+
+/// The providers: where they are, whether there is a key, and what to set. The key itself is never shown, and nobody is
+/// asked.
+fn provider_findings(providers: &[ProviderView]) -> Vec<Finding> {
+    let finding = |view: &ProviderView| {
+        let detail = match (&view.lacks, view.has_key) {
+            (Some(lacks), _) => lacks.clone(),
+            (None, true) => format!("{}, the key is there", view.base_url),
+            (None, false) => format!("{}, needs no key; it was not asked whether it runs", view.base_url),
+        };
+        Finding { name: view.name.clone(), works: view.lacks.is_none(), detail }
+    };
+    providers.iter().map(finding).collect()
+}
+
+fn provider_json(view: &ProviderView) -> Value {
+    let ProviderView { name, base_url, is_local, has_key, lacks } = view;
+    json!({ "name": name, "url": base_url, "local": is_local, "has_key": has_key, "lacks": lacks })
 }
 
 /// A sandbox that stays: whose it is, and how it is captured or given up. Its plan may be one that is forgotten.

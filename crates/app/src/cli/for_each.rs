@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use domain::{ByteText, Does, PlanId, TITLE_CHARS_MAX};
+use domain::{ByteText, PlanId, TITLE_CHARS_MAX};
 use engine::plans::{Engine, NewPlanRequest};
 use futures_util::{StreamExt, stream};
 use serde_json::json;
@@ -130,8 +130,8 @@ fn for_item(request: &NewPlanRequest, item: &ByteText) -> NewPlanRequest {
     let mut request = request.clone();
     request.title = one_line_of(&format!("{item}: {}", request.title), TITLE_CHARS_MAX);
     for step in &mut request.spec.steps {
-        if let Does::Command(task) = &mut step.does {
-            task.env.push((ByteText::from(ITEM), item.clone()));
+        if let Some(task) = step.command_mut() {
+            task.set_variable(ITEM, item);
         }
     }
     request

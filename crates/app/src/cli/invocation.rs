@@ -1,12 +1,14 @@
 //! One call of the program: its options, its environment, where it was made, and what is opened for it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{Gate, PlanId, Policy, ProjectLink, REVERSIONS_MAX};
-use engine::plans::{Engine, EngineOptions, RecoveredEnd};
+use engine::plans::{Engine, EngineOptions, ModelsSetup, RecoveredEnd};
 
 use super::Global;
+use super::tape::TapeArgs;
 use crate::config::{self, Key, Settings, Sources, Value};
 use crate::failure::{Failure, codes, from_engine};
 use crate::output::{self, Look, Note};
@@ -78,8 +80,27 @@ impl Invocation {
     /// # Errors
     /// The data directory or the store cannot be used.
     pub async fn engine_with(&self, settings: &Settings) -> Result<Engine, Failure> {
-        let engine =
-            Engine::open(self.options(settings)?).await.map_err(|error| from_engine::open(&error))?;
+        self.opened(self.options(settings)?).await
+    }
+
+    /// The same; what models are asked is kept, or answered from what was kept, as the flags say.
+    ///
+    /// # Errors
+    /// The data directory, the store or the recording cannot be used.
+    pub(super) async fn engine_with_tape(
+        &self,
+        settings: &Settings,
+        tape: &TapeArgs,
+    ) -> Result<Engine, Failure> {
+        let mut options = self.options(settings)?;
+        options.models.mode = tape.mode(&self.here);
+        let engine = self.opened(options).await?;
+        tape.ready(&engine)?;
+        Ok(engine)
+    }
+
+    async fn opened(&self, options: EngineOptions) -> Result<Engine, Failure> {
+        let engine = Engine::open(options).await.map_err(|error| from_engine::open(&error))?;
         self.tell_recovered(&engine).await?;
         for plan in engine.finish_cancels().await {
             let plan = short_id(&engine, plan).await?;
@@ -124,7 +145,21 @@ impl Invocation {
             capture_wait: Duration::from_secs(settings.count(Key::CaptureWait)),
             recovery,
             retention: Duration::from_secs(settings.count(Key::RetentionDays).saturating_mul(86_400)),
+            models: self.models(settings),
         })
+    }
+
+    fn models(&self, settings: &Settings) -> ModelsSetup {
+        let mut providers = settings.providers.clone();
+        for file in providers.values_mut().filter_map(|provider| provider.key_file.as_mut()) {
+            *file = places::expanded(&file.to_string_lossy(), &self.env);
+        }
+        ModelsSetup {
+            providers: Arc::new(providers),
+            prices: Arc::new(settings.prices.clone()),
+            day_cost: settings.money(Key::LimitsDayCost),
+            ..ModelsSetup::default()
+        }
     }
 
     async fn tell_recovered(&self, engine: &Engine) -> Result<(), Failure> {

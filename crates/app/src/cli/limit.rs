@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use domain::{Limits, SpendKind};
 
+use crate::money;
 use crate::time::{parse_duration, typed};
 
-/// The kinds that can be limited, as far as anything spends them.
-pub(crate) const KINDS: [SpendKind; 3] = [SpendKind::Time, SpendKind::Steps, SpendKind::ToolCalls];
+/// The kinds that can be limited.
+const KINDS: [SpendKind; 5] = SpendKind::ALL;
 
 /// The largest number that is taken for a limit.
 const COUNT_MAX: u64 = 1_000_000_000;
+/// The same for tokens.
+const TOKENS_MAX: u64 = 1_000_000_000_000;
 /// The longest time that is taken for a limit, in seconds.
 const TIME_MAX_S: u64 = 30 * 86_400;
 
@@ -23,7 +26,7 @@ pub(crate) struct LimitArg {
     pub(crate) max: Option<u64>,
 }
 
-/// Reads `steps=300`, `tool_calls=none`, `time=4h`.
+/// Reads `steps=300`, `tool_calls=none`, `time=4h`, `cost=20`.
 ///
 /// # Errors
 /// There is no such limit, or it cannot be this.
@@ -31,11 +34,16 @@ pub(crate) fn parse(text: &str) -> Result<LimitArg, String> {
     let Some((name, value)) = text.split_once('=') else {
         return Err("a limit is set as NAME=VALUE, like steps=300".to_owned());
     };
-    let kind = SpendKind::parse(name).filter(|kind| KINDS.contains(kind)).ok_or_else(|| {
+    let kind = SpendKind::parse(name).ok_or_else(|| {
         let names: Vec<&str> = KINDS.iter().map(|kind| kind.as_str()).collect();
         format!("there is no limit `{name}`; there are {}", names.join(", "))
     })?;
-    let max = if kind == SpendKind::Time { time(value)? } else { count(kind, value)? };
+    let max = match kind {
+        SpendKind::Time => time(value)?,
+        SpendKind::Cost => cost(value)?,
+        SpendKind::Tokens => count(kind, value, TOKENS_MAX)?,
+        SpendKind::Steps | SpendKind::ToolCalls => count(kind, value, COUNT_MAX)?,
+    };
     Ok(LimitArg { kind, max })
 }
 
@@ -51,12 +59,20 @@ fn time(value: &str) -> Result<Option<u64>, String> {
     }
 }
 
-fn count(kind: SpendKind, value: &str) -> Result<Option<u64>, String> {
+fn cost(value: &str) -> Result<Option<u64>, String> {
+    match money::parse(value) {
+        Some(micros) => Ok(Some(micros)),
+        None if value == "none" => Ok(None),
+        None => Err(format!("`{value}` is no limit of cost: it takes {}, or none", money::ALLOWED)),
+    }
+}
+
+fn count(kind: SpendKind, value: &str, count_max: u64) -> Result<Option<u64>, String> {
     match value.parse::<u64>() {
-        Ok(count) if count <= COUNT_MAX => Ok(Some(count)),
+        Ok(count) if count <= count_max => Ok(Some(count)),
         Ok(_) | Err(_) if value == "none" => Ok(None),
         Ok(_) | Err(_) => Err(format!(
-            "`{value}` is no limit of {kind}: it takes a whole number up to {COUNT_MAX}, or none"
+            "`{value}` is no limit of {kind}: it takes a whole number up to {count_max}, or none"
         )),
     }
 }
@@ -86,14 +102,18 @@ mod tests {
         assert_eq!(parse("tool_calls=0"), limit(SpendKind::ToolCalls, Some(0)));
         assert_eq!(parse("tool_calls=none"), limit(SpendKind::ToolCalls, None));
         assert_eq!(parse("time=1h30m"), limit(SpendKind::Time, Some(5_400_000)));
+        assert_eq!(parse("tokens=2000000000"), limit(SpendKind::Tokens, Some(2_000_000_000)));
+        assert_eq!(parse("cost=0.5"), limit(SpendKind::Cost, Some(500_000)));
+        assert_eq!(parse("cost=none"), limit(SpendKind::Cost, None));
     }
 
     #[test]
     fn what_is_no_limit_is_told_with_what_would_be_one() {
         let said = |text: &str| parse(text).unwrap_err();
         assert_eq!(said("steps"), "a limit is set as NAME=VALUE, like steps=300");
-        for name in ["cost", "Steps", ""] {
-            let words = format!("there is no limit `{name}`; there are time, steps, tool_calls");
+        for name in ["costs", "Steps", ""] {
+            let words =
+                format!("there is no limit `{name}`; there are time, steps, tool_calls, tokens, cost");
             assert_eq!(said(&format!("{name}=1")), words);
         }
         for value in ["-1", "1.5", "many", "", "1000000001"] {
@@ -101,6 +121,7 @@ mod tests {
                 format!("`{value}` is no limit of steps: it takes a whole number up to 1000000000, or none");
             assert_eq!(said(&format!("steps={value}")), words);
         }
+        assert!(said("cost=-1").starts_with("`-1` is no limit of cost: it takes dollars"));
         for value in ["90", "0s", "31d", "none"] {
             let words =
                 format!("`{value}` is no limit of time: it takes a duration from 1s to 30d, like 30m or 4h");

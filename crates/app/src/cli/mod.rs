@@ -6,6 +6,9 @@
 //! 2. A command answers with a [`Report`] or a [`Failure`]; writing it is done here, once.
 //! 3. Commands that only read have one thread; those that run plans have several.
 
+mod action;
+mod actor;
+mod actor_views;
 mod completions;
 mod config;
 mod detach;
@@ -16,10 +19,13 @@ mod invocation;
 mod job;
 pub(crate) mod limit;
 mod man;
+mod mcp;
 mod plan;
 mod run;
 mod stops;
+mod tape;
 mod task;
+mod tool;
 mod top;
 mod work;
 mod worker;
@@ -88,11 +94,20 @@ pub struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a command in a sandbox of your project
-    Run(run::RunArgs),
+    /// Run a command, an action or a task in words in a sandbox of your project
+    Run(Box<run::RunArgs>),
     /// Look at plans, apply them, undo them
     #[command(subcommand)]
     Plan(plan::PlanCommand),
+    /// Look at actions: work that is written down to be run by its name
+    #[command(subcommand)]
+    Action(action::ActionCommand),
+    /// Look at actors: those who do the work
+    #[command(subcommand)]
+    Actor(actor::ActorCommand),
+    /// Look at the tools that models call
+    #[command(subcommand)]
+    Tool(tool::ToolCommand),
     /// Watch all plans on one screen, cancel them, review and apply them
     Top(top::TopArgs),
     /// Look at the jobs behind the plans
@@ -100,6 +115,8 @@ enum Command {
     Job(job::JobCommand),
     /// Work on plans that were left to a worker, many at once
     Worker(worker::WorkerArgs),
+    /// Offer plans to other agents, over the Model Context Protocol on the standard streams
+    Mcp(mcp::McpArgs),
     /// Read and write settings
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -117,9 +134,13 @@ impl Command {
         match self {
             Command::Run(_) => "run",
             Command::Plan(command) => command.name(),
+            Command::Action(command) => command.name(),
+            Command::Actor(command) => command.name(),
+            Command::Tool(command) => command.name(),
             Command::Top(_) => "top",
             Command::Job(command) => command.name(),
             Command::Worker(_) => "worker",
+            Command::Mcp(_) => "mcp",
             Command::Config(command) => command.name(),
             Command::Doctor => "doctor",
             Command::Completions(_) => "completions",
@@ -155,9 +176,14 @@ fn answer(cli: Cli, started: Started) -> Exit {
         return printed(std::io::stdout().write_all(SHORT_HELP.as_bytes()), &look);
     };
     let name = command.name();
+    // Its output is a protocol: an answer at its end would be no message.
+    let is_spoken_to = matches!(command, Command::Mcp(_));
     let report = Invocation::new(cli.global, look, env)
         .and_then(|invocation| dispatch(command, &invocation))
         .unwrap_or_else(Report::from);
+    if is_spoken_to && report.exit == Exit::Done {
+        return Exit::Done;
+    }
     output::write(&report, name, timing(started), &look)
 }
 
@@ -170,11 +196,15 @@ fn timing((began, instant): Started) -> Timing {
 
 fn dispatch(command: Command, invocation: &Invocation) -> Result<Report, Failure> {
     match command {
-        Command::Run(args) => working(run::run(args, invocation)),
+        Command::Run(args) => working(run::run(*args, invocation)),
         Command::Plan(command) => plan::dispatch(command, invocation),
+        Command::Action(command) => action::run(command, invocation),
+        Command::Actor(command) => actor::run(command, invocation),
+        Command::Tool(command) => tool::run(command, invocation),
         Command::Top(args) => working(top::run(args, invocation)),
         Command::Job(command) => job::dispatch(command, invocation),
         Command::Worker(args) => working(worker::run(args, invocation)),
+        Command::Mcp(args) => working(mcp::run(args, invocation)),
         Command::Config(command) => config::run(command, invocation),
         Command::Doctor => working(doctor::run(invocation)),
         Command::Completions(args) => completions::run(&args),
@@ -331,6 +361,7 @@ mod tests {
             "plan execute 01 --detach",
             "plan resume 01 --detach",
             "worker --max 8 --until-idle 60s",
+            "mcp --allow-apply",
             "job list --all --plan 01",
             "job show 01",
             "job cancel 01 --reason because --wait 5s",
@@ -339,6 +370,18 @@ mod tests {
             "config get plan.concurrency --origin",
             "config set a=b c=d",
             "config list",
+            "run rename-symbol --arg from=a --arg to=b --trust",
+            "run fix.yaml",
+            "run --actor codex task",
+            "action list",
+            "action show rename-symbol",
+            "action check a.yaml b.yaml",
+            "actor list",
+            "actor show coder",
+            "actor check",
+            "tool list",
+            "tool show read_file",
+            "tool check read_file {}",
             "doctor --format json",
             "completions bash",
             "man --out d",

@@ -11,6 +11,7 @@ use domain::{Automation, Gate, PlanSpec, PlanState, Work};
 use engine::plans::{ApplyRequest, Engine, ExecuteOptions, PlanFacts};
 
 use super::invocation::{Named, short_id};
+use super::tape::TapeArgs;
 use super::task::TaskArgs;
 use super::{Invocation, detach, for_each, plan, work};
 use crate::failure::{Exit, Failure, from_engine};
@@ -21,6 +22,8 @@ use crate::plan_view;
 pub(super) struct RunArgs {
     #[command(flatten)]
     task: TaskArgs,
+    #[command(flatten)]
+    tape: TapeArgs,
     /// Apply the result at once, if its checks pass
     #[arg(long)]
     apply: bool,
@@ -32,7 +35,7 @@ pub(super) struct RunArgs {
     detach: bool,
     /// Make a plan for every line of a file (- is the standard input), and leave them all to the workers; commands find
     /// their line in $ITEM
-    #[arg(long, value_name = "FILE", conflicts_with = "diff")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["diff", "record", "replay"])]
     for_each: Option<PathBuf>,
 }
 
@@ -47,7 +50,7 @@ enum Yes {
 pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let gate = if args.apply { Gate::Auto } else { Gate::Ask };
     let asked = args.task.asked(invocation, gate)?;
-    let engine = invocation.engine_with(&asked.settings).await?;
+    let engine = invocation.engine_with_tape(&asked.settings, &args.tape).await?;
     if let Some(file) = &args.for_each {
         return for_each::leave_all(file, asked.request, invocation, &engine).await;
     }
@@ -67,7 +70,7 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report
         text.append(&mut report.text);
         report.text = text;
     }
-    Ok(report)
+    Ok(args.tape.told(&engine, report))
 }
 
 impl Yes {

@@ -4,24 +4,26 @@
 //! 1. A plan's spec is frozen here from flags and settings: later changes of either do not touch it.
 //! 2. The command begins where the person stands, in the sandbox.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::io::{IsTerminal, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use domain::{
-    Automation, ByteText, CommandTask, Does, Gate, Limits, PlanSpec, ProjectLink, RETRIES_PER_STEP_MAX,
-    RootNo, Run, STEPS_MAX, Step, TITLE_CHARS_MAX, Validation, ValidationMode,
+    Automation, ByteText, CommandTask, Does, FIX_ATTEMPTS, Gate, Limits, PARALLEL, PlanSpec, ProjectLink,
+    RETRIES_PER_STEP_MAX, RootNo, Run, STEPS_MAX, Step, TITLE_CHARS_MAX, Validation, ValidationMode,
 };
+use engine::definition::{DefinitionError, Frozen, freeze_action, freeze_actor, is_name};
 use engine::plans::NewPlanRequest;
 
 use super::Invocation;
 use super::invocation::path_of;
 use super::limit::{self, LimitArg};
-use crate::actor_file;
 use crate::config::{Key, Settings, Value, join_validations};
+use crate::definitions;
 use crate::failure::{Failure, codes};
-use crate::output::{Note, one_line_of};
+use crate::output::{Note, calm, confirm, one_line_of};
 use crate::places;
 use crate::project::{self, ProjectArg};
 use crate::time::parse_duration;
@@ -30,6 +32,8 @@ use crate::time::parse_duration;
 const TIMEOUT_DEFAULT: &str = "30m";
 /// The bounds of a command's end, in seconds.
 const TIMEOUT_MAX_S: u64 = 86_400;
+/// How long a task may be.
+const TASK_BYTES_MAX: usize = 64 * 1024;
 /// The end of a check that `--check` names, in seconds.
 const CHECK_TIMEOUT_S: u64 = 600;
 
@@ -69,18 +73,24 @@ pub(super) struct TaskArgs {
     /// A step, run by the shell in the sandbox after the ones before it, instead of a command; may be repeated
     #[arg(long, value_name = "CMD", conflicts_with_all = ["command", "actor"])]
     step: Vec<String>,
-    /// Steps from a file, as nodes that need each other, instead of a command
-    #[arg(long, value_name = "FILE", conflicts_with = "command")]
-    actor: Option<PathBuf>,
+    /// Who does it, instead of a command: the name of an actor, or a file
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "command")]
+    actor: Option<String>,
+    /// An argument of the action; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = argument, conflicts_with_all = ["command", "step"])]
+    arg: Vec<(String, String)>,
+    /// Allow what a definition of the project asks for: the network, variables, paths outside
+    #[arg(long)]
+    trust: bool,
     /// How often a step that failed is done again, its changes taken back first: 0 to 100 [default: only after a
     /// failure that passes, as `recovery.max_retries_per_step` says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(RETRIES_PER_STEP_MAX)))]
     retries: Option<u32>,
-    /// What the plan may use all in all: time=4h, steps=300, tool_calls=none; may be repeated [default: the settings]
+    /// What the plan may use all in all: time=4h, steps=300, tokens=none, cost=20; may be repeated [default: the settings]
     #[arg(long, value_name = "NAME=VALUE", value_parser = limit::parse)]
     limit: Vec<LimitArg>,
-    /// Taken for a command that was typed without `--`
-    #[arg(hide = true)]
+    /// The name of an action, a file of one (.yaml), a task in words, or - for a task from the standard input
+    #[arg(value_name = "ACTION|TASK")]
     what: Option<OsString>,
     /// The command and its arguments, after `--`
     #[arg(last = true, value_name = "COMMAND")]
@@ -90,6 +100,10 @@ pub(super) struct TaskArgs {
 fn timeout(text: &str) -> Result<u64, String> {
     let seconds = parse_duration(text).map_err(|error| error.to_string())?.as_secs();
     if (1..=TIMEOUT_MAX_S).contains(&seconds) { Ok(seconds) } else { Err("from 1s to 24h".to_owned()) }
+}
+
+fn argument(text: &str) -> Result<(String, String), String> {
+    pair(text).map_err(|_| "an argument is given as NAME=VALUE".to_owned())
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -108,34 +122,142 @@ pub(super) struct Asked {
 impl TaskArgs {
     /// The plan that is asked for. `apply` is what the person said about applying it.
     pub(super) fn asked(self, invocation: &Invocation, apply: Gate) -> Result<Asked, Failure> {
-        self.refuse_missing_command()?;
+        self.refuse_unclear()?;
         let projects = project::find_all(&self.project, &invocation.here)?;
         let level = self.automation.clone().map(|level| (Key::Automation, Value::Word(level)));
         let settings = invocation.settings(level.into_iter().collect(), &projects)?;
-        if self.network && settings.word(Key::PolicyNetwork) == "never" {
+        let frozen = self.frozen(&settings, &projects, invocation)?;
+        let named = frozen.as_ref().map(|frozen| frozen.title.clone()).filter(|title| !title.is_empty());
+        let spec = self.spec(apply, &settings, &projects, frozen, invocation)?;
+        if spec.uses_network() && settings.word(Key::PolicyNetwork) == "never" {
             let message = "the plan asks for the network, and `policy.network` is `never`";
             return Err(Failure::new(&codes::PREFLIGHT_FAILED, message)
                 .hint("leave `--network` out, or allow it: `agents config set policy.network=declared`"));
         }
-        let spec = self.spec(apply, &settings, &projects, invocation)?;
-        let title = self.title.clone().unwrap_or_else(|| spec.shown());
+        let title = self.title.clone().or(named).unwrap_or_else(|| spec.shown());
         let title = one_line_of(&title, TITLE_CHARS_MAX);
+        if spec.invariants.iter().any(|invariant| invariant.rule.is_some()) {
+            let note =
+                "the rules of its invariants are kept with the plan, and not checked by this version yet";
+            invocation.tell(&Note::warning(note));
+        }
         tell_unset(&spec, invocation);
         Ok(Asked { request: NewPlanRequest { title, spec, projects }, settings })
     }
 
-    fn refuse_missing_command(&self) -> Result<(), Failure> {
-        let is_missing = self.command.is_empty() && self.step.is_empty() && self.actor.is_none();
-        match (&self.what, is_missing) {
-            (None, false) => Ok(()),
-            (None, true) => Err(Failure::new(&codes::USAGE, "no command was given")
-                .hint("put it after `--`, like `agents run -- make fix`")),
-            (Some(word), _) => {
+    fn refuse_unclear(&self) -> Result<(), Failure> {
+        let does_something = !self.command.is_empty() || !self.step.is_empty() || self.actor.is_some();
+        match (&self.what, does_something) {
+            (Some(word), true) if self.actor.is_none() => {
                 let word = word.to_string_lossy().into_owned();
                 Err(Failure::new(&codes::USAGE, format!("`{word}` stands where no word is expected"))
                     .hint(format!("a command goes after `--`, like `agents run -- {word}`")))
             }
+            (None, false) => Err(Failure::new(&codes::USAGE, "no command was given")
+                .hint("put it after `--`, like `agents run -- make fix`")
+                .hint("or name an action, or say what is to be done: `agents run \"TASK\" --actor NAME`")),
+            (None, true) if !self.arg.is_empty() => {
+                Err(Failure::new(&codes::ARG_UNKNOWN, "there is no action that could take an argument")
+                    .hint("name the action: `agents run ACTION --arg NAME=VALUE`"))
+            }
+            (Some(_) | None, _) => Ok(()),
         }
+    }
+
+    /// What definitions say; none when a command or steps were typed.
+    fn frozen(
+        &self,
+        settings: &Settings,
+        projects: &[ProjectLink],
+        invocation: &Invocation,
+    ) -> Result<Option<Frozen>, Failure> {
+        if self.what.is_none() && self.actor.is_none() {
+            return Ok(None);
+        }
+        let library = definitions::library(projects, &invocation.env);
+        let wrong = |error: DefinitionError| definitions::failure(&error);
+        let actor = self.actor.as_deref().map(|word| definitions::actor(&library, word, &invocation.here));
+        let surroundings = definitions::surroundings(settings, actor.transpose().map_err(wrong)?);
+        let frozen = match self.asked_for()? {
+            What::Task(task) if self.arg.is_empty() => {
+                freeze_actor(&library, &task, &surroundings).map_err(|error| self.told(&error))?
+            }
+            What::Task(_) => {
+                let message = "a task in words has no arguments";
+                return Err(Failure::new(&codes::ARG_UNKNOWN, message).hint("write an action that has some"));
+            }
+            What::Action(word) => {
+                let action = definitions::action(&library, &word, &invocation.here);
+                let action = action.map_err(|error| self.told(&error))?;
+                freeze_action(&library, &action, &self.arg, &surroundings).map_err(wrong)?
+            }
+        };
+        self.ask_consent(&frozen, invocation)?;
+        if frozen.misses_model {
+            let message = "a node uses `model: default`, and `model.default` is not set";
+            return Err(Failure::new(&codes::PREFLIGHT_FAILED, message)
+                .hint("set it: `agents config set model.default=PROVIDER/NAME`"));
+        }
+        Ok(Some(frozen))
+    }
+
+    /// What was typed: an action, or a task.
+    fn asked_for(&self) -> Result<What, Failure> {
+        let Some(word) = &self.what else { return Ok(What::Task(String::new())) };
+        let usage = |message: String| Failure::new(&codes::USAGE, message);
+        let word = word.to_str().ok_or_else(|| usage("a task is text in UTF-8".to_owned()))?;
+        let task = match word {
+            "-" => {
+                let mut bytes = Vec::new();
+                let read = std::io::stdin().take(TASK_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+                read.map_err(|error| usage(format!("the task cannot be read: {error}")))?;
+                String::from_utf8(bytes).map_err(|_| usage("a task is text in UTF-8".to_owned()))?
+            }
+            word if word.ends_with(".yaml") || is_name(word) => return Ok(What::Action(word.to_owned())),
+            word => word.to_owned(),
+        };
+        match task.trim().is_empty() {
+            true => Err(usage("the task is empty".to_owned()).hint("say what is to be done")),
+            false if task.len() > TASK_BYTES_MAX => {
+                Err(usage(format!("a task has at most {TASK_BYTES_MAX} bytes, this has {}", task.len())))
+            }
+            false => Ok(What::Task(task)),
+        }
+    }
+
+    /// A failure; whoever typed a command without `--` is told how it is done.
+    fn told(&self, error: &DefinitionError) -> Failure {
+        let failure = definitions::failure(error);
+        let word = self.what.as_ref().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+        match error {
+            DefinitionError::NotFound { .. } | DefinitionError::NoActor
+                if !word.is_empty() && word != "-" =>
+            {
+                failure.hint(format!("a command goes after `--`, like `agents run -- {word}`"))
+            }
+            DefinitionError::NotFound { .. }
+            | DefinitionError::NoActor
+            | DefinitionError::Unreadable { .. }
+            | DefinitionError::Invalid(_)
+            | DefinitionError::Args(_) => failure,
+        }
+    }
+
+    /// A file that came with a project gets no more than its user says.
+    fn ask_consent(&self, frozen: &Frozen, invocation: &Invocation) -> Result<(), Failure> {
+        if frozen.asks.is_empty() || self.trust {
+            return Ok(());
+        }
+        let files: BTreeSet<&str> = frozen.sources.iter().map(|source| source.place.as_str()).collect();
+        let files = files.into_iter().collect::<Vec<_>>().join(", ");
+        let asked = format!("{files} asks for {}", frozen.asks.join(", "));
+        let is_there = invocation.look.is_live && std::io::stdin().is_terminal();
+        if is_there && confirm(&format!("{}. Allow it this time?", calm(&asked))).unwrap_or(false) {
+            return Ok(());
+        }
+        Err(Failure::new(&codes::CONSENT_NEEDED, asked)
+            .detail(serde_json::json!({ "asks": frozen.asks, "sources": frozen.sources }))
+            .hint("read the file; if you trust it, add `--trust`"))
     }
 
     fn spec(
@@ -143,6 +265,7 @@ impl TaskArgs {
         apply: Gate,
         settings: &Settings,
         projects: &[ProjectLink],
+        mut frozen: Option<Frozen>,
         invocation: &Invocation,
     ) -> Result<PlanSpec, Failure> {
         let cwd = self.cwd(projects, &invocation.here);
@@ -166,16 +289,23 @@ impl TaskArgs {
             env: self.env.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect(),
             pass_env: self.pass_env.clone(),
             writable: self.writable_paths(invocation)?,
+            stdin: None,
+            writes: true,
+            expand: false,
         };
         let set = Limits {
             steps: Some(settings.count(Key::LimitsSteps)),
             tool_calls: Some(settings.count(Key::LimitsToolCalls)),
-            ..Limits::default()
+            tokens: Some(settings.count(Key::LimitsTokens)),
+            cost: settings.money(Key::LimitsCost),
         };
         let (limits, time_limit_s) = limit::set(set, settings.count(Key::LimitsTime), &self.limit);
-        Ok(PlanSpec {
-            steps: self.steps(task, &invocation.here)?,
-            validations: join_validations(checks.chain(settings.validations.iter().cloned())),
+        let of_definition = frozen.as_mut().map(|frozen| std::mem::take(&mut frozen.validations));
+        let validations =
+            checks.chain(of_definition.into_iter().flatten()).chain(settings.validations.iter().cloned());
+        let mut spec = PlanSpec {
+            steps: if frozen.is_some() { Vec::new() } else { self.steps(task.clone())? },
+            validations: join_validations(validations),
             apply,
             automation: Automation::parse(settings.word(Key::Automation)).unwrap_or_default(),
             ignore: settings.words(Key::CaptureIgnore).iter().chain(&self.ignore).cloned().collect(),
@@ -187,34 +317,71 @@ impl TaskArgs {
             scratch: paths(Key::IsolationScratch),
             time_limit_s,
             limits,
-        })
+            parallel: u32::try_from(settings.count(Key::LimitsParallel)).unwrap_or(PARALLEL),
+            action: None,
+            prompt: String::new(),
+            args: BTreeMap::new(),
+            definition_of_done: Vec::new(),
+            invariants: Vec::new(),
+            fix: None,
+            fix_attempts: u32::try_from(settings.count(Key::ValidationFixAttempts)).unwrap_or(FIX_ATTEMPTS),
+            result: None,
+            read_only: false,
+            strategist: None,
+            sources: Vec::new(),
+        };
+        if let Some(frozen) = frozen {
+            // An action is about the project; whoever only names an actor stands where it is to work.
+            let like = match frozen.action {
+                Some(_) => CommandTask { cwd: ByteText::default(), ..task },
+                None => task,
+            };
+            frozen.put_into(&mut spec);
+            let of_strategist = spec.strategist.iter_mut().flat_map(|strategist| &mut strategist.steps);
+            for step in spec.steps.iter_mut().chain(of_strategist) {
+                self.complete(step, &like, invocation);
+            }
+        }
+        for step in &mut spec.steps {
+            step.retries = step.retries.or(self.retries);
+        }
+        Ok(spec)
+    }
+
+    /// What the command line says of all commands, for one of a definition.
+    fn complete(&self, step: &mut Step, like: &CommandTask, invocation: &Invocation) {
+        let Some(task) = step.command_mut() else { return };
+        if task.cwd.as_bytes().is_empty() {
+            task.cwd = like.cwd.clone();
+        }
+        task.timeout_s = task.timeout_s.or(like.timeout_s);
+        task.network |= like.network;
+        task.pass_env.extend(like.pass_env.iter().cloned());
+        self.env.iter().for_each(|(name, value)| task.set_variable(name, &ByteText::from(value.as_str())));
+        let named = std::mem::take(&mut task.writable);
+        let found = named.iter().filter_map(|path| {
+            let place = places::expanded(&path.to_string(), &invocation.env);
+            // A program that was never used here has no folder yet, and makes none outside.
+            let found = std::fs::canonicalize(place).ok()?;
+            Some(ByteText(found.into_os_string().into_vec()))
+        });
+        task.writable = found.chain(like.writable.iter().cloned()).collect();
     }
 
     /// What is to be done; `like` is the command after `--`, and how commands are run.
-    fn steps(&self, like: CommandTask, here: &Path) -> Result<Vec<Step>, Failure> {
-        let mut steps = match &self.actor {
-            Some(file) => actor_file::read(&here.join(file), &like).map_err(|error| {
-                Failure::new(&codes::PREFLIGHT_FAILED, error.to_string())
-                    .hint("`agents run --help` tells of `--actor`; docs/actors.md has the keys of a node")
-            })?,
-            None if self.step.is_empty() => vec![Step::only(like)],
-            None => (1..)
-                .zip(&self.step)
-                .map(|(number, text)| Step {
-                    node: format!("step{number}"),
-                    does: Does::Command(CommandTask { run: Run::Shell(text.clone()), ..like.clone() }),
-                    retries: None,
-                })
-                .collect(),
-        };
-        if steps.len() > STEPS_MAX {
-            let message = format!("{} steps are more than {STEPS_MAX}", steps.len());
+    fn steps(&self, like: CommandTask) -> Result<Vec<Step>, Failure> {
+        if self.step.is_empty() {
+            return Ok(vec![Step::only(like)]);
+        }
+        if self.step.len() > STEPS_MAX {
+            let message = format!("{} steps are more than {STEPS_MAX}", self.step.len());
             return Err(Failure::new(&codes::USAGE, message).hint("put several into one script"));
         }
-        for step in &mut steps {
-            step.retries = step.retries.or(self.retries);
-        }
-        Ok(steps)
+        let step = |(number, text): (usize, &String)| {
+            let task = CommandTask { run: Run::Shell(text.clone()), ..like.clone() };
+            Step::new(format!("step{number}"), Does::Command(task))
+        };
+        Ok((1..).zip(&self.step).map(step).collect())
     }
 
     /// Where the person stands below the first project's root.
@@ -245,12 +412,24 @@ impl TaskArgs {
     }
 }
 
-/// Tells which variables are to be passed on and are not there: the command would only show that it misses them.
+/// Tells which variables are to be passed on and are not there: the command would only show that it misses them. A
+/// definition names all that its program may use, and few have them all.
 pub(super) fn tell_unset(spec: &PlanSpec, invocation: &Invocation) {
+    if !spec.sources.is_empty() {
+        return;
+    }
     let names: BTreeSet<&String> = spec.commands().flat_map(|command| &command.pass_env).collect();
     for name in names.into_iter().filter(|name| std::env::var_os(name.as_str()).is_none()) {
         invocation.tell(&Note::info(format!("{name} is not set, so the command does not get it")));
     }
+}
+
+/// What the word of a command line means.
+enum What {
+    /// An action, by its name or its file.
+    Action(String),
+    /// What is to be done, in words.
+    Task(String),
 }
 
 #[cfg(test)]

@@ -13,7 +13,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use domain::PlanId;
-use engine::plans::{ApplyRequest, Conflict, DiffRequest, Engine, Forecast, Glance, Glances, Seen};
+use engine::plans::{
+    ApplyRequest, BreakerChange, Conflict, DiffRequest, Engine, Forecast, Glance, Glances, Seen,
+};
 use serde_json::Value;
 use store::StoreError;
 use tokio::time::Instant;
@@ -64,7 +66,9 @@ pub(super) async fn run(args: TopArgs, invocation: &Invocation) -> Result<Report
     if args.once || !is_screen {
         let seen = sight.look(&engine).await.map_err(|error| from_engine::store(&error))?;
         let (rows, summary) = sight.rows(&seen);
-        return Ok(Report::new(top::to_json(&rows, &summary, &seen), top::to_table(&rows, &summary, look)));
+        let mut data = top::to_json(&rows, &summary, &seen);
+        data["breakers"] = top::breakers_json(&sight.breakers);
+        return Ok(Report::new(data, top::to_table(&rows, &summary, look)));
     }
     let shown = Shown {
         invocation,
@@ -88,6 +92,7 @@ pub(super) async fn run(args: TopArgs, invocation: &Invocation) -> Result<Report
 struct Sight {
     glances: Glances,
     forecasts: Vec<Forecast>,
+    breakers: Vec<BreakerChange>,
     /// Whether something happened since the forecast was made.
     is_stale: bool,
     forecast_due: Instant,
@@ -99,6 +104,7 @@ impl Sight {
         Sight {
             glances: Glances::default(),
             forecasts: Vec::new(),
+            breakers: Vec::new(),
             is_stale: true,
             forecast_due: Instant::now(),
             all,
@@ -108,6 +114,7 @@ impl Sight {
     async fn look(&mut self, engine: &Engine) -> Result<Seen, StoreError> {
         let seen = self.glances.look(engine).await?;
         self.is_stale |= seen.is_news;
+        self.breakers = engine.breaker_changes();
         let began = Instant::now();
         if self.is_stale && began >= self.forecast_due {
             self.forecasts = engine.forecasts().await?;
@@ -118,7 +125,9 @@ impl Sight {
     }
 
     fn rows(&self, seen: &Seen) -> (Vec<Row>, Summary) {
-        top::rows(seen, &self.forecasts, now(), self.all)
+        let (rows, mut summary) = top::rows(seen, &self.forecasts, now(), self.all);
+        summary.breakers = self.breakers.iter().map(|change| top::breaker_words(change, now())).collect();
+        (rows, summary)
     }
 }
 

@@ -10,9 +10,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use domain::{ByteText, RootNo, Run, Validation, ValidationMode};
+use engine::plans::{Price, ProviderSettings};
 use toml_edit::{Document, Item, Table};
 
 use super::error::ConfigError;
+use super::models::{Named, PRICES, PROVIDERS, Text};
 use super::registry::{Key, entry_named};
 use super::value::{Shape, Value};
 
@@ -55,6 +57,10 @@ pub struct ConfigFile {
     pub values: Vec<(Key, Value, Place)>,
     /// The checks of its `[[validation]]` tables.
     pub validations: Vec<Validation>,
+    /// What it says of providers.
+    pub providers: Vec<Named<ProviderSettings>>,
+    /// What it says of prices, by `PROVIDER/NAME`.
+    pub prices: Vec<Named<Price>>,
 }
 
 impl ConfigFile {
@@ -86,7 +92,7 @@ impl ConfigFile {
 }
 
 /// The line on which a part of the file begins.
-fn place(path: &Path, text: &str, span: Option<std::ops::Range<usize>>) -> Place {
+pub(super) fn place(path: &Path, text: &str, span: Option<std::ops::Range<usize>>) -> Place {
     let start = span.map_or(0, |span| span.start).min(text.len());
     let line = text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count() + 1;
     Place::Line { file: path.to_owned(), line }
@@ -106,6 +112,12 @@ impl Reader<'_> {
             let span = table.key(key).and_then(toml_edit::Key::span).or_else(|| item.span());
             let here = place(self.path, self.text, span);
             match item {
+                item if name == PROVIDERS => {
+                    self.found.providers = Text { path: self.path, text: self.text }.providers(item)?;
+                }
+                item if name == PRICES => {
+                    self.found.prices = Text { path: self.path, text: self.text }.prices(item)?;
+                }
                 Item::ArrayOfTables(tables) if name == VALIDATION => {
                     for table in tables {
                         let validation = self.validation(table)?;

@@ -9,9 +9,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use domain::{RootNo, Validation, ValidationMode};
+use engine::plans::{Price, ProviderSettings};
 
 use super::error::ConfigError;
 use super::file::{ConfigFile, Place};
+use super::models::{PRICES, PROVIDERS};
 use super::registry::{ENTRIES, Entry, Key, Scope};
 use super::value::Value;
 
@@ -86,6 +88,10 @@ pub struct Settings {
     values: BTreeMap<Key, (Value, Origin, Vec<Level>)>,
     /// Checks that files ask for.
     pub validations: Vec<Validation>,
+    /// What the user's file says of providers, by name.
+    pub providers: BTreeMap<String, ProviderSettings>,
+    /// What it says of prices, by `PROVIDER/NAME`.
+    pub prices: BTreeMap<String, Price>,
     /// What is odd and still no error.
     pub warnings: Vec<String>,
 }
@@ -106,7 +112,9 @@ pub fn load(sources: &Sources<'_>) -> Result<Settings, ConfigError> {
         file.validations.iter().map(move |check| Validation { root: RootNo(no), ..check.clone() })
     });
     let validations = join_validations(user.validations.iter().cloned().chain(of_projects));
-    Ok(Settings { values, validations, warnings: unknown_variables(&sources.env) })
+    let providers = user.providers.into_iter().map(|(name, provider, _)| (name, provider)).collect();
+    let prices = user.prices.into_iter().map(|(name, price, _)| (name, price)).collect();
+    Ok(Settings { values, validations, providers, prices, warnings: unknown_variables(&sources.env) })
 }
 
 fn read_projects(roots: &[PathBuf]) -> Result<Vec<ConfigFile>, ConfigError> {
@@ -117,6 +125,12 @@ fn read_projects(roots: &[PathBuf]) -> Result<Vec<ConfigFile>, ConfigError> {
         if let Some((key, _, place)) = forbidden {
             let key = key.entry().name.to_owned();
             return Err(ConfigError::NotAllowedHere { key, place: place.clone() });
+        }
+        // Whoever names an address is sent what the plan reads, and the key.
+        let providers = file.providers.iter().map(|(name, _, at)| (PROVIDERS, name, at));
+        let prices = file.prices.iter().map(|(name, _, at)| (PRICES, name, at));
+        if let Some((table, name, at)) = providers.chain(prices).next() {
+            return Err(ConfigError::NotAllowedHere { key: format!("{table}.{name}"), place: at.clone() });
         }
         files.push(file);
     }
@@ -238,7 +252,7 @@ impl Settings {
     pub fn word(&self, key: Key) -> &str {
         match self.get(key).0 {
             Value::Word(text) | Value::Path(text) => text,
-            Value::Count(_) | Value::Span(_) | Value::Words(_) => "",
+            Value::Count(_) | Value::Span(_) | Value::Words(_) | Value::Money(_) => "",
         }
     }
 
@@ -247,7 +261,7 @@ impl Settings {
         match self.get(key).0 {
             Value::Count(count) => *count,
             Value::Span(span) => span.as_secs(),
-            Value::Word(_) | Value::Path(_) | Value::Words(_) => 0,
+            Value::Word(_) | Value::Path(_) | Value::Words(_) | Value::Money(_) => 0,
         }
     }
 
@@ -255,7 +269,15 @@ impl Settings {
     pub fn words(&self, key: Key) -> &[String] {
         match self.get(key).0 {
             Value::Words(words) => words,
-            Value::Word(_) | Value::Path(_) | Value::Count(_) | Value::Span(_) => &[],
+            Value::Word(_) | Value::Path(_) | Value::Count(_) | Value::Span(_) | Value::Money(_) => &[],
+        }
+    }
+
+    /// An amount, in millionths of a dollar; none for no limit.
+    pub fn money(&self, key: Key) -> Option<u64> {
+        match self.get(key).0 {
+            Value::Money(micros) => *micros,
+            Value::Word(_) | Value::Path(_) | Value::Words(_) | Value::Count(_) | Value::Span(_) => None,
         }
     }
 }
@@ -341,6 +363,9 @@ mod tests {
             "isolation.hide = []",
             "retention.days = 1",
             "plan.concurrency = 64",
+            "limits.day_cost = 1",
+            "[providers.openai]",
+            "prices = { \"openai/x\" = { input = 0, output = 0 } }",
         ] {
             let error = World::new("", &format!("# a clone\n{line}\n")).load().unwrap_err();
             let ConfigError::NotAllowedHere { place: Place::Line { file, line: 2 }, .. } = &error else {

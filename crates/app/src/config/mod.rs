@@ -2,7 +2,7 @@
 //!
 //! # Where to look
 //! `registry` is the one table of settings, `value` what they can be, `file` reads a config file, `load` joins all
-//! levels, `set` writes the user's file.
+//! levels, `models` are the tables of providers and prices, `set` writes the user's file.
 //!
 //! # Invariants
 //! 1. The order is flag, environment, project, user, default. But a project never decides what guards the user: keys of
@@ -15,6 +15,7 @@
 mod error;
 mod file;
 mod load;
+mod models;
 mod registry;
 mod set;
 mod value;
@@ -22,6 +23,7 @@ mod value;
 pub use error::ConfigError;
 pub use file::{ConfigFile, Place};
 pub use load::{Level, Origin, PROJECT_FILE, Settings, Sources, join_validations, load};
+pub use models::Named;
 pub use registry::{ENTRIES, Entry, Key, Scope, entry_named};
 pub use set::set;
 pub use value::{Shape, Value};

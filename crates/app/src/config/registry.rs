@@ -32,6 +32,8 @@ impl Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "each is told by the doc line of its entry")]
 pub enum Key {
+    ActorDefault,
+    ActorStrategist,
     AsyncDrain,
     AsyncLease,
     AsyncMaxWorkers,
@@ -41,9 +43,14 @@ pub enum Key {
     CaptureWait,
     IsolationHide,
     IsolationScratch,
+    LimitsCost,
+    LimitsDayCost,
+    LimitsParallel,
     LimitsSteps,
     LimitsTime,
+    LimitsTokens,
     LimitsToolCalls,
+    ModelDefault,
     NotifyBell,
     NotifyCommand,
     PathsProtected,
@@ -56,6 +63,7 @@ pub enum Key {
     RetentionMaxMb,
     SandboxDir,
     SandboxStrategy,
+    ValidationFixAttempts,
 }
 
 /// What is known of a setting.
@@ -102,7 +110,23 @@ pub fn entry_named(name: &str) -> Option<&'static Entry> {
 }
 
 /// All settings, by name.
-pub static ENTRIES: [Entry; 24] = [
+pub static ENTRIES: [Entry; 32] = [
+    Entry {
+        key: Key::ActorDefault,
+        name: "actor.default",
+        shape: Shape::Name,
+        default: "",
+        scope: Scope::Anybody,
+        doc: "the actor that does what names no other, like codex or coder",
+    },
+    Entry {
+        key: Key::ActorStrategist,
+        name: "actor.strategist",
+        shape: Shape::Name,
+        default: "",
+        scope: Scope::Anybody,
+        doc: "the actor that thinks before another works, or none; `strategist` when empty and `model.default` is set",
+    },
     Entry {
         key: Key::AsyncDrain,
         name: "async.drain",
@@ -176,6 +200,30 @@ pub static ENTRIES: [Entry; 24] = [
         doc: "paths of which commands of a plan get a throw-away copy to write to",
     },
     Entry {
+        key: Key::LimitsCost,
+        name: "limits.cost",
+        shape: Shape::Money,
+        default: "10.00",
+        scope: Scope::Tighten,
+        doc: "what a plan may spend on models all in all, in dollars; a model without a known price is not counted",
+    },
+    Entry {
+        key: Key::LimitsDayCost,
+        name: "limits.day_cost",
+        shape: Shape::Money,
+        default: "none",
+        scope: Scope::User,
+        doc: "what all plans together may spend on models in one day (UTC), in dollars",
+    },
+    Entry {
+        key: Key::LimitsParallel,
+        name: "limits.parallel",
+        shape: Shape::Count { min: 1, max: 32 },
+        default: "4",
+        scope: Scope::Tighten,
+        doc: "how many nodes of a plan run beside each other",
+    },
+    Entry {
         key: Key::LimitsSteps,
         name: "limits.steps",
         shape: Shape::Count { min: 1, max: 1_000_000_000 },
@@ -192,12 +240,28 @@ pub static ENTRIES: [Entry; 24] = [
         doc: "how long a plan may work all in all",
     },
     Entry {
+        key: Key::LimitsTokens,
+        name: "limits.tokens",
+        shape: Shape::Count { min: 0, max: 1_000_000_000_000 },
+        default: "5000000",
+        scope: Scope::Tighten,
+        doc: "how many tokens models may read and write for a plan all in all; 0 asks none",
+    },
+    Entry {
         key: Key::LimitsToolCalls,
         name: "limits.tool_calls",
         shape: Shape::Count { min: 1, max: 1_000_000_000 },
         default: "1000",
         scope: Scope::Tighten,
         doc: "how many tools a plan may call all in all, commands and checks",
+    },
+    Entry {
+        key: Key::ModelDefault,
+        name: "model.default",
+        shape: Shape::Name,
+        default: "",
+        scope: Scope::Anybody,
+        doc: "the model that actors use which name none, as PROVIDER/NAME",
     },
     Entry {
         key: Key::NotifyBell,
@@ -294,6 +358,14 @@ pub static ENTRIES: [Entry; 24] = [
         default: "auto",
         scope: Scope::User,
         doc: "the kind of sandbox: the best that works, or only the one that is named",
+    },
+    Entry {
+        key: Key::ValidationFixAttempts,
+        name: "validation.fix_attempts",
+        shape: Shape::Count { min: 0, max: 10 },
+        default: "3",
+        scope: Scope::Anybody,
+        doc: "how often an actor that can mend is told what the checks found",
     },
 ];
 

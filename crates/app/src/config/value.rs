@@ -6,7 +6,12 @@
 
 use std::time::Duration;
 
+use super::models::money_text;
+use crate::money;
 use crate::time::{parse_duration, typed};
+
+/// The word for no limit.
+const NO_LIMIT: &str = "none";
 
 /// What a setting can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +36,10 @@ pub enum Shape {
     Words,
     /// A path, or nothing.
     Path,
+    /// A name in one word, or nothing.
+    Name,
+    /// Dollars, or `none` for no limit.
+    Money,
 }
 
 /// What a setting is.
@@ -46,6 +55,8 @@ pub enum Value {
     Words(Vec<String>),
     /// A path; empty for none.
     Path(String),
+    /// Millionths of a dollar; none for no limit.
+    Money(Option<u64>),
 }
 
 impl Shape {
@@ -60,6 +71,8 @@ impl Shape {
             }
             Shape::Words => "a list, like `a,b` on the command line or [\"a\", \"b\"] in a file".to_owned(),
             Shape::Path => "an absolute path, or one that begins with `~/`".to_owned(),
+            Shape::Name => "a name without spaces".to_owned(),
+            Shape::Money => format!("{}, or none", money::ALLOWED),
         }
     }
 
@@ -86,6 +99,12 @@ impl Shape {
                 Ok(Value::Path(text.to_owned()))
             }
             Shape::Path => Err(NotAllowed),
+            Shape::Name if text.chars().all(|letter| !letter.is_whitespace() && !letter.is_control()) => {
+                Ok(Value::Word(text.to_owned()))
+            }
+            Shape::Name => Err(NotAllowed),
+            Shape::Money if text == NO_LIMIT => Ok(Value::Money(None)),
+            Shape::Money => money::parse(text).map(|micros| Value::Money(Some(micros))).ok_or(NotAllowed),
         }
     }
 
@@ -104,7 +123,10 @@ impl Shape {
                 let words = items.iter().map(|word| word.as_str().map(str::to_owned).ok_or(NotAllowed));
                 Ok(Value::Words(words.collect::<Result<_, _>>()?))
             }
-            Shape::Word(_) | Shape::Span { .. } | Shape::Path => self.parse(item.as_str().ok_or(NotAllowed)?),
+            Shape::Money => self.parse(&money_text(item).ok_or(NotAllowed)?),
+            Shape::Word(_) | Shape::Span { .. } | Shape::Path | Shape::Name => {
+                self.parse(item.as_str().ok_or(NotAllowed)?)
+            }
         }
     }
 
@@ -128,6 +150,7 @@ impl Shape {
             }
             (_, Value::Count(count)) => *count,
             (_, Value::Span(span)) => span.as_secs(),
+            (_, Value::Money(micros)) => micros.unwrap_or(u64::MAX),
             (_, Value::Word(_) | Value::Words(_) | Value::Path(_)) => u64::MAX,
         }
     }
@@ -145,6 +168,7 @@ impl Value {
             Value::Count(count) => count.to_string(),
             Value::Span(span) => typed(*span),
             Value::Words(words) => words.join(","),
+            Value::Money(micros) => micros.map_or_else(|| NO_LIMIT.to_owned(), money::typed),
         }
     }
 
@@ -153,7 +177,7 @@ impl Value {
         match self {
             Value::Word(text) | Value::Path(text) => text.as_str().into(),
             Value::Count(count) => (*count).into(),
-            Value::Span(span) => typed(*span).into(),
+            Value::Span(_) | Value::Money(_) => self.typed().into(),
             Value::Words(words) => words.clone().into(),
         }
     }
@@ -164,7 +188,7 @@ impl Value {
             Value::Word(text) | Value::Path(text) => text.as_str().into(),
             // Bounds keep every count far below this.
             Value::Count(count) => i64::try_from(*count).unwrap_or(i64::MAX).into(),
-            Value::Span(span) => typed(*span).into(),
+            Value::Span(_) | Value::Money(_) => self.typed().into(),
             Value::Words(words) => toml_edit::Value::Array(words.iter().collect()),
         }
     }
@@ -187,6 +211,8 @@ mod tests {
         assert_eq!(Shape::Span { min_s: 1, max_s: 60 }.parse("2m"), Err(NotAllowed));
         assert_eq!(Shape::Words.parse(" a, b ,,"), Ok(Value::Words(vec!["a".into(), "b".into()])));
         assert_eq!(Shape::Path.parse("relative/dir"), Err(NotAllowed));
+        assert_eq!(Shape::Name.parse("openai/gpt-5"), Ok(Value::Word("openai/gpt-5".to_owned())));
+        assert_eq!(Shape::Name.parse("two words"), Err(NotAllowed));
     }
 
     #[test]
@@ -214,9 +240,14 @@ mod tests {
 
     #[test]
     fn what_is_typed_reads_back() {
-        for (shape, text) in
-            [(LEVELS, "auto"), (Shape::Words, "a,b"), (Shape::Path, "~/x"), (Shape::Words, "")]
-        {
+        for (shape, text) in [
+            (LEVELS, "auto"),
+            (Shape::Words, "a,b"),
+            (Shape::Path, "~/x"),
+            (Shape::Words, ""),
+            (Shape::Money, "2.5"),
+            (Shape::Money, "none"),
+        ] {
             let value = shape.parse(text).unwrap();
             assert_eq!(shape.parse(&value.typed()), Ok(value.clone()));
             assert_eq!(shape.take(&value.to_toml()), Ok(value));

@@ -120,27 +120,45 @@ codes! {
             "See `logs/worker.log` in the data directory; start one with `agents worker`.";
     }
     Usage {
+        ACTOR_CYCLE: "Actors are made of each other in a circle.", "Break the circle that the message prints.";
+        ACTOR_TOO_LARGE: "An actor has more than 500 nodes, or actors are nested deeper than 8.", "Make it smaller.";
+        ARG_INVALID: "An argument of the action breaks a rule of its declaration.", "The message has the value and the rule.";
+        ARG_MISSING: "An argument of the action has no default and was not given.", "Give it: `--arg NAME=VALUE`.";
+        ARG_UNKNOWN: "The action has no such argument.", "See its arguments with `agents action show NAME`.";
         CONFIG_FILE_INVALID: "A config file cannot be read as TOML.", "Correct the line that the message names.";
         CONFIG_KEY_UNKNOWN: "There is no such setting.", "See `agents config list`.";
         CONFIG_NOT_ALLOWED_HERE: "A project's config sets what only the user may set.",
             "Remove the line from the project; set it for yourself with `agents config set`.";
         CONFIG_VALUE_INVALID: "A setting has a value that it cannot have.", "The message says what is allowed.";
+        DEFINITION_INVALID: "A file of an action or an actor is not what one looks like.",
+            "Correct the places that the message lists; docs/actors.md has all keys, and schema/ tells them to editors.";
         JOB_AMBIGUOUS: "Several jobs begin with the given letters.", "Give more letters of the id.";
         LIMIT_TOO_LOW: "A limit is set below what the plan has used already.", "Set a higher one: see `agents plan status ID`.";
+        NO_ACTOR: "There is a task and nobody to do it.",
+            "Name an actor with `--actor NAME`, or for all tasks with `agents config set actor.default=NAME`; see `agents actor list`.";
         NO_SUCH_HUNK: "An address given to `--only`, `--reject` or `--take` matches nothing in the plan's changes.",
             "See the addresses with `agents plan diff ID`.";
         PLAN_AMBIGUOUS: "Several plans begin with the given letters.", "Give more letters of the id.";
         PROJECT_ALIAS_TAKEN: "Two projects of a plan have one name.", "Name one of them: `--project NAME=DIR`.";
         PROJECT_NESTED: "One project of a plan lies inside another, or is given twice.", "Give the outer one only.";
+        TEMPLATE_IN_SHELL: "A placeholder stands in a line for the shell, where its value would be read as code.",
+            "Use \"$ARG_NAME\" there, or write the command as a list.";
+        TEMPLATE_UNKNOWN: "A placeholder names a value that is not there.", "The message says what was probably meant.";
+        TOOL_ARGUMENTS: "The arguments of a tool do not fit its schema.",
+            "The message says which field, what is wrong and what is allowed. See `agents tool show NAME`.";
         USAGE: "The command line cannot be understood.", "See `agents help` and `agents COMMAND --help`.";
     }
     NotFound {
+        ACTION_NOT_FOUND: "There is no action with this name.",
+            "See `agents action list`. A command goes after `--`; a task in words has more than one word.";
+        ACTOR_NOT_FOUND: "There is no actor with this name.", "See `agents actor list`.";
         CALL_NOT_FOUND: "The plan made no tool call with this number.", "See the calls with `agents plan logs ID`.";
         JOB_NOT_FOUND: "There is no such job in this data directory.", "See `agents job list --all`.";
         NO_OPEN_APPLY: "The plan has no interrupted apply that could be set aside.",
             "See what is open with `agents doctor`.";
         PLAN_NOT_FOUND: "There is no such plan in this data directory.", "See `agents plan list`.";
         PROJECT_NOT_FOUND: "A project's directory is not there, or cannot be entered.", "Check the path.";
+        TOOL_NOT_FOUND: "There is no tool with this name.", "See `agents tool list`.";
     }
     Refused {
         ALREADY_APPLIED: "The plan is applied already, with another choice of its changes. Nothing was done.",
@@ -174,6 +192,8 @@ codes! {
     }
     NeedsPerson {
         CONFIRMATION_NEEDED: "The command changes your files and nobody is there to say yes.", "Add `--yes`.";
+        CONSENT_NEEDED: "A definition that is not your own asks for the network, your variables or paths outside, and nobody is there to say yes.",
+            "Read the file that the message names; if you trust it, add `--trust`.";
         JOURNAL_STUCK: "An apply that was interrupted can be neither finished nor taken back.",
             "Remove the cause that the message names (often a full disk), then run any command; or give it up: `agents plan gc --set-aside ID`.";
         LIMIT_REACHED: "The plan has used all that a limit allows. What it did so far is kept.",

@@ -74,7 +74,8 @@ impl Note {
         Self { message: message.into(), is_warning: true }
     }
 
-    fn to_json(&self) -> Value {
+    /// As it stands among the messages of the envelope.
+    pub fn to_json(&self) -> Value {
         let level = if self.is_warning { "warning" } else { "info" };
         json!({ "level": level, "code": null, "message": self.message, "detail": null, "suggestions": [] })
     }

@@ -5,15 +5,19 @@
 //! 2. Text of plans is calm before it is in a row.
 
 use domain::{ApplyState, PlanId, PlanState, WallMs, Work};
-use engine::plans::{Forecast, Glance, GlanceStep, QueuePlace, Seen};
+use engine::plans::{BreakerChange, Forecast, Glance, GlanceStep, QueuePlace, Seen};
 use serde_json::{Value, json};
 
 use crate::forecast_view::{self, Met};
 use crate::notify::Need;
 use crate::output::{Look, Table, calm, one_line};
+use crate::time::stamp;
 
 /// How long a plan that has ended is still seen.
 const ENDED_MS: u64 = 60 * 60 * 1_000;
+
+/// How many providers are told of on the line above the table.
+const BREAKERS_SHOWN_MAX: usize = 3;
 
 /// Where in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,6 +92,8 @@ pub struct Summary {
     pub has_worker: bool,
     /// Whether there are plans that have ended and are not in the table.
     pub has_older: bool,
+    /// Providers of models that were given a rest or answer again, in words.
+    pub breakers: Vec<String>,
 }
 
 /// The rows of what was seen; `all` has also those that ended long ago.
@@ -258,6 +264,7 @@ impl Summary {
             1 => parts.push("1 conflict to come".to_owned()),
             more => parts.push(format!("{more} conflicts to come")),
         }
+        parts.extend(self.breakers.iter().take(BREAKERS_SHOWN_MAX).cloned());
         parts.join(", ")
     }
 
@@ -276,6 +283,31 @@ impl Summary {
             }
         }
     }
+}
+
+/// How a provider's breaker changed, in words.
+pub fn breaker_words(change: &BreakerChange, now: WallMs) -> String {
+    let provider = calm(&change.provider);
+    let ago = span(now.0.saturating_sub(change.at.0));
+    match (change.left(now), change.rest_ms) {
+        (Some(left), _) => {
+            // A part of a second counts as one: it is not over yet.
+            let left =
+                u64::try_from(left.as_millis()).unwrap_or(u64::MAX).div_ceil(1_000).saturating_mul(1_000);
+            format!("{provider} failed too often and rests for {} more", span(left))
+        }
+        (None, Some(_)) => format!("{provider} failed too often {ago} ago"),
+        (None, None) => format!("{provider} answers again since {ago}"),
+    }
+}
+
+/// How breakers changed, for programs.
+pub fn breakers_json(changes: &[BreakerChange]) -> Value {
+    let one = |change: &BreakerChange| {
+        let state = if change.rest_ms.is_some() { "open" } else { "closed" };
+        json!({ "provider": change.provider, "state": state, "at": stamp(change.at), "rest_ms": change.rest_ms })
+    };
+    changes.iter().map(one).collect()
 }
 
 /// The table without a screen.

@@ -5,7 +5,9 @@
 //! 2. A plan with a live job is not moved by hand: its job is cancelled instead.
 //! 3. The job that a move queues is one that the moved plan waits for.
 //! 4. A move that is asked for again is known by its job, and done once.
-//! 5. A plan is not moved while an apply of it is sealed and has not ended: whoever writes the files may be slow, or be
+//! 5. What is decided with a move is recorded in its step, for the attempt and the phase that it leads to. A revert is
+//!    always decided by a reversion, to which all decisions before it but the prompt give way.
+//! 6. A plan is not moved while an apply of it is sealed and has not ended: whoever writes the files may be slow, or be
 //!    taken for dead, and comes to an end all the same.
 //!
 //! # Not here
@@ -14,6 +16,7 @@
 use serde_json::Value;
 
 use super::{BadTransition, Plan, PlanEvent, PlanRefused};
+use crate::decision::{DecisionInvalid, DecisionKind, NewDecision};
 use crate::id::PlanId;
 use crate::job::{Job, JobRefused, NewJob};
 use crate::time::{Ms, WallMs};
@@ -44,6 +47,12 @@ pub enum PlanMoveError {
     },
 }
 
+impl From<DecisionInvalid> for PlanMoveError {
+    fn from(invalid: DecisionInvalid) -> Self {
+        PlanRefused::from(invalid).into()
+    }
+}
+
 /// A move as a gate or a person asks for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HandMove {
@@ -55,6 +64,17 @@ pub struct HandMove {
     pub job: Option<NewJob>,
     /// Becomes [`Plan::request`] with the move.
     pub request: Value,
+    /// What is decided with the move: a reversion, a person's guidance.
+    pub decisions: Vec<NewDecision>,
+}
+
+/// What is decided with a move.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HandDecisions {
+    /// In order.
+    pub new: Vec<NewDecision>,
+    /// The place among them of the one to which all decisions before the move but the prompt give way.
+    pub superseding: Option<usize>,
 }
 
 /// What became of a move.
@@ -113,6 +133,22 @@ impl HandMove {
 }
 
 impl HandMove {
+    /// What is decided with the move that `by` asked for and that led to `moved`.
+    pub fn decisions(&self, moved: &Plan, by: &str) -> HandDecisions {
+        let (attempt, phase) = (moved.attempt, moved.state.phase());
+        let mut new: Vec<NewDecision> =
+            self.decisions.iter().cloned().map(|new| NewDecision { attempt, phase, ..new }).collect();
+        if self.event != PlanEvent::Revert {
+            return HandDecisions { new, superseding: None };
+        }
+        let carried = new.iter().position(|new| new.kind == DecisionKind::Reversion);
+        if carried.is_none() {
+            let chosen = format!("back to strategize, by {by}");
+            new.insert(0, NewDecision::new(attempt, phase, DecisionKind::Reversion, chosen));
+        }
+        HandDecisions { new, superseding: carried.or(Some(0)) }
+    }
+
     /// Why it is refused while an apply of the plan is open: that is carried through or taken back first.
     pub const fn refused_by_open_apply(&self) -> JobRefused {
         match self.event {

@@ -2,14 +2,19 @@
 //!
 //! It is stored as JSON. A field that a newer version adds has a default, so that an older plan still reads.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
 use super::step::{self, Step};
+use crate::id::RootNo;
+use crate::invariant::Invariant;
 use crate::ledger::Limits;
 use crate::recovery::Gate;
-use crate::validation::Validation;
+use crate::template::Template;
+use crate::validation::{Validation, ValidationMode};
 
 /// Bytes that are mostly text: an argument or a path of the system, which need not be UTF-8.
 ///
@@ -134,6 +139,41 @@ pub struct CommandTask {
     /// Paths outside the projects that it may write.
     #[serde(default)]
     pub writable: Vec<ByteText>,
+    /// What it reads on its standard input; a template when `expand` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<String>,
+    /// Whether it may change files of the projects.
+    #[serde(default = "yes")]
+    pub writes: bool,
+    /// Whether the words of its argv, the values of `env` and `stdin` are templates: those of definitions are, what a
+    /// person typed behind `--` is taken as it stands.
+    #[serde(default)]
+    pub expand: bool,
+}
+
+impl CommandTask {
+    /// A command that says nothing but what is run.
+    pub fn new(run: Run) -> CommandTask {
+        CommandTask {
+            run,
+            cwd: ByteText::default(),
+            timeout_s: None,
+            network: false,
+            env: Vec::new(),
+            pass_env: Vec::new(),
+            writable: Vec::new(),
+            stdin: None,
+            writes: true,
+            expand: false,
+        }
+    }
+
+    /// Sets a variable to exactly this value, also where values are templates: one that is no text never is one.
+    pub fn set_variable(&mut self, name: &str, value: &ByteText) {
+        let text = std::str::from_utf8(value.as_bytes()).ok().filter(|_| self.expand);
+        let literal = text.map(|text| ByteText::from(Template::literal(text).to_string().as_str()));
+        self.env.push((ByteText::from(name), literal.unwrap_or_else(|| value.clone())));
+    }
 }
 
 /// How far a plan goes without asking, as it was said when the plan was made.
@@ -206,6 +246,66 @@ pub struct PlanSpec {
     /// What else it may use all in all.
     #[serde(default)]
     pub limits: Limits,
+    /// How many of its steps run beside each other at most.
+    #[serde(default = "parallel")]
+    pub parallel: u32,
+    /// The action that it was made from; none when it was typed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    /// What is to be done, in words; empty when the steps say it all.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub prompt: String,
+    /// The values of the action's arguments.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub args: BTreeMap<String, Value>,
+    /// When it is done, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub definition_of_done: Vec<String>,
+    /// What must hold of its changes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub invariants: Vec<Invariant>,
+    /// The step that is done again, with what was found, when a required check failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+    /// How often that is done at most.
+    #[serde(default = "fix_attempts")]
+    pub fix_attempts: u32,
+    /// The step whose text is the plan's answer; none, in plans of an older version: the last one that nobody needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+    /// Whether nothing is to be written: such a plan ends with execute.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub read_only: bool,
+    /// Who does strategize; none when the strategy is the task itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategist: Option<Strategist>,
+    /// The definitions that it was made from, as they were then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<DefinitionSource>,
+}
+
+/// Who does strategize: an actor that only reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Strategist {
+    /// Its name; `inline` when it stands in the action itself.
+    pub name: String,
+    /// Its steps.
+    pub steps: Vec<Step>,
+    /// The step whose text and JSON are the strategy.
+    pub result: String,
+}
+
+/// A definition that a plan was made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DefinitionSource {
+    /// `action` or `actor`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// The file, or `built in`.
+    pub place: String,
+    /// The BLAKE3 hash of its text.
+    pub digest: String,
 }
 
 impl PlanSpec {
@@ -219,10 +319,69 @@ impl PlanSpec {
         self.commands().any(|command| command.network)
     }
 
+    /// Whether what checks found is mended without asking.
+    pub fn gate_of_fix(&self) -> Gate {
+        match self.automation {
+            Automation::Manual => Gate::Ask,
+            Automation::Review | Automation::Auto => Gate::Auto,
+        }
+    }
+
+    /// The rules among its invariants as checks, which run without a process.
+    pub fn invariant_checks(&self) -> Vec<Validation> {
+        let rules = self.invariants.iter().filter(|invariant| invariant.rule.is_some());
+        let check = |invariant: &Invariant| Validation {
+            name: invariant_check_name(&invariant.text),
+            run: Run::Argv(Vec::new()),
+            mode: ValidationMode::Required,
+            timeout_s: 0,
+            root: RootNo(0),
+            cwd: ByteText::default(),
+        };
+        rules.map(check).collect()
+    }
+
+    /// Everything that is checked at the end of execute.
+    pub fn all_checks(&self) -> Vec<Validation> {
+        let mut all = self.invariant_checks();
+        all.extend(self.validations.iter().cloned());
+        all
+    }
+
     /// Its steps on one line, as a person would type them.
     pub fn shown(&self) -> String {
         self.steps.iter().map(Step::shown).collect::<Vec<_>>().join("; ")
     }
+}
+
+/// What the check of an invariant is called.
+pub fn invariant_check_name(text: &str) -> String {
+    format!("invariant: {text}")
+}
+
+/// How often what checks found is mended, unless somebody says otherwise.
+pub const FIX_ATTEMPTS: u32 = 3;
+
+fn fix_attempts() -> u32 {
+    FIX_ATTEMPTS
+}
+
+/// How many steps run beside each other unless somebody says otherwise.
+pub const PARALLEL: u32 = 4;
+/// The most that somebody can say.
+pub const PARALLEL_MAX: u32 = 32;
+
+fn parallel() -> u32 {
+    PARALLEL
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn ask() -> Gate {

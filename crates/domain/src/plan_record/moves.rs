@@ -1,10 +1,10 @@
-//! Making a plan, moving it by hand, and what it decided.
+//! Making a plan, and moving it by hand.
 
+use super::decisions::Before;
 use super::{PlanRecord, wall};
 use crate::apply_record::ApplyRecord;
 use crate::decision::{Decision, NewDecision};
-use crate::id::Claim;
-use crate::job::{Job, JobRefused, LeaseLost, NewJob};
+use crate::job::{Job, JobRefused, NewJob};
 use crate::plan::{HandMove, HandMoved, NewPlan, Plan, PlanEvent, PlanMoveError};
 use crate::time::Ms;
 use crate::told;
@@ -34,11 +34,10 @@ impl PlanRecord {
         let (first, moves) = Plan::made_for(new, job.phase, wall(now));
         let plan = moves.last().map_or(&first, |(plan, _)| plan).clone();
         plan.waits_for(&job)?;
+        let made = self.tried(plan.id, decisions, Before::AsTheyStand, now)?;
         self.plan = Some(plan.clone());
         self.tell([told::plan_created(&first)], now);
-        for decision in decisions {
-            self.keep_decision(decision, now);
-        }
+        self.keep_decisions(&made, now);
         self.tell(told::plan_made(&first, &moves), now);
         self.keep_queued(Job::new(job, now), now);
         Ok(plan)
@@ -58,7 +57,10 @@ impl PlanRecord {
                 Err(asked.refused_by_open_apply().into())
             }
             HandMoved::Now { plan, job } => {
+                let decided = asked.decisions(&plan, by);
+                let made = self.tried_by_hand(plan.id, &decided, now)?;
                 self.keep_moved((*plan).clone(), asked.event, by, now);
+                self.keep_by_hand(&decided, &made, now);
                 if let Some(job) = job {
                     self.keep_queued(job, now);
                 }
@@ -67,29 +69,11 @@ impl PlanRecord {
         }
     }
 
-    /// Records a decision of the owner.
-    ///
-    /// # Errors
-    /// The claim is not the owner's.
-    pub fn decide(&mut self, claim: &Claim, new: NewDecision, now: Ms) -> Result<Decision, LeaseLost> {
-        self.guard(claim)?;
-        Ok(self.keep_decision(new, now))
-    }
-
     /// Keeps the plan after `event`.
     pub(super) fn keep_moved(&mut self, moved: Plan, event: PlanEvent, by: &str, now: Ms) {
         let told = self.plan.as_ref().map(|before| told::plan_moved(before, &moved, event, by));
         self.plan = Some(moved);
         self.tell(told, now);
-    }
-
-    fn keep_decision(&mut self, new: NewDecision, now: Ms) -> Decision {
-        // More decisions than fit into the number do not fit into memory either.
-        let seq = u32::try_from(self.decisions.len()).unwrap_or(u32::MAX).saturating_add(1);
-        let decision = Decision::new(seq, new, wall(now));
-        self.tell([told::decision_recorded(&decision)], now);
-        self.decisions.push(decision.clone());
-        decision
     }
 
     /// Whether these were the first decisions and a job of it.

@@ -8,7 +8,7 @@ use crate::ledger::{
 };
 use crate::time::Ms;
 use crate::told;
-use crate::tool_call::{CallEnd, NewCall, ToolCall};
+use crate::tool_call::{KeptCall, NewCall, ToolCall};
 
 /// Why nothing was reserved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,7 +61,7 @@ impl PlanRecord {
         Ok(self.ledger.settle(id, Settle::Actual(actual)))
     }
 
-    /// Admits a call of the owner and counts it, both or neither.
+    /// Admits a call of the owner and counts it, both or neither. The first call of a step begins its node.
     ///
     /// # Errors
     /// The claim is not the owner's, or a limit says no.
@@ -73,36 +73,45 @@ impl PlanRecord {
         now: Ms,
     ) -> Result<ToolCall, ReserveError> {
         self.guard(claim)?;
-        self.count(claim, &new, count_as)?;
-        Ok(self.begin_call(claim, new, now)?)
-    }
-
-    /// Keeps a call of the owner that took place and changed nothing, and counts it, both or neither.
-    ///
-    /// # Errors
-    /// The claim is not the owner's, or a limit says no.
-    pub fn keep_call(
-        &mut self,
-        claim: &Claim,
-        new: NewCall,
-        count_as: CountAs,
-        end: CallEnd,
-        now: Ms,
-    ) -> Result<ToolCall, ReserveError> {
-        self.guard(claim)?;
-        self.count(claim, &new, count_as)?;
+        let is_first = self.is_first(&new, count_as);
+        self.count(claim, is_first)?;
         let no = self.next_call(new.attempt);
-        let call = ToolCall::ended(claim.plan, no, new, end, wall(now));
-        self.tell(told::tool_finished(&call, 0), now);
+        let call = ToolCall { plan: claim.plan, no, started: wall(now), new, end: None };
+        let told = is_first.then(|| told::node_started(&call));
+        self.tell(told.into_iter().chain([told::tool_started(&call)]), now);
         self.calls.insert((call.new.attempt, no), call.clone());
         Ok(call)
     }
 
-    fn count(&mut self, claim: &Claim, new: &NewCall, count_as: CountAs) -> Result<(), LimitReached> {
-        let is_first = || !self.calls.values().any(|call| call.new.is_of(new.attempt, &new.node));
-        let kinds: &[SpendKind] = match count_as {
-            CountAs::Step if is_first() => &[SpendKind::ToolCalls, SpendKind::Steps],
-            CountAs::Step | CountAs::Call => &[SpendKind::ToolCalls],
+    /// Keeps a call of the owner that took place and changed nothing, with the nodes that it settles, and counts it: all or
+    /// nothing.
+    ///
+    /// # Errors
+    /// The claim is not the owner's, or a limit says no.
+    pub fn keep_call(&mut self, claim: &Claim, kept: KeptCall, now: Ms) -> Result<ToolCall, ReserveError> {
+        self.guard(claim)?;
+        let KeptCall { call: new, count_as, end, settles } = kept;
+        self.count(claim, self.is_first(&new, count_as))?;
+        let no = self.next_call(new.attempt);
+        let call = ToolCall::ended(claim.plan, no, new, end, wall(now));
+        let settled = self.keep_nodes(settles);
+        self.tell(told::tool_finished(&call, 0).into_iter().chain(settled), now);
+        self.calls.insert((call.new.attempt, no), call.clone());
+        Ok(call)
+    }
+
+    /// Whether the call is the first of a step in its attempt.
+    fn is_first(&self, new: &NewCall, count_as: CountAs) -> bool {
+        match count_as {
+            CountAs::Step => !self.calls.values().any(|call| call.new.is_of(new.attempt, &new.node)),
+            CountAs::Call => false,
+        }
+    }
+
+    fn count(&mut self, claim: &Claim, is_first_of_step: bool) -> Result<(), LimitReached> {
+        let kinds: &[SpendKind] = match is_first_of_step {
+            true => &[SpendKind::ToolCalls, SpendKind::Steps],
+            false => &[SpendKind::ToolCalls],
         };
         let plan = self.plan.as_ref();
         self.ledger.count(claim.plan, kinds, |kind| plan.and_then(|plan| plan.spec.limit(kind)))

@@ -88,7 +88,7 @@ impl PlanRecord {
         CallNo(last.saturating_add(1))
     }
 
-    /// Ends a call of the owner and records what it changed: all or none. Asked again, the answer is the same.
+    /// Ends a call of the owner, records what it changed and keeps the nodes that it settles: all or none. Asked again, the answer is the same.
     ///
     /// # Errors
     /// The claim is not the owner's; there is no such call or it ended otherwise; the changeset says no.
@@ -99,7 +99,7 @@ impl PlanRecord {
         now: Ms,
     ) -> Result<Vec<Recorded>, RecordError> {
         self.guard(claim)?;
-        let FinishedCall { attempt, no, end, changeset, changes } = finished;
+        let FinishedCall { attempt, no, end, changeset, changes, settles } = finished;
         let unknown = ChangesetError::UnknownCall { attempt, no };
         let call = self.calls.get_mut(&(attempt, no)).ok_or(unknown)?;
         let is_again = call.end.is_some();
@@ -112,11 +112,13 @@ impl PlanRecord {
             (Some(id), false) => self.changesets.record_all(id, changes)?,
             (None, false) => return Err(ChangesetError::NoActiveChangeset.into()),
         };
+        let mut told = Vec::new();
         if !is_again {
             call.end = Some(end);
-            let told = told::tool_finished(call, recorded.len());
-            self.tell(told, now);
+            told.extend(told::tool_finished(call, recorded.len()));
         }
+        told.extend(self.keep_nodes(settles));
+        self.tell(told, now);
         Ok(recorded)
     }
 

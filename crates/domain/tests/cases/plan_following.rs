@@ -8,16 +8,8 @@ use crate::plan_moves::new_plan;
 use crate::sample::{ANN, BOB, PLAN, change, claim_by, take_over_by};
 
 fn prompt() -> NewDecision {
-    NewDecision {
-        parent: None,
-        attempt: 1,
-        phase: Phase::Strategize,
-        kind: DecisionKind::Prompt,
-        question: "what?".to_owned(),
-        chosen: "make".to_owned(),
-        rationale: String::new(),
-        confidence: None,
-    }
+    let prompt = NewDecision::new(1, Phase::Strategize, DecisionKind::Prompt, "make");
+    NewDecision { question: "what?".to_owned(), ..prompt }
 }
 
 fn job(n: u128, phase: Phase) -> NewJob {
@@ -207,7 +199,13 @@ fn take(record: &mut PlanRecord, step: &Step, next_job: &mut u128, now: Ms) -> b
             let plan = record.row().unwrap();
             let next = plan.state.next(*event).ok().filter(|next| next.is_queued());
             let job = next.map(|next| job(*next_job, next.phase()));
-            let asked = HandMove { version: plan.version, event: *event, job, request: json!(null) };
+            let asked = HandMove {
+                version: plan.version,
+                event: *event,
+                job,
+                request: json!(null),
+                decisions: Vec::new(),
+            };
             let moved = record.move_plan(&asked, "person", now).is_ok();
             *next_job += u128::from(moved);
             moved

@@ -102,7 +102,7 @@ fn what_constrains_a_plan_is_said_on_one_line() {
 }
 
 fn by_hand(version: u64, event: PlanEvent, job: Option<NewJob>) -> HandMove {
-    HandMove { version, event, job, request: json!({"only": ["a"]}) }
+    HandMove { version, event, job, request: json!({"only": ["a"]}), decisions: Vec::new() }
 }
 
 fn of(
@@ -181,36 +181,4 @@ fn a_plan_waits_for_one_job_only() {
     }
     let other = NewJob { plan: PlanId::from_u128(1), ..new_job(Phase::Strategize) };
     assert_eq!(plan_in(PlanState::FIRST).waits_for(&other), Err(JobRefused::OtherPlan { plan: PLAN }));
-}
-
-#[test]
-fn a_decision_is_bounded_and_has_a_parent_before_it() {
-    let new = NewDecision {
-        parent: Some(2),
-        attempt: 1,
-        phase: Phase::Strategize,
-        kind: DecisionKind::Choice,
-        question: "é".repeat(500),
-        chosen: "c".to_owned(),
-        rationale: "r".to_owned(),
-        confidence: Some(1.0),
-    };
-    let kept = |seq, new: &NewDecision| Decision::new(seq, new.clone(), WallMs(1)).new;
-    assert_eq!(kept(3, &new), new, "what fits is kept as it is");
-    assert_eq!(kept(1, &new).parent, None, "the first has none");
-    assert_eq!(kept(2, &new).parent, Some(1), "itself it is not");
-    assert_eq!(kept(9, &NewDecision { parent: None, ..new.clone() }).parent, Some(1));
-    assert_eq!(kept(9, &NewDecision { parent: Some(0), ..new.clone() }).parent, Some(1));
-    let long = NewDecision {
-        question: "é".repeat(501),
-        chosen: "c".repeat(4001),
-        rationale: "r".repeat(8001),
-        ..new.clone()
-    };
-    let long = kept(3, &long);
-    assert_eq!(long.question, "é".repeat(499) + "…");
-    assert_eq!((long.chosen.chars().count(), long.rationale.chars().count()), (4000, 8000));
-    for confidence in [-0.1, 1.1, f32::NAN, f32::INFINITY] {
-        assert_eq!(kept(3, &NewDecision { confidence: Some(confidence), ..new.clone() }).confidence, None);
-    }
 }

@@ -88,6 +88,108 @@ fn a_spec_without_the_newer_fields_still_reads() {
 }
 
 #[test]
+fn steps_of_an_older_plan_come_one_after_the_other_as_they_did() {
+    let spec: PlanSpec = serde_json::from_value(json!({
+        "steps": [
+            {"node": "look", "read": {"path": "a"}, "retries": 2},
+            {"node": "make", "command": {"run": "make {{all}}", "timeout_s": 5}},
+            {"node": "wait", "wait": {"seconds": 1}},
+        ],
+        "max_file_bytes": 10, "sandbox": "auto", "isolation_required": true, "time_limit_s": 60,
+    }))
+    .unwrap();
+    let [look, make, wait] = &spec.steps[..] else { panic!("{:?}", spec.steps) };
+    assert_eq!((&look.needs, look.on, look.retries), (&None, On::Success, Some(2)));
+    let command = make.command().unwrap();
+    assert_eq!(
+        (command.writes, command.expand, &command.stdin),
+        (true, false, &None),
+        "it is run as it stands"
+    );
+    assert_eq!((make.ends_after_s(), wait.ends_after_s()), (Some(5), None));
+    let graph = Graph::new(&spec.steps).unwrap();
+    assert_eq!((graph.needs(0), graph.needs(1), graph.needs(2)), (&[][..], &[0][..], &[1][..]));
+    assert_eq!((spec.parallel, spec.read_only, spec.strategist, spec.fix), (PARALLEL, false, None, None));
+}
+
+#[test]
+fn a_spec_with_every_field_reads_back() {
+    let command = CommandTask {
+        stdin: Some("{{prompt}}".to_owned()),
+        writes: false,
+        expand: true,
+        ..CommandTask::new(Run::Argv(vec!["codex".into()]))
+    };
+    let model = ModelTask {
+        model: "openai/gpt-5".to_owned(),
+        system: String::new(),
+        prompt: "{{prompt}}".to_owned(),
+        tools: vec!["read".to_owned()],
+        context_tokens: Some(10),
+        max_turns: 5,
+        output: Some(json!({"type": "object"})),
+    };
+    let whole = Step {
+        needs: Some(vec!["c".to_owned()]),
+        on: On::Failure,
+        only_if: Some("nodes.c.exit_code == 1".to_owned()),
+        timeout_s: Some(9),
+        retries: Some(1),
+        ignore: vec!["*.log".to_owned()],
+        repeat: Some(Repeat { until: "true".to_owned(), max: 3 }),
+        ..Step::new("m", Does::Model(model))
+    };
+    let steps = vec![
+        Step::new("c", Does::Command(command.clone())),
+        whole,
+        Step::new("t", Does::Tool { name: "read_file".to_owned(), with: json!({"path": "a"}) }),
+        Step::new("x", Does::External(ExternalTask { command, prompt: "p".to_owned() })),
+        Step::new("s", Does::Actor { name: "other".to_owned(), result: "s/main".to_owned() }),
+    ];
+    let old: PlanSpec = serde_json::from_value(json!({
+        "task": {"run": ["make"]}, "max_file_bytes": 10, "sandbox": "auto", "isolation_required": true,
+        "time_limit_s": 60,
+    }))
+    .unwrap();
+    let rule = Some(Rule::Never(vec!["*.snap".to_owned()]));
+    let strategist = Strategist { name: "s".to_owned(), steps: steps.clone(), result: "m".to_owned() };
+    let spec = PlanSpec {
+        steps,
+        parallel: 7,
+        action: Some("fix".to_owned()),
+        prompt: "do it".to_owned(),
+        args: [("n".to_owned(), json!(3))].into(),
+        definition_of_done: vec!["it is done".to_owned()],
+        invariants: vec![Invariant { text: "t".to_owned(), scope: InvariantScope::Action, rule }],
+        fix: Some("m".to_owned()),
+        result: Some("x".to_owned()),
+        read_only: true,
+        strategist: Some(strategist),
+        sources: vec![DefinitionSource {
+            kind: "actor".to_owned(),
+            name: "a".to_owned(),
+            place: "built in".to_owned(),
+            digest: "00".to_owned(),
+        }],
+        ..old
+    };
+    let text = serde_json::to_string(&spec).unwrap();
+    assert_eq!(serde_json::from_str::<PlanSpec>(&text).unwrap(), spec);
+}
+
+#[test]
+fn a_variable_is_set_to_exactly_its_text() {
+    let mut plain = CommandTask::new(Run::Argv(Vec::new()));
+    let mut open = CommandTask { expand: true, ..plain.clone() };
+    for task in [&mut plain, &mut open] {
+        task.set_variable("ITEM", &ByteText::from("{{prompt}}"));
+    }
+    assert_eq!(plain.env[0].1, ByteText::from("{{prompt}}"));
+    let template = Template::parse(&open.env[0].1.to_string()).unwrap();
+    assert_eq!(template.expand(&Values::default()).as_deref(), Ok("{{prompt}}"));
+}
+
+#[test]
 fn a_level_of_automation_has_one_name_everywhere() {
     for level in Automation::ALL {
         assert_eq!(Automation::parse(level.as_str()), Some(level));

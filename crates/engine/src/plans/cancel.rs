@@ -128,6 +128,7 @@ impl Engine {
             by: "person".to_owned(),
             job: None,
             request: Value::Null,
+            decisions: Vec::new(),
         };
         match self.house.store.move_plan(request).await {
             Err(PlanStoreError::Job(JobRefused::CancelTooLate)) => {

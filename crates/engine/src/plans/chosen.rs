@@ -108,6 +108,6 @@ impl House {
     ) -> Result<ValidationSummary, StoreError> {
         let mut calls = self.store.calls(plan.id).await?;
         calls.retain(|call| call.new.attempt == plan.attempt);
-        Ok(sum_up(&plan.spec.validations, &results_of(&calls), &net_hash(net)))
+        Ok(sum_up(&plan.spec.all_checks(), &results_of(&calls), &net_hash(net)))
     }
 }

@@ -297,8 +297,15 @@ impl Engine {
         request: Value,
     ) -> Result<Plan, ExecuteError> {
         let job = Some(job);
-        let request =
-            PlanMove { plan: plan.id, version: plan.version, event, by: by.to_owned(), job, request };
+        let request = PlanMove {
+            plan: plan.id,
+            version: plan.version,
+            event,
+            by: by.to_owned(),
+            job,
+            request,
+            decisions: Vec::new(),
+        };
         match self.house.store.move_plan(request).await {
             Err(PlanStoreError::Job(JobRefused::PlanBusy { job })) => {
                 Err(ExecuteError::Busy { plan: plan.id, worker: format!("job {job}") })

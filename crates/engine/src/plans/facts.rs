@@ -2,13 +2,14 @@
 
 use domain::{ApplyRecord, ChangeEntry, EventKind, JobState, Ms};
 use domain::{
-    CallState, ErrorHistory, Job, Ledger, NetChange, NotCaptured, PhaseTime, Plan, PlanId, SandboxRecord,
-    ToolCall, ValidationResult, ValidationSummary, fold, net_hash, phase_times, sum_up,
+    CallState, ErrorHistory, Job, Ledger, NetChange, NodeOutcome, NodeRun, NotCaptured, PhaseTime, Plan,
+    PlanId, SandboxRecord, ToolCall, ValidationResult, ValidationSummary, fold, net_hash, phase_times,
+    sum_up,
 };
 use store::{JobStoreError, PlanFilter, PlanStoreError, StoreError};
 
 use super::presence::is_present;
-use super::standing::{Standing, TAKE_BACK};
+use super::standing::{TAKE_BACK, standing};
 use super::{Engine, QueuePlace};
 
 /// The tool by which validations are recorded.
@@ -21,12 +22,16 @@ pub(super) const READ_FILE: &str = "read_file";
 pub(super) const WRITE_FILE: &str = "write_file";
 /// The tool that replaces a piece of a file.
 pub(super) const EDIT_FILE: &str = "edit_file";
+/// The tool that removes a file.
+pub(super) const DELETE_FILE: &str = "delete_file";
+/// The tool that moves a file.
+pub(super) const MOVE_FILE: &str = "move_file";
 /// The tool that lets time pass.
 pub(super) const WAIT: &str = "wait";
 
 /// Whether what changed while the tool was at work is its doing.
 pub(super) fn writes(tool: &str) -> bool {
-    [RUN_COMMAND, WRITE_FILE, EDIT_FILE].contains(&tool)
+    [RUN_COMMAND, WRITE_FILE, EDIT_FILE, DELETE_FILE, MOVE_FILE].contains(&tool)
 }
 
 /// How often a plan that moves all the time is looked at.
@@ -39,7 +44,9 @@ const EVENTS_MAX: usize = 1_000;
 pub struct StepFacts {
     /// Its node.
     pub node: String,
-    /// How it ended, or that it runs.
+    /// How it settled; none when it has not.
+    pub outcome: Option<NodeOutcome>,
+    /// How its last call ended, or that it runs.
     pub state: CallState,
     /// How often it was tried.
     pub tries: u32,
@@ -122,6 +129,8 @@ impl Engine {
         let (store, id) = (&self.house.store, plan.id);
         let entries = self.entries(&plan).await?;
         let calls = self.house.calls(&plan).await?;
+        let mut runs = store.node_runs(id).await?;
+        runs.retain(|run| run.attempt == plan.attempt);
         let sandboxes = store.sandboxes(id).await?;
         let sandbox = sandboxes.into_iter().rev().find(|sandbox| sandbox.attempt == plan.attempt);
         let net = fold(&entries);
@@ -145,11 +154,11 @@ impl Engine {
             owner_is_gone,
             not_captured: sandbox.as_ref().map(|sandbox| sandbox.not_captured).unwrap_or_default(),
             sandbox,
-            steps: steps_of(&calls, &entries),
+            steps: steps_of(&calls, &entries, &runs),
             calls,
             insertions,
             deletions,
-            validations: sum_up(&plan.spec.validations, &results, &net_hash(&net)),
+            validations: sum_up(&plan.spec.all_checks(), &results, &net_hash(&net)),
             net,
             results,
             errors: store.history(id).await?,
@@ -225,18 +234,13 @@ impl super::House {
         job.boot != Some(self.boot) || job.lease_until <= now || !is_present(&self.options.data_dir, worker)
     }
 
-    /// The entries of the plan's present attempt, in order. A changeset belongs to the attempt of its calls.
+    /// The entries of the plan's present attempt that stand, in order. A changeset belongs to the attempt of its calls.
     pub(crate) async fn entries(&self, plan: &Plan) -> Result<Vec<ChangeEntry>, StoreError> {
-        Ok(self.standing(plan).await?.all())
-    }
-
-    /// The same, told apart.
-    pub(super) async fn standing(&self, plan: &Plan) -> Result<Standing, StoreError> {
         let entries = self.store.entries(plan.id, plan.attempt).await?;
         if entries.is_empty() {
-            return Ok(Standing::default());
+            return Ok(entries);
         }
-        Ok(Standing::of(entries, &self.calls(plan).await?))
+        Ok(standing(entries, &self.calls(plan).await?))
     }
 
     /// The calls of the plan's present attempt.
@@ -253,20 +257,44 @@ pub(super) fn results_of(calls: &[ToolCall]) -> Vec<ValidationResult> {
     ended.filter_map(|end| serde_json::from_value(end.result.clone()).ok()).collect()
 }
 
-fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry]) -> Vec<StepFacts> {
+/// What was done, in the order in which it began; what was passed over comes where it settled.
+fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry], runs: &[NodeRun]) -> Vec<StepFacts> {
     let mut steps: Vec<StepFacts> = Vec::new();
     for call in calls.iter().filter(|call| call.new.tool != TAKE_BACK) {
-        let changed = entries.iter().filter(|entry| entry.call == call.no).count();
-        let duration_ms = call.end.as_ref().map(|end| end.duration_ms);
-        let state = call.state();
-        match steps.iter_mut().find(|step| step.node == call.new.node) {
+        let node = &call.new.node;
+        let at = steps.iter().position(|step| step.node == *node).unwrap_or_else(|| {
+            steps.push(StepFacts {
+                node: node.clone(),
+                outcome: None,
+                state: call.state(),
+                tries: 0,
+                duration_ms: None,
+                changed: 0,
+            });
+            steps.len() - 1
+        });
+        let step = &mut steps[at];
+        step.state = call.state();
+        step.tries += 1;
+        step.duration_ms = call.end.as_ref().map(|end| end.duration_ms);
+        step.changed = entries.iter().filter(|entry| entry.call == call.no).count();
+    }
+    for run in runs {
+        let outcome = Some(run.outcome);
+        match steps.iter_mut().find(|step| step.node == run.path) {
             Some(step) => {
-                let tries = step.tries + 1;
-                *step = StepFacts { node: step.node.clone(), state, tries, duration_ms, changed };
+                step.outcome = outcome;
+                step.tries = run.tries.max(1);
+                step.changed = usize::try_from(run.changed).unwrap_or(usize::MAX);
             }
-            None => {
-                steps.push(StepFacts { node: call.new.node.clone(), state, tries: 1, duration_ms, changed });
-            }
+            None => steps.push(StepFacts {
+                node: run.path.clone(),
+                outcome,
+                state: CallState::Cancelled,
+                tries: run.tries,
+                duration_ms: None,
+                changed: usize::try_from(run.changed).unwrap_or(usize::MAX),
+            }),
         }
     }
     steps

@@ -16,6 +16,7 @@
 mod advance;
 mod apply;
 mod artifacts;
+mod breakers;
 mod cancel;
 mod carry;
 mod chosen;
@@ -32,6 +33,7 @@ mod forecast;
 mod gc;
 mod glance;
 mod hints;
+mod invariants;
 mod kept;
 mod leave;
 mod limits;
@@ -40,6 +42,7 @@ mod logs;
 mod machine;
 mod merging;
 mod missing;
+mod models;
 mod phases;
 mod presence;
 mod queue;
@@ -66,6 +69,7 @@ use sync::primitives::Mutex;
 
 pub use apply::{ApplyError, ApplyRequest, ApplySummary, Preview};
 pub use artifacts::{Artifact, ArtifactsError};
+pub use breakers::BreakerChange;
 pub use cancel::{CancelError, CancelReport};
 pub use diff::{DiffFacts, DiffRequest, FileDiff, Unread};
 pub use doctor::{DoctorReport, Finding, Leftovers, doctor_without_store};
@@ -83,6 +87,7 @@ pub use locks::LocksError;
 pub use logs::CallLog;
 pub use machine::{BootClock, wall_now};
 pub use merging::{Conflict, ConflictPlace, MergingError};
+pub use models::{Mode, ModelsError, ModelsSetup, Price, ProviderSettings, ProviderView, Speaks};
 pub use presence::Starting;
 pub use queue::QueuePlace;
 pub use recover::{OpenApply, OpenWhy, RecoveredApply, RecoveredEnd, RecoveryError};
@@ -114,6 +119,8 @@ pub struct EngineOptions {
     pub recovery: Policy,
     /// How long an applied plan can be undone.
     pub retention: Duration,
+    /// What models are asked with.
+    pub models: ModelsSetup,
 }
 
 /// Why an engine could not be opened.
@@ -154,6 +161,7 @@ pub(crate) struct House {
     pub(crate) boot: BootId,
     pub(crate) recovery: ErrorRecoveryService,
     pub(crate) redactor: secrets::Secrets,
+    pub(crate) models: models::Models,
     /// The workers of this process, to be told of a cancel at once.
     pub(crate) workers: Mutex<Vec<AsyncWorker>>,
     /// What went wrong last in this process, should the store not take it.
@@ -194,7 +202,8 @@ impl Engine {
         let boot = Boot::present().map_err(data_dir)?;
         let journals = Journals::open(&options.data_dir, boot, Arc::new(recover::Lines)).map_err(data_dir)?;
         let recovery = ErrorRecoveryService::new(Arc::clone(&store) as _, options.recovery);
-        let redactor = secrets::Secrets::of(&options.data_dir);
+        let redactor = secrets::Secrets::of(&options.data_dir, &options.models.providers);
+        let models = models::Models::new(options.models.clone(), Arc::clone(&clock), &options.data_dir);
         let house = House {
             options,
             store,
@@ -205,6 +214,7 @@ impl Engine {
             boot: boot.id,
             recovery,
             redactor,
+            models,
             workers: Mutex::default(),
             last_failure: Mutex::default(),
         };

@@ -1,11 +1,18 @@
 //! The redactor of this data directory: made when it is first needed, with a key that stays.
+//!
+//! # Invariants
+//! 1. Keys of providers that stand in the environment are known from the start; those that stand in files from the moment
+//!    that this process has read them.
+//! 2. What was known stays known, and has the same mark.
 
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use actors::model::ProviderSettings;
 use domain::Redactor;
 
 /// Names of variables whose values are secrets wherever they show up.
@@ -23,12 +30,26 @@ const SECRET_NAMES: [&str; 8] = [
 /// Takes secrets out of what is stored and shown.
 pub(crate) struct Secrets {
     key_file: PathBuf,
+    /// Variables that the settings name for keys.
+    named: Vec<String>,
     redactor: OnceLock<Option<Redactor>>,
+    /// The same, and it knows the keys that were read since.
+    full: OnceLock<Option<Redactor>>,
 }
 
 impl Secrets {
-    pub(crate) fn of(data_dir: &Path) -> Self {
-        Self { key_file: data_dir.join("redaction.key"), redactor: OnceLock::new() }
+    pub(crate) fn of(data_dir: &Path, providers: &BTreeMap<String, ProviderSettings>) -> Self {
+        Self {
+            key_file: data_dir.join("redaction.key"),
+            named: providers.values().filter_map(|provider| provider.key_env.clone()).collect(),
+            redactor: OnceLock::new(),
+            full: OnceLock::new(),
+        }
+    }
+
+    /// From now on these are secrets too. The first call counts: keys are read once.
+    pub(crate) fn know(&self, keys: Vec<String>) {
+        self.full.get_or_init(|| self.make(keys));
     }
 
     /// The text without its secrets. When no redactor can be made, nothing of the text is left: it is never shown raw.
@@ -41,12 +62,17 @@ impl Secrets {
 
     /// The redactor itself.
     pub(crate) fn redactor(&self) -> Option<&Redactor> {
-        let made = self.redactor.get_or_init(|| {
-            let key = read_or_make_key(&self.key_file).ok()?;
-            let known = SECRET_NAMES.iter().filter_map(|name| std::env::var(name).ok());
-            Redactor::new(key, known.collect()).ok()
-        });
-        made.as_ref()
+        match self.full.get() {
+            Some(full) => full.as_ref(),
+            None => self.redactor.get_or_init(|| self.make(Vec::new())).as_ref(),
+        }
+    }
+
+    fn make(&self, mut keys: Vec<String>) -> Option<Redactor> {
+        let key = read_or_make_key(&self.key_file).ok()?;
+        let names = SECRET_NAMES.iter().copied().chain(self.named.iter().map(String::as_str));
+        keys.extend(names.filter_map(|name| std::env::var(name).ok()));
+        Redactor::new(key, keys).ok()
     }
 }
 

@@ -1,48 +1,89 @@
-//! Which of a plan's entries stand, and which belong to a try that is not finished.
+//! Which of a plan's entries stand, and which belong to nodes that are not finished.
 //!
-//! A try of a step that failed, or was broken off, has its entries until the next try takes them back: a call of its own
-//! records the inverse of them all. Both cancel out, and neither is of interest to anybody who asks what a plan changed.
+//! A try of a node that failed, or was broken off, has its entries until the next try takes them back: a call of its own
+//! records their inverse. Both cancel out, and neither is of interest to anybody who asks what a plan changed.
 //!
 //! # Invariants
-//! Steps come one after the other: what is not finished is the last thing that was recorded.
+//! 1. What stands is, for each path, a chain: each entry begins with what the one before it left.
+//! 2. A node is finished when its end stands ([`domain::Graph::resumed`]); what its calls came to says nothing about it: a
+//!    model that ran a failing command may have done its work well.
 
-use domain::{CallState, ChangeEntry, ToolCall};
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::{CallNo, CallState, ChangeEntry, RelPath, RootNo, ToolCall};
+use serde_json::{Value, json};
 
 /// The tool that takes the changes of an unfinished try back.
 pub(super) const TAKE_BACK: &str = "take_back";
 
-/// The entries of an attempt that stand.
-#[derive(Debug, Default)]
-pub(super) struct Standing {
-    /// Of steps that ended well.
-    pub(super) finished: Vec<ChangeEntry>,
-    /// Of the try that is not finished.
-    pub(super) unfinished: Vec<ChangeEntry>,
+/// What a call that takes back was asked for.
+pub(super) fn taking_back(nodes: &BTreeSet<String>) -> Value {
+    json!({ "nodes": nodes })
 }
 
-impl Standing {
-    /// Of all entries of an attempt, by its calls.
-    pub(super) fn of(entries: Vec<ChangeEntry>, calls: &[ToolCall]) -> Standing {
-        let is_take_back = |call: &&ToolCall| call.new.tool == TAKE_BACK && call.end.is_some();
-        let taken_back = calls.iter().filter(is_take_back).map(|call| call.no).max();
-        let ended_well = |call: &&ToolCall| call.new.tool != TAKE_BACK && call.state() == CallState::Ok;
-        let good: std::collections::BTreeSet<_> =
-            calls.iter().filter(ended_well).map(|call| call.no).collect();
-        let mut standing = Standing::default();
-        for entry in entries {
-            if good.contains(&entry.call) {
-                standing.finished.push(entry);
-            } else if taken_back.is_none_or(|taken_back| entry.call > taken_back) {
-                standing.unfinished.push(entry);
-            }
+/// The entries of an attempt that are not taken back, in order.
+pub(super) fn standing(entries: Vec<ChangeEntry>, calls: &[ToolCall]) -> Vec<ChangeEntry> {
+    let taken_back = TakenBack::of(calls);
+    if taken_back.0.is_empty() {
+        return entries;
+    }
+    let mut by_path: BTreeMap<(RootNo, RelPath), Vec<ChangeEntry>> = BTreeMap::new();
+    for entry in entries {
+        let chain = by_path.entry((entry.root, entry.path.clone())).or_default();
+        match taken_back.by(entry.call) {
+            Some(what) => take_back(chain, entry, &|entry| taken_back.is_in(entry.call, what)),
+            None => chain.push(entry),
         }
-        standing
+    }
+    let mut standing: Vec<ChangeEntry> = by_path.into_values().flatten().collect();
+    standing.sort_by_key(|entry| entry.no);
+    standing
+}
+
+/// Cancels an inverse entry with what it takes back. Where another node changed the file in between, both stay.
+fn take_back(
+    chain: &mut Vec<ChangeEntry>,
+    inverse: ChangeEntry,
+    is_taken_back: &dyn Fn(&ChangeEntry) -> bool,
+) {
+    let rest: Vec<ChangeEntry> = chain.iter().filter(|entry| !is_taken_back(entry)).cloned().collect();
+    let mut now = chain.first().map_or(inverse.before, |entry| entry.before);
+    let is_chain = rest.iter().all(|entry| {
+        let fits = entry.before == now;
+        now = entry.after;
+        fits
+    });
+    if is_chain && now == inverse.after {
+        *chain = rest;
+    } else {
+        chain.push(inverse);
+    }
+}
+
+/// The calls that took something back, and what: calls by their numbers.
+struct TakenBack(BTreeMap<CallNo, BTreeSet<CallNo>>);
+
+impl TakenBack {
+    fn of(calls: &[ToolCall]) -> Self {
+        let took_back = calls.iter().filter(|call| call.new.tool == TAKE_BACK && call.end.is_some());
+        Self(took_back.map(|call| (call.no, taken_by(call, calls))).collect())
     }
 
-    /// All of them, in order.
-    pub(super) fn all(self) -> Vec<ChangeEntry> {
-        let Standing { mut finished, unfinished } = self;
-        finished.extend(unfinished);
-        finished
+    fn by(&self, call: CallNo) -> Option<&BTreeSet<CallNo>> {
+        self.0.get(&call)
     }
+
+    fn is_in(&self, call: CallNo, what: &BTreeSet<CallNo>) -> bool {
+        what.contains(&call)
+    }
+}
+
+/// What a call took back. One of an older version took back whatever had not ended well.
+fn taken_by(call: &ToolCall, calls: &[ToolCall]) -> BTreeSet<CallNo> {
+    let nodes = call.new.requested.get("nodes").and_then(Value::as_array);
+    let is_taken = |other: &&ToolCall| match nodes {
+        Some(nodes) => nodes.iter().any(|node| node == other.new.node.as_str()),
+        None => other.new.tool != TAKE_BACK && other.state() != CallState::Ok,
+    };
+    calls.iter().filter(|other| other.no < call.no).filter(is_taken).map(|other| other.no).collect()
 }

@@ -11,6 +11,7 @@ use store::PlanStoreError;
 
 use super::Engine;
 use super::hints::Hint;
+use super::models;
 
 /// A plan to be made.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +60,8 @@ impl Engine {
 
     async fn make(&self, request: NewPlanRequest, not_before: Ms) -> Result<Plan, UseError> {
         let house = &self.house;
-        let findings = preflight(&request, &house.options.sandbox_dir, &house.options.data_dir);
+        let mut findings = preflight(&request, &house.options.sandbox_dir, &house.options.data_dir);
+        findings.extend(models::preflight(house, &request.spec));
         if !findings.is_empty() {
             return Err(UseError::Preflight { findings });
         }
@@ -80,6 +82,10 @@ impl Engine {
             chosen: shown.chars().take(4000).collect(),
             rationale: "asked for by the user".to_owned(),
             confidence: None,
+            alternatives: Vec::new(),
+            depends_on: Vec::new(),
+            node: None,
+            at_entry: 0,
         };
         let decisions = vec![prompt, strategy(&spec, 1)];
         let job = self.new_job(id, Phase::Execute, not_before);
@@ -105,6 +111,10 @@ pub(super) fn strategy(spec: &PlanSpec, attempt: u32) -> NewDecision {
         },
         rationale: "the plan names what is to be done, so there is nothing to choose".to_owned(),
         confidence: Some(1.0),
+        alternatives: Vec::new(),
+        depends_on: Vec::new(),
+        node: None,
+        at_entry: 0,
     }
 }
 
@@ -155,16 +165,21 @@ fn project_findings(project: &ProjectLink, sandbox_dir: &Path, data_dir: &Path) 
 
 fn step_finding(step: &Step, request: &NewPlanRequest) -> Option<String> {
     match &step.does {
-        Does::Command(task) => match task.run.argv().first() {
-            None => Some("there is no command to run".to_owned()),
-            Some(program) if program.as_bytes().is_empty() => Some("the command's name is empty".to_owned()),
-            Some(program) => program_finding(program, task, request),
-        },
+        Does::Command(task) => command_finding(task, request),
+        Does::External(task) => command_finding(&task.command, request),
         Does::Read { path } | Does::Write { path, .. } | Does::Edit { path, .. } => {
             let wrong = RelPath::new(path.as_bytes()).err();
             wrong.map(|error| format!("step {} cannot use the path {path}: {error}", step.node))
         }
-        Does::Wait { .. } => None,
+        Does::Wait { .. } | Does::Tool { .. } | Does::Model(_) | Does::Actor { .. } => None,
+    }
+}
+
+fn command_finding(task: &CommandTask, request: &NewPlanRequest) -> Option<String> {
+    match task.run.argv().first() {
+        None => Some("there is no command to run".to_owned()),
+        Some(program) if program.as_bytes().is_empty() => Some("the command's name is empty".to_owned()),
+        Some(program) => program_finding(program, task, request),
     }
 }
 

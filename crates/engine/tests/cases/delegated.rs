@@ -49,8 +49,25 @@ macro_rules! delegate_other_ports {
                 effect: &sync::Effect,
                 claim: &domain::Claim,
                 decision: domain::NewDecision,
-            ) -> Result<domain::Decision, store::StoreError> {
+            ) -> Result<domain::Decision, store::DecisionStoreError> {
                 self.inner.decide(effect, claim, decision).await
+            }
+
+            async fn decide_all(
+                &self,
+                effect: &sync::Effect,
+                claim: &domain::Claim,
+                decisions: Vec<domain::StepDecision>,
+            ) -> Result<Vec<domain::Decision>, store::DecisionStoreError> {
+                self.inner.decide_all(effect, claim, decisions).await
+            }
+
+            async fn add_guidance(
+                &self,
+                plan: domain::PlanId,
+                guidance: domain::NewDecision,
+            ) -> Result<domain::Decision, store::DecisionStoreError> {
+                self.inner.add_guidance(plan, guidance).await
             }
 
             async fn decisions(
@@ -119,6 +136,36 @@ macro_rules! delegate_other_ports {
             }
         }
 
+        #[async_trait::async_trait]
+        impl store::NodeStore for $store {
+            async fn settle_nodes(
+                &self,
+                by: store::By<'_>,
+                claim: &domain::Claim,
+                runs: Vec<domain::NodeRun>,
+            ) -> Result<(), store::StoreError> {
+                self.inner.settle_nodes(by, claim, runs).await
+            }
+
+            async fn node_runs(
+                &self,
+                plan: domain::PlanId,
+            ) -> Result<Vec<domain::NodeRun>, store::StoreError> {
+                self.inner.node_runs(plan).await
+            }
+        }
+
+        #[async_trait::async_trait]
+        impl store::ConsentStore for $store {
+            async fn consented(&self, root: &[u8], digest: &str) -> Result<bool, store::StoreError> {
+                self.inner.consented(root, digest).await
+            }
+
+            async fn consent(&self, root: &[u8], digest: &str) -> Result<(), store::StoreError> {
+                self.inner.consent(root, digest).await
+            }
+        }
+
         impl store::ContentStore for $store {
             fn stage(&self, reader: &mut dyn std::io::Read) -> std::io::Result<store::Staged> {
                 self.inner.stage(reader)
@@ -171,11 +218,9 @@ macro_rules! delegate_other_ports {
                 &self,
                 effect: &sync::Effect,
                 claim: &domain::Claim,
-                call: domain::NewCall,
-                count_as: domain::CountAs,
-                end: domain::CallEnd,
+                kept: domain::KeptCall,
             ) -> Result<domain::ToolCall, store::LedgerStoreError> {
-                self.inner.keep_call(effect, claim, call, count_as, end).await
+                self.inner.keep_call(effect, claim, kept).await
             }
 
             async fn add_spent(

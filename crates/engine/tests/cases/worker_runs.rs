@@ -85,6 +85,10 @@ fn asked() -> (NewPlan, NewDecision) {
         chosen: "make".to_owned(),
         rationale: String::new(),
         confidence: None,
+        alternatives: Vec::new(),
+        depends_on: Vec::new(),
+        node: None,
+        at_entry: 0,
     };
     (plan, prompt)
 }
@@ -109,7 +113,15 @@ async fn a_runner_that_is_constrained_fails_its_job_and_constrains_its_plan() {
         machine.wait_for(JobId::from_u128(n), JobState::Succeeded).await;
         let version = machine.store.plan(plan.id).await.unwrap().version;
         let (event, by, request) = (PlanEvent::Advance, "gate".to_owned(), Value::Null);
-        let advance = PlanMove { plan: plan.id, version, event, by, job: Some(job(n + 1, next)), request };
+        let advance = PlanMove {
+            plan: plan.id,
+            version,
+            event,
+            by,
+            job: Some(job(n + 1, next)),
+            request,
+            decisions: Vec::new(),
+        };
         plan = machine.store.move_plan(advance).await.unwrap();
     }
     worker.hint();

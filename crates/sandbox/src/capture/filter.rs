@@ -37,7 +37,7 @@ pub fn is_protected(path: &RelPath) -> bool {
 
 /// What the rules say of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(crate) enum Class {
     Captured,
     Protected,
     /// Ignored, and whether as part of an ignored directory.
@@ -47,7 +47,7 @@ pub(super) enum Class {
 }
 
 /// The rules of one scan of one project.
-pub(super) struct Filter<'a> {
+pub(crate) struct Filter<'a> {
     tree: BorrowedFd<'a>,
     tracked: &'a mut Tracked,
     protected: Gitignore,
@@ -64,7 +64,7 @@ struct GitRules {
 }
 
 impl<'a> Filter<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         tree: BorrowedFd<'a>,
         tracked: &'a mut Tracked,
         project: &Path,
@@ -83,7 +83,7 @@ impl<'a> Filter<'a> {
         }
     }
 
-    pub(super) fn class(&mut self, path: &RelPath, is_dir: bool) -> Class {
+    pub(crate) fn class(&mut self, path: &RelPath, is_dir: bool) -> Class {
         let parent = path.parent().map(|dir| self.class_of_dir(&dir));
         match parent {
             Some(Class::Protected) => Class::Protected,

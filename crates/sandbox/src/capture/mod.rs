@@ -37,12 +37,12 @@ use crate::content::ContentSink;
 use crate::listing::{Unlocked, is_absent};
 use crate::manifest::Manifest;
 
-use filter::Filter;
+pub(crate) use filter::{Class, Filter};
 pub use filter::{GITIGNORED, is_protected};
 pub use original::UNKNOWN_CONTENT;
 pub(crate) use original::{Whose, read_state};
 pub(crate) use seen::{Memory, Seen};
-use tracked::Tracked;
+pub(crate) use tracked::Tracked;
 
 /// How many examples of each kind of what was left out are given.
 const EXAMPLES_MAX: usize = 3;

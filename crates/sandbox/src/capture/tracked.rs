@@ -13,14 +13,14 @@ use crate::listing::Stamp;
 
 /// The repository around a project, if there is one.
 #[derive(Debug, Default)]
-pub(super) struct Tracked {
+pub(crate) struct Tracked {
     project: PathBuf,
     repository: Option<(PathBuf, GitDir)>,
     index: Option<(Option<Stamp>, BTreeSet<Vec<u8>>)>,
 }
 
 impl Tracked {
-    pub(super) fn of(project: &Path) -> Tracked {
+    pub(crate) fn of(project: &Path) -> Tracked {
         Tracked { project: project.to_owned(), repository: GitDir::around(project), index: None }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use domain::{
-    Account, CallEnd, Claim, CountAs, Day, Ledger, NewCall, NewSpend, PlanId, Spend, SpendId, SpendKind,
+    Account, Claim, CountAs, Day, KeptCall, Ledger, NewCall, NewSpend, PlanId, Spend, SpendId, SpendKind,
     ToolCall,
 };
 use store::{By, LedgerStore, LedgerStoreError, StoreError};
@@ -75,13 +75,11 @@ impl LedgerStore for FaultyStore {
         &self,
         effect: &Effect,
         claim: &Claim,
-        call: NewCall,
-        count_as: CountAs,
-        end: CallEnd,
+        kept: KeptCall,
     ) -> Result<ToolCall, LedgerStoreError> {
         self.before("keep_call", Kind::Write).await?;
         let shown = self.shown(claim);
-        let answer = self.inner().keep_call(effect, &shown, call, count_as, end).await;
+        let answer = self.inner().keep_call(effect, &shown, kept).await;
         self.owner_wrote(claim, "a call", &answer, spend_is_lost(&answer));
         let call = answer?;
         self.world.watch.acted(claim.plan, "a tool call");

@@ -6,15 +6,17 @@
 //! 3. After it: again all of 1; or its answer is lost, so that the process does not know.
 //!
 //! # Where to look
-//! Here is what happens around steps; `jobs`, `plans`, `work`, `ledger` and `applies` have the ports.
+//! Here is what happens around steps; `jobs`, `plans`, `work`, `nodes`, `ledger`, `applies` and `consents` have the ports.
 //!
 //! # Invariants
 //! 1. A process that is dead takes no further step: its call never returns.
 //! 2. Between the end of 1 and the observer nothing else runs.
 
 mod applies;
+mod consents;
 mod jobs;
 mod ledger;
+mod nodes;
 mod plans;
 mod work;
 

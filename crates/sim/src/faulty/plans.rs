@@ -3,12 +3,21 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::{Claim, Decision, EventRecord, Lock, LockRequest, NewDecision, NewJob, NewPlan, Plan, PlanId};
-use store::{LockStore, LockStoreError, PlanFilter, PlanMove, PlanStore, PlanStoreError, StoreError};
+use domain::{
+    Claim, Decision, EventRecord, Lock, LockRequest, NewDecision, NewJob, NewPlan, Plan, PlanId, StepDecision,
+};
+use store::{
+    DecisionStoreError, LockStore, LockStoreError, PlanFilter, PlanMove, PlanStore, PlanStoreError,
+    StoreError,
+};
 use sync::Effect;
 
 use super::{FaultyStore, Kind, is_lost};
 use crate::broken::Broken;
+
+fn decision_is_lost<T>(answer: &Result<T, DecisionStoreError>) -> bool {
+    matches!(answer, Err(DecisionStoreError::Store(error)) if is_lost(error))
+}
 
 #[async_trait]
 impl PlanStore for FaultyStore {
@@ -60,14 +69,40 @@ impl PlanStore for FaultyStore {
         effect: &Effect,
         claim: &Claim,
         decision: NewDecision,
-    ) -> Result<Decision, StoreError> {
+    ) -> Result<Decision, DecisionStoreError> {
         self.before("decide", Kind::Write).await?;
         let shown = self.shown(claim);
         let answer = self.inner().decide(effect, &shown, decision).await;
-        self.owner_wrote(claim, "a decision", &answer, answer.as_ref().is_err_and(is_lost));
+        self.owner_wrote(claim, "a decision", &answer, decision_is_lost(&answer));
         let decision = answer?;
         self.after("decide", Kind::Write, Some(claim.plan)).await?;
         Ok(decision)
+    }
+
+    async fn decide_all(
+        &self,
+        effect: &Effect,
+        claim: &Claim,
+        decisions: Vec<StepDecision>,
+    ) -> Result<Vec<Decision>, DecisionStoreError> {
+        self.before("decide_all", Kind::Write).await?;
+        let shown = self.shown(claim);
+        let answer = self.inner().decide_all(effect, &shown, decisions).await;
+        self.owner_wrote(claim, "decisions", &answer, decision_is_lost(&answer));
+        let decisions = answer?;
+        self.after("decide_all", Kind::Write, Some(claim.plan)).await?;
+        Ok(decisions)
+    }
+
+    async fn add_guidance(
+        &self,
+        plan: PlanId,
+        guidance: NewDecision,
+    ) -> Result<Decision, DecisionStoreError> {
+        self.before("add_guidance", Kind::Synced).await?;
+        let answer = self.inner().add_guidance(plan, guidance).await?;
+        self.after("add_guidance", Kind::Synced, Some(plan)).await?;
+        Ok(answer)
     }
 
     async fn decisions(&self, plan: PlanId) -> Result<Vec<Decision>, StoreError> {

@@ -96,6 +96,7 @@ impl SimRunner {
             changeset: Some(changeset),
             changes,
             contents: Vec::new(),
+            settles: Vec::new(),
         };
         self.store.end_call(By::Effect(&effect), &run.claim(), outcome).await?;
         Ok(())

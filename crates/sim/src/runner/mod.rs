@@ -28,8 +28,8 @@ use domain::{
 use engine::{ErrorRecoveryService, Ids, JobRun, JobRunner, PlanError, RunFailure};
 use serde_json::Value;
 use store::{
-    By, CallOutcome, CallStore, ChangesetStoreError, JobStoreError, LedgerStoreError, LockStoreError,
-    PlanStore, PlanStoreError, StoreError,
+    By, CallOutcome, CallStore, ChangesetStoreError, DecisionStoreError, JobStoreError, LedgerStoreError,
+    LockStoreError, PlanStore, PlanStoreError, StoreError,
 };
 use sync::primitives::{Mutex, lock};
 use sync::{CancelReason, CancellationToken, Cancelled, CircuitBreaker, Finisher};
@@ -102,6 +102,15 @@ impl From<StoreError> for Stopped {
 impl From<PlanStoreError> for Stopped {
     fn from(error: PlanStoreError) -> Self {
         if let PlanStoreError::Store(error) = error {
+            return error.into();
+        }
+        Self::failed(ErrorCategory::Internal, error)
+    }
+}
+
+impl From<DecisionStoreError> for Stopped {
+    fn from(error: DecisionStoreError) -> Self {
+        if let DecisionStoreError::Store(error) = error {
             return error.into();
         }
         Self::failed(ErrorCategory::Internal, error)
@@ -225,6 +234,10 @@ impl SimRunner {
             chosen: "so".to_owned(),
             rationale: String::new(),
             confidence: None,
+            alternatives: Vec::new(),
+            depends_on: Vec::new(),
+            node: None,
+            at_entry: 0,
         };
         let effect = run.enter()?;
         self.store.decide(&effect, &run.claim(), decision).await?;
@@ -254,6 +267,7 @@ impl SimRunner {
                 changeset: live.changeset,
                 changes,
                 contents: Vec::new(),
+                settles: Vec::new(),
             };
             // What the store does not take is lost with the sandbox; the node runs again.
             let _ = self.store.end_call(By::Finisher(finisher), &run.claim(), outcome).await;

@@ -159,6 +159,7 @@ impl SimRunner {
             changeset: Some(handle.id()),
             changes,
             contents: Vec::new(),
+            settles: Vec::new(),
         };
         self.store.end_call(By::Effect(effect), &run.claim(), outcome).await?;
         Ok(self.in_sandbox(run, |sandbox| sandbox.is_recorded(&differs))?)

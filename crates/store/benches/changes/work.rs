@@ -112,7 +112,15 @@ impl Owned {
         // Calls are numbered from 1 on.
         let no = CallNo(call + 1);
         let changes = numbers.map(|n| change(n, no)).collect();
-        CallOutcome { attempt: 1, no, end: call_end(), changeset: Some(SET), changes, contents }
+        CallOutcome {
+            attempt: 1,
+            no,
+            end: call_end(),
+            changeset: Some(SET),
+            changes,
+            contents,
+            settles: Vec::new(),
+        }
     }
 
     pub(crate) async fn run(&self, prepared: Prepared) {
@@ -187,6 +195,10 @@ fn prompt() -> NewDecision {
         chosen: "make it".to_owned(),
         rationale: String::new(),
         confidence: None,
+        alternatives: Vec::new(),
+        depends_on: Vec::new(),
+        node: None,
+        at_entry: 0,
     }
 }
 

@@ -22,8 +22,8 @@ impl CallStore for MemoryStore {
         outcome: CallOutcome,
     ) -> Result<Vec<Recorded>, ChangesetStoreError> {
         let now = self.now();
-        let CallOutcome { attempt, no, end, changeset, changes, contents } = outcome;
-        let finished = FinishedCall { attempt, no, end, changeset, changes };
+        let CallOutcome { attempt, no, end, changeset, changes, contents, settles } = outcome;
+        let finished = FinishedCall { attempt, no, end, changeset, changes, settles };
         Ok(self.write(claim, |plan| {
             let recorded = plan.end_call(claim, finished, now)?;
             // Whoever collects waits for the plan's lock, so these are named before they can be missed.

@@ -12,6 +12,7 @@ use domain::{Lock, LockResource, PlanId, PlanRecord};
 use sync::primitives::lock;
 
 use super::MemoryStore;
+use super::consents::Consents;
 use super::ledger::Days;
 
 /// A copy of what a store holds.
@@ -20,6 +21,7 @@ pub struct MemoryImage {
     plans: HashMap<PlanId, PlanRecord>,
     locks: BTreeMap<LockResource, Lock>,
     days: Days,
+    consents: Consents,
 }
 
 impl MemoryStore {
@@ -38,6 +40,7 @@ impl MemoryStore {
         }
         image.locks.clone_from(&lock(&self.locks));
         image.days.clone_from(&lock(&self.days));
+        image.consents.clone_from(&lock(&self.consents));
     }
 
     /// Forgets what is not in `image`.
@@ -45,6 +48,7 @@ impl MemoryStore {
         self.plans.update_all(|plans| plans.clone_from(&image.plans));
         lock(&self.locks).clone_from(&image.locks);
         lock(&self.days).clone_from(&image.days);
+        lock(&self.consents).clone_from(&image.consents);
     }
 }
 

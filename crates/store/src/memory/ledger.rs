@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use domain::{
-    Account, CallEnd, Claim, CountAs, Day, LeaseLost, Ledger, NewCall, NewSpend, PlanId, PlanRecord,
+    Account, Claim, CountAs, Day, KeptCall, LeaseLost, Ledger, NewCall, NewSpend, PlanId, PlanRecord,
     ReserveError, Spend, SpendId, SpendKind, ToolCall,
 };
 use sync::Effect;
@@ -80,12 +80,10 @@ impl LedgerStore for MemoryStore {
         &self,
         _: &Effect,
         claim: &Claim,
-        call: NewCall,
-        count_as: CountAs,
-        end: CallEnd,
+        kept: KeptCall,
     ) -> Result<ToolCall, LedgerStoreError> {
         let now = self.now();
-        Ok(self.write(claim, |plan| plan.keep_call(claim, call, count_as, end, now))?)
+        Ok(self.write(claim, |plan| plan.keep_call(claim, kept, now))?)
     }
 
     async fn add_spent(

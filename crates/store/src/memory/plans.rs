@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use domain::{
-    Claim, Decision, EventRecord, HandMove, NewDecision, NewJob, NewPlan, Plan, PlanId, PlanMoveError,
-    PlanRecord,
+    Claim, DecideError, Decision, EventRecord, HandMove, NewDecision, NewJob, NewPlan, Plan, PlanId,
+    PlanMoveError, PlanRecord, StepDecision,
 };
 use sync::Effect;
 use sync::primitives::lock;
@@ -12,7 +12,7 @@ use super::jobs::may_be_queued;
 use super::ledger::keep_days;
 use super::{MemoryStore, Plans};
 use crate::plan_store::may_be_forgotten;
-use crate::{PlanFilter, PlanMove, PlanStore, PlanStoreError, StoreError};
+use crate::{DecisionStoreError, PlanFilter, PlanMove, PlanStore, PlanStoreError, StoreError};
 
 #[async_trait]
 impl PlanStore for MemoryStore {
@@ -37,10 +37,10 @@ impl PlanStore for MemoryStore {
     }
 
     async fn move_plan(&self, request: PlanMove) -> Result<Plan, PlanStoreError> {
-        let PlanMove { plan: id, version, event, by, job, request } = request;
+        let PlanMove { plan: id, version, event, by, job, request, decisions } = request;
         let now = self.now();
         self.plans.update_all(|plans| {
-            let asked = HandMove { version, event, job, request };
+            let asked = HandMove { version, event, job, request, decisions };
             if plans.get(&id).and_then(PlanRecord::row).is_none() {
                 return Err(PlanStoreError::NotFound { plan: id });
             }
@@ -83,9 +83,36 @@ impl PlanStore for MemoryStore {
         Ok(found)
     }
 
-    async fn decide(&self, _: &Effect, claim: &Claim, decision: NewDecision) -> Result<Decision, StoreError> {
+    async fn decide(
+        &self,
+        _: &Effect,
+        claim: &Claim,
+        decision: NewDecision,
+    ) -> Result<Decision, DecisionStoreError> {
         let now = self.now();
-        Ok(self.write(claim, |plan| plan.decide(claim, decision, now))?)
+        let decided = self.write(claim, |plan| plan.decide(claim, decision, now));
+        decided.map_err(|error| DecisionStoreError::of(claim.plan, error))
+    }
+
+    async fn decide_all(
+        &self,
+        _: &Effect,
+        claim: &Claim,
+        decisions: Vec<StepDecision>,
+    ) -> Result<Vec<Decision>, DecisionStoreError> {
+        let now = self.now();
+        let decided = self.write(claim, |plan| plan.decide_all(claim, decisions, now));
+        decided.map_err(|error| DecisionStoreError::of(claim.plan, error))
+    }
+
+    async fn add_guidance(
+        &self,
+        plan: PlanId,
+        guidance: NewDecision,
+    ) -> Result<Decision, DecisionStoreError> {
+        let now = self.now();
+        let said = self.plans.update_known(&plan, |record| record.add_guidance(guidance, now));
+        said.unwrap_or(Err(DecideError::NotFound)).map_err(|error| DecisionStoreError::of(plan, error))
     }
 
     async fn decisions(&self, plan: PlanId) -> Result<Vec<Decision>, StoreError> {

@@ -1,9 +1,10 @@
-//! Tool calls and sandboxes in SQLite: a call's end, its changes and their contents are one write.
+//! Tool calls and sandboxes in SQLite: a call's end, its changes, their contents and the nodes that it settles are one
+//! write.
 
 mod rows;
 
 use async_trait::async_trait;
-use domain::{CallEnd, ChangesetError, Claim, NewCall, PlanId, Recorded, SandboxRecord, ToolCall, told};
+use domain::{ChangesetError, Claim, KeptCall, NewCall, PlanId, Recorded, SandboxRecord, ToolCall, told};
 use sync::Effect;
 
 use super::changesets::{Target, append, knows_all};
@@ -11,10 +12,19 @@ use super::heads::{self, Head, tell};
 use super::jobs::{Moment, guard};
 use super::tx::Tx;
 use super::writer::{Durability, Lane, Terms};
-use super::{FOR_PROCESS, SqliteStore, contents};
+use super::{FOR_PROCESS, SqliteStore, contents, nodes};
 use crate::{By, CallOutcome, CallStore, ChangesetStoreError, StoreError};
 
 pub(super) use rows::is_known;
+
+/// Whether a call that begins is the first of its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begins {
+    /// With it a node begins.
+    Node,
+    /// Its node has begun before, or it is of none.
+    Call,
+}
 
 /// Keeps a call that begins.
 pub(super) fn keep_begun(
@@ -22,28 +32,31 @@ pub(super) fn keep_begun(
     head: Head,
     plan: PlanId,
     new: NewCall,
+    begins: Begins,
     at: Moment,
 ) -> Result<ToolCall, StoreError> {
     let no = rows::next_no(tx, head, new.attempt)?;
     let call = ToolCall { plan, no, started: at.wall, new, end: None };
     rows::insert(tx, head, &call)?;
-    tell(tx, head, [told::tool_started(&call)], at.wall)?;
+    let node = (begins == Begins::Node).then(|| told::node_started(&call));
+    tell(tx, head, node.into_iter().chain([told::tool_started(&call)]), at.wall)?;
     Ok(call)
 }
 
-/// Keeps a call that has ended already and changed nothing.
+/// Keeps a call that has ended already and changed nothing, with the nodes that it settles.
 pub(super) fn keep_ended(
     tx: &Tx<'_>,
     head: Head,
     plan: PlanId,
-    new: NewCall,
-    end: CallEnd,
+    kept: KeptCall,
     at: Moment,
 ) -> Result<ToolCall, StoreError> {
+    let KeptCall { call: new, count_as: _, end, settles } = kept;
     let no = rows::next_no(tx, head, new.attempt)?;
     let call = ToolCall::ended(plan, no, new, end, at.wall);
     rows::insert(tx, head, &call)?;
-    tell(tx, head, told::tool_finished(&call, 0), at.wall)?;
+    let settled = nodes::keep(tx, head, &settles)?;
+    tell(tx, head, told::tool_finished(&call, 0).into_iter().chain(settled), at.wall)?;
     Ok(call)
 }
 
@@ -54,7 +67,7 @@ fn end(
     at: Moment,
 ) -> Result<Vec<Recorded>, ChangesetStoreError> {
     let head = guard(tx, claim)?;
-    let CallOutcome { attempt, no, end, changeset, changes, contents } = outcome;
+    let CallOutcome { attempt, no, end, changeset, changes, contents, settles } = outcome;
     let known = rows::find(tx, head, claim.plan, attempt, no)?;
     let mut call = known.ok_or(ChangesetError::UnknownCall { attempt, no })?;
     let is_again = call.end.is_some();
@@ -69,11 +82,14 @@ fn end(
             changes.into_iter().map(append).collect::<Result<_, _>>()?
         }
     };
+    let mut told = Vec::new();
     if !is_again {
         call.end = Some(end);
         rows::save_end(tx, head, &call)?;
-        tell(tx, head, told::tool_finished(&call, recorded.len()), at.wall)?;
+        told.extend(told::tool_finished(&call, recorded.len()));
     }
+    told.extend(nodes::keep(tx, head, &settles)?);
+    tell(tx, head, told, at.wall)?;
     contents.iter().try_for_each(|staged| contents::keep(tx, staged))?;
     Ok(recorded)
 }
@@ -102,14 +118,18 @@ fn sandbox_closed(tx: &Tx<'_>, record: &SandboxRecord, at: Moment) -> Result<(),
 /// About how many bytes the end of a call writes.
 fn bytes_of(outcome: &CallOutcome) -> usize {
     let contents = outcome.contents.iter().filter_map(|staged| staged.bytes.as_ref()).map(Vec::len);
-    contents.sum::<usize>().saturating_add(outcome.changes.len().saturating_mul(200))
+    let changes = outcome.changes.len().saturating_mul(200);
+    contents.sum::<usize>().saturating_add(changes).saturating_add(nodes::bytes_of(&outcome.settles))
 }
 
 #[async_trait]
 impl CallStore for SqliteStore {
     async fn begin_call(&self, _: &Effect, claim: &Claim, new: NewCall) -> Result<ToolCall, StoreError> {
         let (at, claim) = (self.moment(), *claim);
-        self.write(FOR_PROCESS, move |tx| keep_begun(tx, guard(tx, &claim)?, claim.plan, new, at)).await
+        self.write(FOR_PROCESS, move |tx| {
+            keep_begun(tx, guard(tx, &claim)?, claim.plan, new, Begins::Call, at)
+        })
+        .await
     }
 
     async fn end_call(

@@ -11,15 +11,17 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use domain::{
-    Account, CallEnd, Claim, CountAs, Day, DayLimit, Ledger, NewCall, NewSpend, Plan, PlanId, Scope, Settle,
+    Account, Claim, CountAs, Day, DayLimit, KeptCall, Ledger, NewCall, NewSpend, Plan, PlanId, Scope, Settle,
     Spend, SpendId, SpendKind, ToolCall, count_in, reserve_in,
 };
 use sync::Effect;
 
+use super::calls::Begins;
 use super::heads::{self, Head};
 use super::jobs::guard;
 use super::tx::Tx;
-use super::{FOR_POWER, FOR_PROCESS, SqliteStore, calls, plans};
+use super::writer::Terms;
+use super::{FOR_POWER, FOR_PROCESS, SqliteStore, calls, nodes, plans};
 use crate::{By, LedgerStore, LedgerStoreError, StoreError};
 
 fn reserve(tx: &Tx<'_>, claim: &Claim, new: NewSpend) -> Result<Spend, LedgerStoreError> {
@@ -41,23 +43,24 @@ fn reserve(tx: &Tx<'_>, claim: &Claim, new: NewSpend) -> Result<Spend, LedgerSto
     Ok(spend)
 }
 
-/// Counts a call, and the step that it is of, before it is admitted.
+/// Counts a call, and the step that begins with it, before it is admitted.
 fn count_call(
     tx: &Tx<'_>,
     head: Head,
     plan: PlanId,
     new: &NewCall,
     count_as: CountAs,
-) -> Result<(), LedgerStoreError> {
-    let is_step = match count_as {
-        CountAs::Step => !calls::is_known(tx, head, new.attempt, &new.node)?,
-        CountAs::Call => false,
+) -> Result<Begins, LedgerStoreError> {
+    let begins = match count_as {
+        CountAs::Step if !calls::is_known(tx, head, new.attempt, &new.node)? => Begins::Node,
+        CountAs::Step | CountAs::Call => Begins::Call,
     };
     count(tx, head, plan, SpendKind::ToolCalls)?;
-    if is_step {
-        count(tx, head, plan, SpendKind::Steps)?;
+    match begins {
+        Begins::Node => count(tx, head, plan, SpendKind::Steps)?,
+        Begins::Call => {}
     }
-    Ok(())
+    Ok(begins)
 }
 
 /// Counts one as used.
@@ -175,8 +178,8 @@ impl LedgerStore for SqliteStore {
         let (at, claim) = (self.moment(), *claim);
         self.write(FOR_PROCESS, move |tx| {
             let head = guard(tx, &claim)?;
-            count_call(tx, head, claim.plan, &call, count_as)?;
-            Ok(calls::keep_begun(tx, head, claim.plan, call, at)?)
+            let begins = count_call(tx, head, claim.plan, &call, count_as)?;
+            Ok(calls::keep_begun(tx, head, claim.plan, call, begins, at)?)
         })
         .await
     }
@@ -185,15 +188,14 @@ impl LedgerStore for SqliteStore {
         &self,
         _: &Effect,
         claim: &Claim,
-        call: NewCall,
-        count_as: CountAs,
-        end: CallEnd,
+        kept: KeptCall,
     ) -> Result<ToolCall, LedgerStoreError> {
         let (at, claim) = (self.moment(), *claim);
-        self.write(FOR_PROCESS, move |tx| {
+        let bytes = FOR_PROCESS.bytes.saturating_add(nodes::bytes_of(&kept.settles));
+        self.write(Terms { bytes, ..FOR_PROCESS }, move |tx| {
             let head = guard(tx, &claim)?;
-            count_call(tx, head, claim.plan, &call, count_as)?;
-            Ok(calls::keep_ended(tx, head, claim.plan, call, end, at)?)
+            count_call(tx, head, claim.plan, &kept.call, kept.count_as)?;
+            Ok(calls::keep_ended(tx, head, claim.plan, kept, at)?)
         })
         .await
     }

@@ -4,20 +4,22 @@
 //! 1. Every move is a pure function of `domain` between a read and a write of one transaction.
 //! 2. Forgetting a plan forgets, by the foreign keys, all that hangs below its row.
 
+mod decisions;
 mod port;
 mod rows;
 
 use domain::{
-    Claim, Decision, HandMove, HandMoved, Job, JobRefused, NewDecision, NewJob, NewPlan, Plan, PlanEvent,
-    PlanId, PlanMoveError, told,
+    Decision, HandMove, HandMoved, Job, JobRefused, NewDecision, NewJob, NewPlan, Plan, PlanEvent, PlanId,
+    PlanMoveError, told,
 };
 
 use super::heads::{self, Head, tell};
-use super::jobs::{Moment, guard, keep_queued, known_of, live_of, may_be_queued};
+use super::jobs::{Moment, keep_queued, known_of, live_of, may_be_queued};
 use super::ledger;
 use super::tx::Tx;
 use crate::plan_store::may_be_forgotten;
-use crate::{PlanMove, PlanStoreError, StoreError};
+use crate::{DecisionStoreError, PlanMove, PlanStoreError, StoreError};
+use decisions::decide_one;
 pub(super) use rows::{attempt_of, of_head};
 
 /// Keeps a plan after `event`, and tells of it.
@@ -67,7 +69,7 @@ fn create(
     ledger::open_accounts(tx, head, &plan)?;
     tell(tx, head, [told::plan_created(&first)], at.wall)?;
     for decision in decisions {
-        keep_decision(tx, head, decision, at)?;
+        decide_one(tx, head, plan.id, decision, at).map_err(from_decide)?;
     }
     tell(tx, head, told::plan_made(&first, &moves), at.wall)?;
     keep_queued(tx, head, &Job::new(job, at.now), at)?;
@@ -77,11 +79,11 @@ fn create(
 /// Whether these were the first decisions and a job of the plan.
 fn began_with(tx: &Tx<'_>, head: Head, decisions: &[NewDecision], job: &NewJob) -> Result<bool, StoreError> {
     let has_job = known_of(tx, head, job.id)?.is_some_and(|known| known.phase == job.phase);
-    Ok(has_job && Decision::are(&rows::decisions(tx, head)?, decisions))
+    Ok(has_job && Decision::are(&rows::decisions(tx, head, job.plan)?, decisions))
 }
 
 fn move_plan(tx: &Tx<'_>, request: PlanMove, at: Moment) -> Result<Plan, PlanStoreError> {
-    let PlanMove { plan: id, version, event, by, job, request } = request;
+    let PlanMove { plan: id, version, event, by, job, request, decisions } = request;
     let not_found = || PlanStoreError::NotFound { plan: id };
     let head = heads::find(tx, id)?.ok_or_else(not_found)?;
     let plan = of_head(tx, head)?.ok_or_else(not_found)?;
@@ -90,7 +92,7 @@ fn move_plan(tx: &Tx<'_>, request: PlanMove, at: Moment) -> Result<Plan, PlanSto
     }
     let known = job.map_or(Ok(None), |job| known_of(tx, head, job.id))?;
     let live = live_of(tx, head)?;
-    let asked = HandMove { version, event, job, request };
+    let asked = HandMove { version, event, job, request, decisions };
     let moved = asked.of(&plan, live.as_ref(), known.as_ref(), at.now, at.wall);
     match moved.map_err(|refused| from_move(id, refused))? {
         HandMoved::Before => Ok(plan),
@@ -99,6 +101,8 @@ fn move_plan(tx: &Tx<'_>, request: PlanMove, at: Moment) -> Result<Plan, PlanSto
         }
         HandMoved::Now { plan: moved, job } => {
             keep_moved(tx, head, &plan, &moved, event, &by, at)?;
+            let decided = asked.decisions(&moved, &by);
+            decisions::keep_by_hand(tx, head, id, decided, at).map_err(from_decide)?;
             if let Some(job) = job {
                 keep_queued(tx, head, &job, at)?;
             }
@@ -122,18 +126,13 @@ fn from_move(plan: PlanId, error: PlanMoveError) -> PlanStoreError {
     }
 }
 
-fn decide(tx: &Tx<'_>, claim: &Claim, new: NewDecision, at: Moment) -> Result<Decision, StoreError> {
-    let head = guard(tx, claim)?;
-    keep_decision(tx, head, new, at)
-}
-
-fn keep_decision(tx: &Tx<'_>, head: Head, new: NewDecision, at: Moment) -> Result<Decision, StoreError> {
-    let next = "UPDATE plan_heads SET decisions = decisions + 1 WHERE no = ?1 RETURNING decisions";
-    let seq = tx.the(next, [head.0], |row| row.get(0))?;
-    let decision = Decision::new(seq, new, at.wall);
-    rows::insert_decision(tx, head, &decision)?;
-    tell(tx, head, [told::decision_recorded(&decision)], at.wall)?;
-    Ok(decision)
+fn from_decide(error: DecisionStoreError) -> PlanStoreError {
+    match error {
+        DecisionStoreError::Invalid(invalid) => PlanStoreError::Refused(invalid.into()),
+        DecisionStoreError::NotFound { plan } => PlanStoreError::NotFound { plan },
+        DecisionStoreError::Final { state, .. } => PlanStoreError::Job(JobRefused::PlanNotReady { state }),
+        DecisionStoreError::Store(error) => PlanStoreError::Store(error),
+    }
 }
 
 fn forget(tx: &Tx<'_>, id: PlanId) -> Result<bool, StoreError> {

@@ -20,7 +20,7 @@ pub(super) const APPLICATION_ID: u32 = 0x6167_6e74;
 pub(super) const VERSION: u32 = STEPS.len() as u32;
 
 /// Each takes the file one version further.
-const STEPS: [&str; 3] = [STEP_1, STEP_2, STEP_3];
+const STEPS: [&str; 4] = [STEP_1, STEP_2, STEP_3, STEP_4];
 
 /// Takes a file of version `from` to [`VERSION`]. The caller holds the transaction.
 pub(super) fn migrate(connection: &Connection, from: u32) -> rusqlite::Result<()> {
@@ -30,6 +30,40 @@ pub(super) fn migrate(connection: &Connection, from: u32) -> rusqlite::Result<()
     connection
         .execute_batch(&format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"))
 }
+
+/// How nodes ended, which decisions gave way, and what the user consented to. A consent is no part of a plan, and stays
+/// when plans go. What else decisions have to say stands in their JSON.
+const STEP_4: &str = "
+CREATE TABLE node_runs (
+    no INTEGER PRIMARY KEY,
+    head INTEGER NOT NULL REFERENCES plan_heads(no) ON DELETE CASCADE,
+    attempt INTEGER NOT NULL,
+    phase TEXT NOT NULL CHECK (phase IN ('strategize', 'execute', 'apply')),
+    path TEXT NOT NULL,
+    tries INTEGER NOT NULL,
+    outcome TEXT NOT NULL CHECK (outcome IN ('succeeded', 'failed', 'skipped', 'cancelled')),
+    exit_code INTEGER,
+    text TEXT NOT NULL,
+    json TEXT NOT NULL,
+    changed INTEGER NOT NULL,
+    tokens_in INTEGER NOT NULL,
+    tokens_out INTEGER NOT NULL,
+    cost_micros INTEGER NOT NULL,
+    guidance_seen INTEGER NOT NULL,
+    started INTEGER NOT NULL,
+    finished INTEGER NOT NULL,
+    UNIQUE (head, attempt, phase, path)
+) STRICT;
+
+ALTER TABLE decisions ADD COLUMN superseded_by INTEGER;
+
+CREATE TABLE consents (
+    root BLOB NOT NULL,
+    digest TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (root, digest)
+) STRICT, WITHOUT ROWID;
+";
 
 /// An index from which alone it is told how many jobs run. Time is no longer reserved, only added up.
 const STEP_3: &str = "
@@ -278,7 +312,7 @@ CREATE INDEX spends_open ON spends(head) WHERE actual IS NULL;
 
 #[cfg(test)]
 mod tests {
-    use domain::{ApplyStage, CallState, JobState, Phase, PlanState, SpendKind};
+    use domain::{ApplyStage, CallState, JobState, NodeOutcome, Phase, PlanState, SpendKind};
 
     use super::*;
 
@@ -336,6 +370,12 @@ mod tests {
         for stage in ApplyStage::ALL {
             let insert = "INSERT OR REPLACE INTO applies VALUES ('A', 1, 'apply', ?1, x'', '', '', 0, NULL)";
             connection.execute(insert, [stage.as_str()]).unwrap();
+        }
+        for phase in Phase::ALL {
+            for outcome in NodeOutcome::ALL {
+                let insert = "INSERT OR REPLACE INTO node_runs VALUES (1, 1, 1, ?1, '', 1, ?2, 0, '', '', 0, 0, 0, 0, 0, 0, 0)";
+                connection.execute(insert, [phase.as_str(), outcome.as_str()]).unwrap();
+            }
         }
         for kind in SpendKind::ALL {
             connection

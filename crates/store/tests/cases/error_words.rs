@@ -1,12 +1,13 @@
 //! What the errors of a store say, and how they are to be taken.
 
 use domain::{
-    BadTransition, ChangesetError, Day, ErrorClass, Fence, JobId, JobRefused, JobState, LeaseLost,
-    LimitReached, LimitTooLow, LockHeld, LockResource, PlanEvent, PlanId, PlanRefused, PlanState,
+    BadTransition, ChangesetError, Day, DecisionInvalid, ErrorClass, Fence, JobId, JobRefused, JobState,
+    LeaseLost, LimitReached, LimitTooLow, LockHeld, LockResource, PlanEvent, PlanId, PlanRefused, PlanState,
     RecordError, ReserveError, Scope, SpendId, SpendKind, WallMs,
 };
 use store::{
-    ChangesetStoreError, JobStoreError, LedgerStoreError, LockStoreError, PlanStoreError, StoreError,
+    ChangesetStoreError, DecisionStoreError, JobStoreError, LedgerStoreError, LockStoreError, PlanStoreError,
+    StoreError,
 };
 
 const LOST: LeaseLost = LeaseLost { job: JobId::from_u128(33), fence: Fence(7) };
@@ -118,6 +119,39 @@ fn a_full_queue_says_how_many_wait() {
 }
 
 #[test]
+fn what_stands_in_the_way_of_a_decision_is_said_and_says_how_to_take_it() {
+    let (plan, state) = (PlanId::from_u128(34), PlanState::FIRST);
+    let not_before = DecisionInvalid::NotBefore { place: 1, other: 2 };
+    let heard = [
+        (
+            DecisionStoreError::from(DecisionInvalid::DependsOn { seq: 9 }),
+            "a decision is not valid: it depends on decision 9, which the plan does not have, or no longer",
+        ),
+        (
+            DecisionStoreError::from(DecisionInvalid::TooManyDependsOn { count: 101 }),
+            "a decision is not valid: it depends on 101 others; at most 100 may be named",
+        ),
+        (
+            DecisionStoreError::from(not_before),
+            "a decision is not valid: decision 1 of a step rests upon 2 of the same step, which does not come before it",
+        ),
+        (
+            DecisionStoreError::from(DecisionInvalid::Confidence),
+            "a decision is not valid: its confidence is not from 0 to 1",
+        ),
+        (DecisionStoreError::NotFound { plan }, "there is no plan 00000000000000000000000012"),
+        (DecisionStoreError::Final { plan, state }, "plan 00000000000000000000000012 is strategize/queued"),
+    ];
+    for (error, says) in heard {
+        assert_eq!((error.class(), error.to_string().as_str()), (ErrorClass::Permanent, says));
+    }
+    for (error, class, says) in store_errors() {
+        let of_decision = DecisionStoreError::from(error);
+        assert_eq!((of_decision.class(), of_decision.to_string().as_str()), (class, says));
+    }
+}
+
+#[test]
 fn what_stands_in_the_way_of_a_plan_is_said_and_says_how_to_take_it() {
     let (plan, job) = (PlanId::from_u128(34), JobId::from_u128(33));
     let state = PlanState::FIRST;
@@ -135,6 +169,11 @@ fn what_stands_in_the_way_of_a_plan_is_said_and_says_how_to_take_it() {
             "a plan that is strategize/queued does not advance",
         ),
         (PlanStoreError::Refused(spent), ErrorClass::Bug, "the plan was reverted 3 times already"),
+        (
+            PlanStoreError::Refused(DecisionInvalid::Parent { parent: 9 }.into()),
+            ErrorClass::Permanent,
+            "a decision is not valid: it follows from decision 9, which the plan does not have, or no longer",
+        ),
         (
             PlanStoreError::from(JobStoreError::Refused(JobRefused::PlanBusy { job })),
             ErrorClass::Transient,

@@ -7,13 +7,13 @@ use std::time::Duration;
 use domain::{
     ApplyId, ApplyKind, Base, BootId, CallEnd, CallNo, CallState, ChangeId, ChangesetId, Claim, ClaimRequest,
     DecisionKind, Draft, ErrorCategory, ErrorId, FileState, Hash, JobId, LockRequest, LockResource, Ms,
-    NewApply, NewCall, NewChange, NewDecision, NewError, NewJob, NewPlan, NotCaptured, Phase, PlanId, Policy,
-    ProjectLink, RelPath, RootNo, SandboxRecord, StepId, WallMs, WorkerId,
+    NewApply, NewCall, NewChange, NewDecision, NewError, NewJob, NewPlan, NodeOutcome, NodeRun, NotCaptured,
+    Phase, PlanId, Policy, ProjectLink, RelPath, RootNo, SandboxRecord, StepId, Usage, WallMs, WorkerId,
 };
 use serde_json::json;
 use store::{
-    ApplyStore, By, CallOutcome, CallStore, ChangesetStore, ContentStore, ErrorStore, JobStore, LockStore,
-    OpenError, PlanStore, SqliteOptions, SqliteStore, Store,
+    ApplyStore, By, CallOutcome, CallStore, ChangesetStore, ConsentStore, ContentStore, ErrorStore, JobStore,
+    LockStore, NodeStore, OpenError, PlanStore, SqliteOptions, SqliteStore, Store,
 };
 use sync::{Clock, Effect, EffectGate, ManualClock, Parker, SystemClock};
 use tempfile::TempDir;
@@ -130,6 +130,8 @@ pub(crate) async fn told(store: &SqliteStore) -> Vec<String> {
         format!("{:?}", store.jobs(None).await),
         format!("{:?}", store.changesets(PLAN).await),
         format!("{:?}", store.calls(PLAN).await),
+        format!("{:?}", store.node_runs(PLAN).await),
+        format!("{:?}", store.consented(b"/p\xff", "digest").await),
         format!("{:?}", store.sandboxes(PLAN).await),
         format!("{:?}", store.applies(PLAN).await),
         format!("{:?}", store.history(PLAN).await),
@@ -137,16 +139,19 @@ pub(crate) async fn told(store: &SqliteStore) -> Vec<String> {
     ]
 }
 
+/// A worker's claim of the first job of this plan, which is made here.
+pub(crate) async fn made(store: &SqliteStore, plan: PlanId) -> Claim {
+    let job =
+        NewJob { id: JobId::from_u128(plan.as_u128()), plan, phase: Phase::Strategize, not_before: Ms(0) };
+    store.create(NewPlan { id: plan, ..new_plan() }, vec![prompt()], job).await.unwrap();
+    let (worker, boot, lease) = (WorkerId::from_u128(1), BootId::from_u128(1), Duration::from_secs(3_600));
+    let request = ClaimRequest { worker, boot, lease, concurrency_max: u32::MAX, only: Some(plan) };
+    store.claim(&request).await.unwrap().unwrap().claim()
+}
+
 /// Keeps something of every kind.
 pub(crate) async fn fill(store: &SqliteStore) {
-    let claim = {
-        let job = NewJob { id: JobId::from_u128(1), plan: PLAN, phase: Phase::Strategize, not_before: Ms(0) };
-        store.create(new_plan(), vec![prompt()], job).await.unwrap();
-        let (worker, boot, lease) =
-            (WorkerId::from_u128(1), BootId::from_u128(1), Duration::from_secs(3_600));
-        let request = ClaimRequest { worker, boot, lease, concurrency_max: 1, only: None };
-        store.claim(&request).await.unwrap().unwrap().claim()
-    };
+    let claim = made(store, PLAN).await;
     let set = ChangesetId::from_u128(1);
     store.start(&effect(), &claim, set).await.unwrap();
     let call = store.begin_call(&effect(), &claim, new_call()).await.unwrap();
@@ -158,6 +163,7 @@ pub(crate) async fn fill(store: &SqliteStore) {
         changeset: Some(set),
         changes: vec![change(1, b"small"), change(2, &[7; 40_000])],
         contents: contents.to_vec(),
+        settles: vec![node_run("execute")],
     };
     store.end_call(By::Effect(&effect()), &claim, outcome).await.unwrap();
     store.close(&effect(), &claim, set).await.unwrap();
@@ -195,6 +201,32 @@ pub(crate) async fn fill(store: &SqliteStore) {
         lease: Duration::from_secs(1),
     };
     store.take_lock(request).await.unwrap();
+    store.decide_all(&effect(), &claim, vec![choice("a").into(), choice("b").into()]).await.unwrap();
+    store.consent(b"/p\xff", "digest").await.unwrap();
+}
+
+/// How a node ended.
+pub(crate) fn node_run(path: &str) -> NodeRun {
+    NodeRun {
+        attempt: 1,
+        phase: Phase::Execute,
+        path: path.to_owned(),
+        tries: 1,
+        outcome: NodeOutcome::Succeeded,
+        exit: Some(0),
+        text: "said".to_owned(),
+        json: json!({"ok": true}),
+        changed: 2,
+        usage: Usage { tokens_in: 1, tokens_out: 2, cost_micros: 3 },
+        guidance_seen: 1,
+        started: WallMs(1),
+        finished: WallMs(2),
+    }
+}
+
+/// A choice that rests upon the prompt.
+pub(crate) fn choice(chosen: &str) -> NewDecision {
+    NewDecision { kind: DecisionKind::Choice, chosen: chosen.to_owned(), depends_on: vec![1], ..prompt() }
 }
 
 fn new_plan() -> NewPlan {
@@ -216,5 +248,9 @@ fn prompt() -> NewDecision {
         chosen: "make".to_owned(),
         rationale: String::new(),
         confidence: None,
+        alternatives: Vec::new(),
+        depends_on: Vec::new(),
+        node: None,
+        at_entry: 0,
     }
 }

@@ -33,7 +33,15 @@ async fn call(store: &SqliteStore) -> domain::Claim {
     let call = store.begin_call(&effect(), &claim, new_call()).await.unwrap();
     let contents = vec![store.stage(&mut &LARGE[..]).unwrap()];
     let (changeset, changes) = (Some(set), vec![change(1, LARGE)]);
-    let outcome = CallOutcome { attempt: 1, no: call.no, end: call_end(), changeset, changes, contents };
+    let outcome = CallOutcome {
+        attempt: 1,
+        no: call.no,
+        end: call_end(),
+        changeset,
+        changes,
+        contents,
+        settles: Vec::new(),
+    };
     store.end_call(By::Effect(&effect()), &claim, outcome).await.unwrap();
     claim
 }

@@ -8,10 +8,10 @@ use std::path::Path;
 use domain::{ChangesetId, Hash};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
-use store::{ChangesetStore, ContentStore, OpenError};
+use store::{By, ChangesetStore, ContentStore, NodeStore, OpenError, PlanStore};
 use tempfile::TempDir;
 
-use crate::sqlite_bench::{PLAN, database, fill, open, told, try_open};
+use crate::sqlite_bench::{PLAN, choice, database, effect, fill, made, node_run, open, told, try_open};
 
 fn read(store: &dyn ContentStore, content: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -42,6 +42,29 @@ async fn two_stores_on_one_directory_see_each_others_writes() {
     assert_eq!(other.changesets(PLAN).await.unwrap(), []);
     fill(&one).await;
     assert_eq!(told(&other).await, told(&one).await);
+}
+
+#[tokio::test]
+async fn a_store_from_before_nodes_were_kept_is_migrated_with_its_decisions() {
+    let dir = TempDir::new().unwrap();
+    let store = open(dir.path());
+    let claim = made(&store, PLAN).await;
+    let decisions = store.decisions(PLAN).await.unwrap();
+    drop(store);
+    let older = Connection::open(database(dir.path())).unwrap();
+    older
+        .execute_batch(
+            "DROP TABLE node_runs; DROP TABLE consents; ALTER TABLE decisions DROP COLUMN superseded_by;
+             PRAGMA user_version = 3;",
+        )
+        .unwrap();
+    drop(older);
+    let store = open(dir.path());
+    assert_eq!(store.decisions(PLAN).await.unwrap(), decisions, "also their names are the same");
+    assert_eq!(store.node_runs(PLAN).await.unwrap(), []);
+    store.settle_nodes(By::Effect(&effect()), &claim, vec![node_run("a")]).await.unwrap();
+    assert_eq!(store.node_runs(PLAN).await.unwrap(), [node_run("a")]);
+    assert_eq!(store.decide(&effect(), &claim, choice("so")).await.unwrap().seq, 2);
 }
 
 /// All names, modes and bytes below a directory.
@@ -78,9 +101,9 @@ fn a_store_of_a_newer_program_is_refused_and_left_alone() {
     newer.execute_batch("PRAGMA user_version = 99").unwrap();
     // While the newer program runs, the number stands in its log only.
     let TooNew(found, known) = too_new(try_open(dir.path()).unwrap_err());
-    assert_eq!((found, known), (99, 3));
+    assert_eq!((found, known), (99, 4));
     drop(newer);
-    let words = "the store is of version 99, this program knows versions up to 3";
+    let words = "the store is of version 99, this program knows versions up to 4";
     assert_eq!(refused(&dir).to_string(), words);
 }
 

@@ -6,16 +6,19 @@ use std::process::{Child, Command, Stdio};
 
 use domain::{
     Action, ChangesetId, ChangesetState, Claim, Detail, ErrorCategory, ErrorId, Hash, JobState, NewError,
-    Phase, PlanId, Policy, StepId,
+    Phase, PlanId, Policy, StepDecision, StepId,
 };
 use rusqlite::Connection;
 use store::{
-    By, CallOutcome, CallStore, ChangesetStore, ContentStore, ErrorStore, JobEnd, JobStore, SqliteStore,
+    By, CallOutcome, CallStore, ChangesetStore, ContentStore, ErrorStore, JobEnd, JobStore, NodeStore,
+    PlanStore, SqliteStore,
 };
 use sync::{CancelReason, EffectGate};
 use tempfile::TempDir;
 
-use crate::sqlite_bench::{PLAN, call_end, change, database, effect, new_call, open, owner};
+use crate::sqlite_bench::{
+    PLAN, call_end, change, choice, database, effect, made, new_call, node_run, open, owner,
+};
 
 /// Tells a process that it is such a child, and where the store is.
 const ROLE: &str = "STORE_TEST_ROLE";
@@ -24,6 +27,8 @@ const NUMBER: &str = "STORE_TEST_NUMBER";
 
 /// How many writes each of several processes does.
 const WRITES: u128 = 300;
+/// How many decisions a strategist takes in a step.
+const FIVE: u32 = 5;
 /// How many changes each call of a writing process makes.
 const CHANGES: u128 = 3;
 
@@ -124,7 +129,9 @@ async fn end_call(
 ) {
     let call = store.begin_call(&effect(), claim, new_call()).await.unwrap();
     let changeset = Some(set);
-    let outcome = CallOutcome { attempt: 1, no: call.no, end: call_end(), changeset, changes, contents };
+    let settles = vec![node_run(&call.no.0.to_string()), node_run(&format!("{}/skipped", call.no.0))];
+    let outcome =
+        CallOutcome { attempt: 1, no: call.no, end: call_end(), changeset, changes, contents, settles };
     store.end_call(By::Effect(&effect()), claim, outcome).await.unwrap();
 }
 
@@ -204,6 +211,8 @@ async fn what_a_killed_process_was_told_is_there_and_no_call_is_there_in_part() 
         let calls = store.calls(plan).await.unwrap();
         let ended = calls.iter().filter(|call| call.end.is_some()).count() as u128;
         assert_eq!(ended * CHANGES, kept, "a call has ended exactly if its changes are there");
+        let nodes = store.node_runs(plan).await.unwrap().len() as u128;
+        assert_eq!(nodes, 2 * ended, "and exactly if the nodes that it settles are there");
         for (n, entry) in (1..).zip(entries) {
             assert_eq!((u128::from(entry.seq), u128::from(entry.no)), (n, n), "there are no gaps");
             let id = n + CHANGES - 1;
@@ -253,6 +262,58 @@ async fn what_a_killed_process_was_told_of_its_errors_is_there_and_the_next_is_c
 const LOG_HEAD_BYTES: usize = 32;
 const LOG_PAGE_BYTES: usize = 24 + 4096;
 
+/// The store of this directory as losses of power might have left it: with its log cut, at the ends of its pages and
+/// within them. Something of each of so many writes is in the log.
+fn cut_logs(dir: &Path, writes: usize) -> impl Iterator<Item = (usize, TempDir)> {
+    let [file, log] = ["agents.db", "agents.db-wal"].map(|name| std::fs::read(dir.join(name)).unwrap());
+    let pages = (log.len() - LOG_HEAD_BYTES) / LOG_PAGE_BYTES;
+    assert!(pages > writes, "all of it is in the log");
+    let places = (0..=pages).flat_map(|page| [0, 1, LOG_PAGE_BYTES / 2].map(|within| (page, within)));
+    places.map(move |(page, within)| {
+        let cut = (LOG_HEAD_BYTES + page * LOG_PAGE_BYTES + within).min(log.len());
+        let lost = TempDir::new().unwrap();
+        std::fs::write(database(lost.path()), &file).unwrap();
+        std::fs::write(lost.path().join("agents.db-wal"), &log[..cut]).unwrap();
+        (cut, lost)
+    })
+}
+
+#[tokio::test]
+async fn of_a_strategist_that_decides_five_times_in_a_step_a_cut_log_holds_whole_steps_and_no_gap() {
+    const STEPS: u32 = 6;
+    let dir = TempDir::new().unwrap();
+    let store = open(dir.path());
+    let claim = made(&store, PLAN).await;
+    let reader = Connection::open(database(dir.path())).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM jobs;").unwrap();
+    for n in 1..=STEPS {
+        let follows = |parent| StepDecision { parent: Some(parent), ..choice("part").into() };
+        let mut five = vec![choice(&format!("strategy {n}")).into()];
+        five.extend((0..FIVE as usize - 1).map(follows));
+        store.decide_all(&effect(), &claim, five).await.unwrap();
+    }
+    let mut before = 0;
+    for (cut, lost) in cut_logs(dir.path(), STEPS as usize) {
+        let store = open(lost.path());
+        let decisions = store.decisions(PLAN).await.unwrap();
+        let count = decisions.len() as u32;
+        assert!(
+            count == 0 || (count - 1).is_multiple_of(FIVE),
+            "cut at {cut}: {count} decisions, a step in part"
+        );
+        assert!(count >= before, "cut at {cut}: what is there is a prefix");
+        before = count;
+        assert!(decisions.iter().map(|decision| decision.seq).eq(1..=count), "cut at {cut}: a gap");
+        if let Some(job) = store.jobs(Some(PLAN)).await.unwrap().first().filter(|job| job.is_owned_by(&claim))
+        {
+            let next = store.decide(&effect(), &job.claim(), choice("more")).await.unwrap();
+            assert_eq!(next.seq, count + 1, "cut at {cut}: a count without its rows");
+        }
+    }
+    assert_eq!(before, 1 + STEPS * FIVE, "uncut it has all");
+    drop(reader);
+}
+
 #[tokio::test]
 async fn a_log_that_a_power_loss_cut_holds_a_prefix_of_the_calls_and_none_in_part() {
     const CALLS: u128 = 12;
@@ -269,33 +330,25 @@ async fn a_log_that_a_power_loss_cut_holds_a_prefix_of_the_calls_and_none_in_par
         let contents = vec![store.stage(&mut &b"small"[..]).unwrap()];
         end_call(&store, &claim, set, changes, contents).await;
     }
-    let [file, log] =
-        ["agents.db", "agents.db-wal"].map(|name| std::fs::read(dir.path().join(name)).unwrap());
-    let pages = (log.len() - LOG_HEAD_BYTES) / LOG_PAGE_BYTES;
-    assert!(pages > CALLS as usize, "all of it is in the log");
     let mut before = 0;
-    for page in 0..=pages {
-        for within in [0, 1, LOG_PAGE_BYTES / 2] {
-            let cut = (LOG_HEAD_BYTES + page * LOG_PAGE_BYTES + within).min(log.len());
-            let lost = TempDir::new().unwrap();
-            std::fs::write(database(lost.path()), &file).unwrap();
-            std::fs::write(lost.path().join("agents.db-wal"), &log[..cut]).unwrap();
-            let store = open(lost.path());
-            let entries =
-                store.changesets(PLAN).await.unwrap().first().map_or(0, |set| set.entries.len()) as u128;
-            let calls = store.calls(PLAN).await.unwrap();
-            let ended = calls.iter().filter(|call| call.end.is_some()).count() as u128;
-            assert_eq!(
-                entries,
-                ended * CHANGES,
-                "cut at {cut}: a call has ended exactly if its changes are there"
-            );
-            assert!(
-                ended >= before && calls.len() as u128 <= ended + 1,
-                "cut at {cut}: what is there is a prefix"
-            );
-            before = ended;
-        }
+    for (cut, lost) in cut_logs(dir.path(), CALLS as usize) {
+        let store = open(lost.path());
+        let entries =
+            store.changesets(PLAN).await.unwrap().first().map_or(0, |set| set.entries.len()) as u128;
+        let calls = store.calls(PLAN).await.unwrap();
+        let ended = calls.iter().filter(|call| call.end.is_some()).count() as u128;
+        assert_eq!(
+            entries,
+            ended * CHANGES,
+            "cut at {cut}: a call has ended exactly if its changes are there"
+        );
+        let nodes = store.node_runs(PLAN).await.unwrap().len() as u128;
+        assert_eq!(nodes, 2 * ended, "cut at {cut}: and exactly if the nodes that it settles are there");
+        assert!(
+            ended >= before && calls.len() as u128 <= ended + 1,
+            "cut at {cut}: what is there is a prefix"
+        );
+        before = ended;
     }
     assert_eq!(before, CALLS, "uncut it has all");
     drop(reader);

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use domain::{
     ApplyRecord, CallEnd, CallNo, Changeset, ChangesetId, ChangesetState, Claim, ClaimRequest, Closed,
-    CountAs, Decision, Ending, ErrorHistory, EventRecord, Job, Ledger, Lock, Ms, NewApply, NewCall,
-    NewChange, NewDecision, NewError, NewJob, NewSpend, Plan, PlanId, Policy, Recorded, Recovery,
-    SandboxRecord, Spend, SpendId, SpendKind, Started, ToolCall,
+    CountAs, Decision, Ending, ErrorHistory, EventRecord, Job, KeptCall, Ledger, Lock, Ms, NewApply, NewCall,
+    NewChange, NewDecision, NewError, NewJob, NewSpend, NodeRun, Plan, PlanId, Policy, Recorded, Recovery,
+    SandboxRecord, Spend, SpendId, SpendKind, Started, StepDecision, ToolCall,
 };
 use store::{
-    By, CallOutcome, ChangesetStoreError, JobEnd, JobStoreError, LedgerStoreError, Store, StoreError,
+    By, CallOutcome, ChangesetStoreError, DecisionStoreError, JobEnd, JobStoreError, LedgerStoreError, Store,
+    StoreError,
 };
 use sync::{CancelReason, Clock, Effect, EffectGate, Finisher, ManualClock};
 
@@ -47,6 +48,7 @@ pub(crate) struct PlanSnapshot {
     decisions: Vec<Decision>,
     changesets: Vec<Changeset>,
     calls: Vec<ToolCall>,
+    nodes: Vec<NodeRun>,
     sandboxes: Vec<SandboxRecord>,
     applies: Vec<ApplyRecord>,
     history: ErrorHistory,
@@ -58,12 +60,24 @@ pub(crate) struct PlanSnapshot {
 impl PlanSnapshot {
     /// Whether nothing at all is kept of it.
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { row, decisions, changesets, calls, sandboxes, applies, history, events, ledger, spends } =
-            self;
+        let Self {
+            row,
+            decisions,
+            changesets,
+            calls,
+            nodes,
+            sandboxes,
+            applies,
+            history,
+            events,
+            ledger,
+            spends,
+        } = self;
         row.is_none()
             && decisions.is_empty()
             && changesets.is_empty()
             && calls.is_empty()
+            && nodes.is_empty()
             && sandboxes.is_empty()
             && applies.is_empty()
             && history.recorded() == 0
@@ -158,6 +172,7 @@ impl Bench {
             decisions: self.store.decisions(plan).await.unwrap(),
             changesets: self.changesets(plan).await,
             calls: self.store.calls(plan).await.unwrap(),
+            nodes: self.store.node_runs(plan).await.unwrap(),
             sandboxes: self.store.sandboxes(plan).await.unwrap(),
             applies: self.store.applies(plan).await.unwrap(),
             history: self.history(plan).await,
@@ -257,8 +272,24 @@ impl Owner {
         self.store.settled_node(&effect(), &self.claim).await
     }
 
-    pub(crate) async fn decide(&self, decision: NewDecision) -> Result<Decision, StoreError> {
+    pub(crate) async fn decide(&self, decision: NewDecision) -> Result<Decision, DecisionStoreError> {
         self.store.decide(&effect(), &self.claim, decision).await
+    }
+
+    pub(crate) async fn decide_all(
+        &self,
+        decisions: Vec<StepDecision>,
+    ) -> Result<Vec<Decision>, DecisionStoreError> {
+        self.store.decide_all(&effect(), &self.claim, decisions).await
+    }
+
+    pub(crate) async fn settle_nodes(&self, runs: Vec<NodeRun>) -> Result<(), StoreError> {
+        self.store.settle_nodes(By::Effect(&effect()), &self.claim, runs).await
+    }
+
+    /// Settles nodes after the gate was closed.
+    pub(crate) async fn settle_nodes_late(&self, runs: Vec<NodeRun>) -> Result<(), StoreError> {
+        self.store.settle_nodes(By::Finisher(&finisher()), &self.claim, runs).await
     }
 
     pub(crate) async fn begin_call(&self, new: NewCall) -> Result<ToolCall, StoreError> {
@@ -275,11 +306,15 @@ impl Owner {
 
     pub(crate) async fn keep_call(
         &self,
-        new: NewCall,
+        call: NewCall,
         count_as: CountAs,
         end: CallEnd,
     ) -> Result<ToolCall, LedgerStoreError> {
-        self.store.keep_call(&effect(), &self.claim, new, count_as, end).await
+        self.keep_call_and_settle(KeptCall { call, count_as, end, settles: Vec::new() }).await
+    }
+
+    pub(crate) async fn keep_call_and_settle(&self, kept: KeptCall) -> Result<ToolCall, LedgerStoreError> {
+        self.store.keep_call(&effect(), &self.claim, kept).await
     }
 
     pub(crate) async fn add_spent(&self, kind: SpendKind, amount: u64) -> Result<(), LedgerStoreError> {
@@ -341,6 +376,7 @@ pub(crate) fn outcome(no: u32, changeset: ChangesetId, changes: Vec<NewChange>) 
         changeset: Some(changeset),
         changes,
         contents: Vec::new(),
+        settles: Vec::new(),
     }
 }
 

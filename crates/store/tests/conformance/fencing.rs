@@ -4,14 +4,14 @@
 
 use domain::{
     ApplyKind, CallNo, ChangesetError, ChangesetId, Claim, ClaimRequest, Ending, ErrorCategory, Fence, JobId,
-    JobRefused, JobState, LeaseLost, NewJob, PlanId, Policy, SpendId,
+    JobRefused, JobState, LeaseLost, NewJob, NodeOutcome, PlanId, Policy, SpendId,
 };
-use store::{ChangesetStoreError, JobEnd, JobStoreError, LedgerStoreError, StoreError};
+use store::{ChangesetStoreError, DecisionStoreError, JobEnd, JobStoreError, LedgerStoreError, StoreError};
 
 use super::bench::{Bench, Owner, constrained, failed, outcome};
 use super::sample::{
     ANN, BOB, LEASE, STRANGER, an_apply, change, changeset_id, decision, error, job_id, new_apply, new_call,
-    plan_id, request, sandbox, spend,
+    node_run, plan_id, request, sandbox, spend,
 };
 
 /// A write that only the owner of a job may do.
@@ -32,6 +32,8 @@ enum Write {
     Release,
     Constrain,
     Decide,
+    DecideAll,
+    SettleNodes,
     BeginCall,
     EndCall(u32),
     OpenSandbox,
@@ -72,6 +74,8 @@ fn all_writes() -> Vec<Write> {
         Write::Release,
         Write::Constrain,
         Write::Decide,
+        Write::DecideAll,
+        Write::SettleNodes,
         Write::BeginCall,
         Write::EndCall(KNOWN_CALL),
         Write::EndCall(NEW_CALL),
@@ -104,6 +108,15 @@ impl From<ChangesetStoreError> for Refusal {
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<DecisionStoreError> for Refusal {
+    fn from(error: DecisionStoreError) -> Self {
+        match error {
+            DecisionStoreError::Store(error) => Self::Store(error),
+            other => panic!("{other}"),
+        }
     }
 }
 
@@ -146,6 +159,10 @@ impl Write {
             Self::Release => owner.release().await.map(drop)?,
             Self::Constrain => owner.end(constrained()).await.map(drop)?,
             Self::Decide => owner.decide(decision("so")).await.map(drop)?,
+            Self::DecideAll => owner.decide_all(vec![decision("so").into(); 2]).await.map(drop)?,
+            Self::SettleNodes => {
+                owner.settle_nodes(vec![node_run("code", NodeOutcome::Succeeded, 7)]).await?
+            }
             Self::BeginCall => owner.begin_call(new_call(1, "execute")).await.map(drop)?,
             Self::EndCall(no) => {
                 let outcome = outcome(no, changeset_id(KNOWN), vec![change(NEW)]);
@@ -169,6 +186,8 @@ impl Write {
             | Self::Finish(_)
             | Self::RecordError(_)
             | Self::Decide
+            | Self::DecideAll
+            | Self::SettleNodes
             | Self::BeginCall
             | Self::EndCall(_)
             | Self::OpenSandbox

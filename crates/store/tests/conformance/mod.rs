@@ -14,11 +14,14 @@
 //! | `fencing` | who does not own the job writes nothing |
 //! | `plans` | a plan is made whole, found, and forgotten whole |
 //! | `moves` | who may move a plan, and how it follows its job |
+//! | `decisions` | what was decided is numbered, rests upon what stands, and gives way to a revert |
 //! | `calls` | a call ends with all that it changed, or not at all |
+//! | `nodes` | a node is settled whole, with its last call, and stays settled |
 //! | `contents` | bytes under their hash, as long as somebody names them |
 //! | `ledger` | nothing is spent above a limit, and nothing is counted twice |
 //! | `locks` | one holder at a time |
 //! | `applies` | an apply is sealed or cancelled, and ends once |
+//! | `consents` | a yes is to one content at one place |
 //! | `events` | what happened is told, without gaps |
 //! | `concurrency` | changesets and errors, by many threads at once |
 //! | `contention` | jobs, by many threads at once |
@@ -36,8 +39,10 @@ pub(crate) mod calls;
 pub(crate) mod cancels;
 pub(crate) mod changesets;
 pub(crate) mod concurrency;
+pub(crate) mod consents;
 pub(crate) mod contention;
 pub(crate) mod contents;
+pub(crate) mod decisions;
 pub(crate) mod errors;
 pub(crate) mod events;
 pub(crate) mod fencing;
@@ -46,6 +51,7 @@ pub(crate) mod leases;
 pub(crate) mod ledger;
 pub(crate) mod locks;
 pub(crate) mod moves;
+pub(crate) mod nodes;
 pub(crate) mod plans;
 mod sample;
 mod walk;
@@ -160,7 +166,6 @@ macro_rules! conformance {
                 an_unknown_plan_has_nothing,
                 plans_are_listed_newest_first_and_by_what_is_asked_for,
                 plans_are_found_by_how_their_id_begins,
-                decisions_are_numbered_and_bounded,
                 a_forgotten_plan_leaves_nothing_behind,
                 only_a_final_plan_is_forgotten,
             }
@@ -180,6 +185,32 @@ macro_rules! conformance {
                 of_eight_who_advance_a_plan_one_does,
                 one_move_asked_for_by_eight_is_made_once,
                 of_a_claim_and_a_cancel_the_plan_follows_the_one_that_won,
+            }
+            decisions {
+                decisions_are_numbered_and_bounded,
+                a_decision_that_rests_upon_nothing_is_refused_and_takes_no_number,
+                several_decisions_are_recorded_in_one_step_or_none,
+                decisions_that_eight_take_have_no_gaps_and_those_of_a_step_stand_together,
+                what_a_person_says_is_kept_where_the_plan_stands_unless_it_is_final,
+                a_revert_supersedes_all_but_the_prompt_in_its_step,
+                a_revert_that_carries_no_reversion_writes_one,
+                a_move_and_what_is_decided_with_it_are_made_together_or_not_at_all,
+                a_plan_with_a_decision_that_rests_upon_nothing_is_not_made,
+            }
+            nodes {
+                a_settled_node_comes_back_as_it_was_given,
+                nodes_are_told_by_attempt_and_phase_and_then_as_they_were_settled,
+                a_node_that_is_done_again_replaces_its_earlier_run,
+                a_call_ends_together_with_the_nodes_that_it_settles_or_not_at_all,
+                a_read_is_kept_together_with_the_node_that_it_settles_or_not_at_all,
+                a_node_is_told_when_it_begins_and_when_it_is_settled,
+                a_replaced_owner_settles_nothing_and_what_is_settled_stays,
+                nodes_that_eight_settle_at_once_are_all_there,
+                what_was_settled_outlives_its_job_and_the_attempt,
+            }
+            consents {
+                a_yes_is_to_one_content_at_one_root,
+                a_yes_outlives_the_plans,
             }
             calls {
                 calls_are_numbered_from_one_in_each_attempt,

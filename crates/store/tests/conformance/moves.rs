@@ -114,6 +114,7 @@ pub(crate) async fn a_plan_that_nobody_made_is_not_moved(bench: Bench) {
             by: "person".to_owned(),
             job: None,
             request: json!(null),
+            decisions: Vec::new(),
         };
         assert_eq!(bench.store.move_plan(asked).await, Err(PlanStoreError::NotFound { plan }));
     }

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::{
     ApplyKind, ApplyState, Decision, DecisionKind, Ending, ErrorCategory, EventKind, HELD, Job, JobRefused,
-    JobState, NewDecision, NewJob, NewPlan, Phase, Plan, PlanState, Policy, TITLE_CHARS_MAX,
+    JobState, NewDecision, NewJob, NewPlan, NodeOutcome, Phase, Plan, PlanState, Policy, TITLE_CHARS_MAX,
 };
 use store::{JobEnd, JobStoreError, PlanFilter, PlanStoreError, QUEUED_JOBS_MAX};
 
 use super::bench::{Bench, outcome};
 use super::sample::{
-    STRANGER, an_apply, change, changeset_id, decision, error, new_call, new_job, new_plan, plan_id,
+    STRANGER, an_apply, change, changeset_id, error, new_call, new_job, new_plan, node_run, plan_id,
     plan_job, project, prompt, sandbox, spend,
 };
 use super::walk::{by_hand, create, processing, reach, start};
@@ -24,7 +24,7 @@ pub(crate) async fn a_plan_is_made_with_its_prompt_and_its_first_job(bench: Benc
     assert_eq!(plan, Plan::new(new_plan(1), plan.created), "it is kept as it was asked for");
     assert_eq!(bench.store.plan(plan.id).await, Ok(plan.clone()));
     let decisions = bench.store.decisions(plan.id).await.unwrap();
-    assert_eq!(decisions, [Decision { seq: 1, new: prompt(), created: decisions[0].created }]);
+    assert_eq!(decisions, [Decision::new(plan_id(1), 1, prompt(), decisions[0].created)]);
     let job = bench.job(first_job(1)).await;
     assert_eq!(job, Job::new(first_job(1), bench.now()));
     let kinds: Vec<EventKind> = bench.events(plan.id).await.into_iter().map(|event| event.kind).collect();
@@ -232,29 +232,6 @@ pub(crate) async fn plans_are_found_by_how_their_id_begins(bench: Bench) {
     }
 }
 
-pub(crate) async fn decisions_are_numbered_and_bounded(bench: Bench) {
-    let owner = processing(&bench, 1, Phase::Strategize).await;
-    let long = NewDecision {
-        parent: Some(9),
-        kind: DecisionKind::Strategy,
-        question: "q".repeat(501),
-        chosen: "c".repeat(4001),
-        rationale: "r".repeat(8001),
-        confidence: Some(1.5),
-        ..decision("x")
-    };
-    for (seq, new) in
-        [(2, decision("so")), (3, long), (4, NewDecision { parent: Some(3), ..decision("then") })]
-    {
-        let kept = owner.decide(new.clone()).await.unwrap();
-        assert_eq!(kept, Decision::new(seq, new, kept.created));
-        assert_eq!(bench.store.decisions(plan_id(1)).await.unwrap().last(), Some(&kept));
-    }
-    let told = bench.events(plan_id(1)).await;
-    let told: Vec<_> = told.iter().filter(|event| event.kind == EventKind::DecisionRecorded).collect();
-    assert_eq!(told.iter().map(|event| event.data["seq"].clone()).collect::<Vec<_>>(), [1, 2, 3, 4]);
-}
-
 /// Makes plan 1 with something of everything, and applies it.
 async fn applied_with_everything(bench: &Bench) {
     let owner = processing(bench, 1, Phase::Execute).await;
@@ -262,6 +239,7 @@ async fn applied_with_everything(bench: &Bench) {
     owner.start(changeset_id(1)).await.unwrap();
     owner.begin_call(new_call(1, "execute")).await.unwrap();
     owner.end_call(outcome(1, changeset_id(1), vec![change(1)])).await.unwrap();
+    owner.settle_nodes(vec![node_run("execute", NodeOutcome::Succeeded, 7)]).await.unwrap();
     owner.record_error(&Policy::default(), &error(1, ErrorCategory::Timeout)).await.unwrap();
     owner.reserve(spend(1, 1)).await.unwrap();
     owner.finish(Ending::Closed).await.unwrap();

@@ -8,8 +8,9 @@ use std::time::Duration;
 use domain::{
     ApplyId, ApplyKind, Base, BootId, CallEnd, CallNo, CallState, ChangeEntry, ChangeId, ChangesetId,
     ClaimRequest, DecisionKind, Draft, ErrorCategory, ErrorId, FileState, Hash, JobId, Ms, NewApply, NewCall,
-    NewChange, NewDecision, NewError, NewJob, NewPlan, NewSpend, NotCaptured, Phase, PlanId, ProjectLink,
-    Reason, Recorded, RelPath, RootNo, SandboxRecord, SpendId, SpendKind, StepId, WallMs, WorkerId,
+    NewChange, NewDecision, NewError, NewJob, NewPlan, NewSpend, NodeOutcome, NodeRun, NotCaptured, Phase,
+    PlanId, ProjectLink, Reason, Recorded, RelPath, RootNo, SandboxRecord, SpendId, SpendKind, StepId, Usage,
+    WallMs, WorkerId,
 };
 use serde_json::{Value, json};
 
@@ -141,6 +142,29 @@ pub(crate) fn decision(chosen: &str) -> NewDecision {
         chosen: chosen.to_owned(),
         rationale: "é".to_owned(),
         confidence: Some(0.5),
+        alternatives: Vec::new(),
+        depends_on: Vec::new(),
+        node: None,
+        at_entry: 0,
+    }
+}
+
+/// How a node of the first attempt's execute ended, a little after the others.
+pub(crate) fn node_run(path: &str, outcome: NodeOutcome, finished: u64) -> NodeRun {
+    NodeRun {
+        attempt: 1,
+        phase: Phase::Execute,
+        path: path.to_owned(),
+        tries: 2,
+        outcome,
+        exit: Some(-1),
+        text: format!("é of {path}"),
+        json: json!({"ok": [true, null, 1.5]}),
+        changed: 3,
+        usage: Usage { tokens_in: 1 << 40, tokens_out: 7, cost_micros: 9 },
+        guidance_seen: 4,
+        started: WallMs(finished.saturating_sub(1)),
+        finished: WallMs(finished),
     }
 }
 

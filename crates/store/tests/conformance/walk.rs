@@ -44,6 +44,7 @@ pub(crate) async fn a_move(bench: &Bench, n: u64, event: PlanEvent) -> PlanMove 
         by: "person".to_owned(),
         job: next.map(|next| plan_job(n, k, next.phase())),
         request: Value::Null,
+        decisions: Vec::new(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use engine::plans::ExecuteOptions;
 
+use crate::cli::tape::TapeArgs;
 use crate::cli::{Invocation, detach, run, task, work};
 use crate::failure::{Failure, from_engine};
 use crate::output::Report;
@@ -17,10 +18,13 @@ pub(in crate::cli) struct ExecuteArgs {
     /// Leave it to a worker, and start one when none lives
     #[arg(long)]
     detach: bool,
+    #[command(flatten)]
+    tape: TapeArgs,
 }
 
 pub(super) async fn run(args: ExecuteArgs, invocation: &Invocation) -> Result<Report, Failure> {
-    let engine = invocation.engine().await?;
+    let settings = invocation.settings(Vec::new(), &[])?;
+    let engine = invocation.engine_with_tape(&settings, &args.tape).await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let facts = super::facts(&engine, &plan).await?;
     plan_view::refuse_undone(&facts, &plan.short)?;
@@ -33,5 +37,6 @@ pub(super) async fn run(args: ExecuteArgs, invocation: &Invocation) -> Result<Re
     }
     let facts = work::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
     let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
-    run::finish(invocation, &engine, &plan, facts).await
+    let report = run::finish(invocation, &engine, &plan, facts).await?;
+    Ok(args.tape.told(&engine, report))
 }

@@ -26,7 +26,7 @@ use crate::output::{Report, confirm};
 #[derive(Debug, Subcommand)]
 pub(super) enum PlanCommand {
     /// Make a plan and do not run it yet
-    Use(use_plan::UseArgs),
+    Use(Box<use_plan::UseArgs>),
     /// Run a plan that was made and has not run
     Execute(execute::ExecuteArgs),
     /// List plans, newest first
@@ -78,7 +78,7 @@ impl PlanCommand {
 
 pub(super) fn dispatch(command: PlanCommand, invocation: &Invocation) -> Result<Report, Failure> {
     match command {
-        PlanCommand::Use(args) => reading(use_plan::run(args, invocation)),
+        PlanCommand::Use(args) => reading(use_plan::run(*args, invocation)),
         PlanCommand::Execute(args) => working(execute::run(args, invocation)),
         PlanCommand::List(args) => reading(list::run(args, invocation)),
         PlanCommand::Status(args) => reading(status::run(args, invocation)),

@@ -1,6 +1,7 @@
 //! `agents plan resume`: goes on with a plan that failed or was broken off.
 
 use crate::cli::limit::{self, LimitArg};
+use crate::cli::tape::TapeArgs;
 use crate::cli::{Invocation, detach, run, task, work};
 use crate::failure::{Failure, from_engine};
 use crate::output::Report;
@@ -13,13 +14,16 @@ pub(in crate::cli) struct ResumeArgs {
     /// Leave it to a worker, and start one when none lives
     #[arg(long)]
     detach: bool,
-    /// What the plan may use all in all from now on: time=4h, steps=300, tool_calls=none; may be repeated
+    #[command(flatten)]
+    tape: TapeArgs,
+    /// What the plan may use all in all from now on: time=4h, steps=300, tokens=none, cost=20; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = limit::parse)]
     limit: Vec<LimitArg>,
 }
 
 pub(super) async fn run(args: ResumeArgs, invocation: &Invocation) -> Result<Report, Failure> {
-    let engine = invocation.engine().await?;
+    let settings = invocation.settings(Vec::new(), &[])?;
+    let engine = invocation.engine_with_tape(&settings, &args.tape).await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let facts = super::facts(&engine, &plan).await?;
     plan_view::refuse_undone(&facts, &plan.short)?;
@@ -36,5 +40,6 @@ pub(super) async fn run(args: ResumeArgs, invocation: &Invocation) -> Result<Rep
     }
     let facts = work::follow(invocation, &engine, &plan, engine.resume(plan.id)).await?;
     let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
-    run::finish(invocation, &engine, &plan, facts).await
+    let report = run::finish(invocation, &engine, &plan, facts).await?;
+    Ok(args.tape.told(&engine, report))
 }

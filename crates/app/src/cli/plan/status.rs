@@ -2,11 +2,15 @@
 //!
 //! A plan that failed is shown with exit 0: the question was answered.
 
+use domain::{Does, Step};
+
 use crate::cli::{Invocation, forecast};
 use crate::failure::Failure;
 use crate::forecast_view;
 use crate::output::Report;
 use crate::plan_view;
+use crate::time::now;
+use crate::top;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct StatusArgs {
@@ -27,7 +31,30 @@ pub(super) async fn run(args: StatusArgs, invocation: &Invocation) -> Result<Rep
     for met in &mets {
         text.push_str(&format!("{}\n", met.line()));
     }
+    // Who asks models, and those only, wants to know how they stand.
+    let asks = |provider: &str| facts.plan.spec.steps.iter().any(|step| model_of(step) == Some(provider));
+    let mut changes = engine.breaker_changes();
+    changes.retain(|change| asks(&change.provider));
+    for change in &changes {
+        text.push_str(&format!("{}\n", top::breaker_words(change, now())));
+    }
     let mut data = plan_view::to_json(&facts, &plan.short);
+    data["breakers"] = top::breakers_json(&changes);
     data["forecast"] = forecast_view::to_json(&mets);
     Ok(Report::new(data, text))
+}
+
+/// The provider of the model that a step asks.
+fn model_of(step: &Step) -> Option<&str> {
+    match &step.does {
+        Does::Model(task) => task.model.split_once('/').map(|(provider, _)| provider),
+        Does::Command(_)
+        | Does::Read { .. }
+        | Does::Write { .. }
+        | Does::Edit { .. }
+        | Does::Wait { .. }
+        | Does::Tool { .. }
+        | Does::External(_)
+        | Does::Actor { .. } => None,
+    }
 }

@@ -231,6 +231,8 @@ fn told(event: &EventRecord) -> Option<String> {
         EventKind::PlanUndone if data.get("undone") == Some(&Value::Bool(true)) => "undone".to_owned(),
         EventKind::PlanUndone => "applied again".to_owned(),
         EventKind::DecisionRecorded => format!("decision {}: {}", word("seq"), word("question")),
+        EventKind::DecisionSuperseded => format!("decision {} takes the place of earlier ones", word("by")),
+        EventKind::NodeFinished => format!("node {}: {}", word("path"), word("outcome")),
         EventKind::ToolStarted => format!("call {} {} began", word("call"), word("node")),
         EventKind::ToolFinished => {
             let entries = data.get("entries").and_then(Value::as_u64).unwrap_or(0);
@@ -243,6 +245,6 @@ fn told(event: &EventRecord) -> Option<String> {
         EventKind::CancelRequested => format!("cancel asked for: {}", word("reason")),
         EventKind::Sandbox if data.get("closed").is_some() => "sandbox closed".to_owned(),
         EventKind::Sandbox => format!("sandbox opened: {}", word("rung")),
-        EventKind::ChangesetClosed | EventKind::JobMoved => return None,
+        EventKind::NodeStarted | EventKind::ChangesetClosed | EventKind::JobMoved => return None,
     })
 }

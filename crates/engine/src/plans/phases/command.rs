@@ -16,16 +16,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{
-    ByteText, CallEnd, CallNo, CallState, ChangeId, ErrorCategory, KeptOutput, NewCall, NewChange,
-    NotCaptured, Plan, RelPath, RootNo, Run, ToolCall,
+    ByteText, CallEnd, CallNo, CallState, ChangeId, ErrorCategory, KeptOutput, NODE_TEXT_BYTES_MAX, NewCall,
+    NewChange, NodeRun, NotCaptured, Plan, RelPath, RootNo, Run, Step, ToolCall,
 };
-use sandbox::command::{CommandSpec, Ended, Given, HowEnded, OutputSpec, WorkDir, environment};
+use sandbox::command::{CommandSpec, Ended, Given, HowEnded, OutputSpec, Stdin, WorkDir, environment};
 use sandbox::isolation::{Isolation, IsolationPolicy, IsolationUsed, StartError};
 use sandbox::view::View;
 use sandbox::{CaptureRules, CapturedChange, Layer};
 use serde_json::{Value, json};
 use store::{By, CallOutcome};
-use sync::Effect;
+use sync::{Effect, Observed};
 
 use super::super::House;
 use super::super::contents::Staging;
@@ -45,6 +45,11 @@ const TRY_LATER: i32 = 75;
 const SAVE_BASES_EVERY: Duration = Duration::from_secs(2);
 /// How much of a command a message repeats.
 const SHOWN_CHARS_MAX: usize = 80;
+/// Where, beside its logs, a command may put its result: `$AGENTS_OUTPUT`.
+const OUTPUT_DIR: &str = "output";
+const OUTPUT_FILE: &str = "result.json";
+/// How long that may be.
+const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// How much of a command's output its result repeats.
 pub(super) const LAST_WORDS_BYTES: usize = 2 * 1024;
 
@@ -60,6 +65,20 @@ pub(super) struct Task {
     pub(super) env: Vec<(ByteText, ByteText)>,
     pub(super) pass_env: Vec<String>,
     pub(super) writable: Vec<ByteText>,
+    /// What it reads; nothing, when there is none.
+    pub(super) stdin: Option<Vec<u8>>,
+    /// Whether it may change the projects.
+    pub(super) writes: bool,
+    /// Ends with what it is run for.
+    pub(super) scope: Observed,
+    /// How the call is kept, where it is more than a command.
+    pub(super) asked: Option<Asked>,
+}
+
+/// The arguments of a call as they are kept: redacted.
+pub(super) struct Asked {
+    pub(super) requested: Value,
+    pub(super) effective: Value,
 }
 
 /// A command that has ended, or did not begin.
@@ -70,7 +89,10 @@ pub(super) struct Finished {
     effect: Effect,
     /// Where a check wrote; gone with this.
     _layer: Option<Layer>,
-    wrote_to_sandbox: bool,
+    /// Whether the sandbox may be changed by it.
+    may_have_written: bool,
+    /// Where it may have put its result.
+    output: PathBuf,
 }
 
 impl Finished {
@@ -80,6 +102,44 @@ impl Finished {
 
     pub(super) fn shown(&self) -> &str {
         &self.shown
+    }
+
+    /// How it ended; none when it did not begin.
+    pub(super) fn ended(&self) -> Option<&Ended> {
+        self.ended.as_ref().ok().map(|(ended, _)| ended)
+    }
+
+    /// What it said, as text.
+    pub(super) fn text(&self, house: &House) -> String {
+        let said =
+            self.ended().map(|ended| ended.stdout.bounded(NODE_TEXT_BYTES_MAX / 4, NODE_TEXT_BYTES_MAX / 2));
+        house.redactor.redact_text(said.unwrap_or_default().trim_end())
+    }
+
+    /// What it put into `$AGENTS_OUTPUT`; null when that is nothing.
+    pub(super) fn json(&self, house: &House) -> Result<Value, Stopped> {
+        let unfit = |why: &str| {
+            let message = format!("`{}` wrote to $AGENTS_OUTPUT what cannot be used: {why}", self.shown);
+            Err(Stopped::failed(ErrorCategory::ModelOutput, message))
+        };
+        let bytes = match std::fs::File::open(&self.output) {
+            Ok(file) => read_bounded(file),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Value::Null),
+            Err(error) => return unfit(&error.to_string()),
+        };
+        match bytes.map(|bytes| (bytes.len(), serde_json::from_slice::<Value>(&bytes))) {
+            Err(error) => unfit(&error.to_string()),
+            Ok((bytes, _)) if bytes > OUTPUT_BYTES_MAX => {
+                unfit(&format!("more than {OUTPUT_BYTES_MAX} bytes"))
+            }
+            Ok((0, _)) => Ok(Value::Null),
+            Ok((_, Ok(value @ Value::Object(_)))) => Ok(match house.redactor.redactor() {
+                Some(redactor) => redactor.redact_json(&value),
+                None => Value::Null,
+            }),
+            Ok((_, Ok(_))) => unfit("it is no JSON object"),
+            Ok((_, Err(error))) => unfit(&error.to_string()),
+        }
     }
 
     /// What isolation was in force.
@@ -156,7 +216,7 @@ impl Finished {
     }
 }
 
-/// Admits a command and runs it to its end.
+/// Admits a command and runs it to its end. Who may change the sandbox has its permit.
 pub(super) async fn run(
     house: &Arc<House>,
     run: &JobRun,
@@ -164,54 +224,73 @@ pub(super) async fn run(
     plan: &Plan,
     task: Task,
 ) -> Result<Finished, Stopped> {
+    task.scope.check()?;
     let effect = run.enter()?;
     let call = spending::begin(house, run, &effect, new_call(house, plan, &task)).await?;
     let is_check = task.tool != RUN_COMMAND;
-    let (view, layer, logs) = begin(live, &call, is_check).await?;
+    if task.writes && !is_check {
+        live.occupy(run, &call).await?;
+    }
+    let Begun { view, layer, logs, can_write } = begin(live, &call, &task).await?;
+    let output = logs.join(OUTPUT_DIR).join(OUTPUT_FILE);
     let spec = command_spec(house, run, plan, &task, logs)?;
     let policy =
         if plan.spec.isolation_required { IsolationPolicy::Required } else { IsolationPolicy::Optional };
     let isolation = Isolation::new(policy, house.options.child.clone());
-    let waiter = Arc::clone(live);
+    let (waiter, begun, scope) = (Arc::clone(live), call.clone(), task.scope.clone());
     let mut waiting = tokio::task::spawn_blocking(move || {
         let running = isolation.start(view, spec)?;
-        waiter.began(&running.killer());
+        waiter.began(&begun, &scope, &running.killer());
         let used = running.isolation().clone();
-        Ok((running.wait(), used))
+        let ended = running.wait();
+        waiter.ended(begun.no);
+        Ok((ended, used))
     });
+    let saves_bases = task.writes && !is_check;
     let ended = loop {
         tokio::select! {
             ended = &mut waiting => break ended,
-            () = tokio::time::sleep(SAVE_BASES_EVERY), if !is_check => save_bases(live).await?,
+            () = tokio::time::sleep(SAVE_BASES_EVERY), if saves_bases => save_bases(live).await?,
         }
     };
     run.scope().check()?;
     let ended = ended.map_err(|error| Stopped::failed(ErrorCategory::Internal, error))?;
-    let wrote_to_sandbox = !is_check || layer.is_none();
     let shown = one_line(&task.run.shown());
-    Ok(Finished { call, shown, ended, effect, _layer: layer, wrote_to_sandbox })
+    Ok(Finished { call, shown, ended, effect, _layer: layer, may_have_written: can_write, output })
 }
 
-/// The trees that the command sees: those of the sandbox, or, for a check, of a layer above them. And where its output
-/// goes.
-async fn begin(
-    live: &LiveRun,
-    call: &ToolCall,
-    is_check: bool,
-) -> Result<(View, Option<Layer>, PathBuf), Stopped> {
+/// What a command is run in.
+struct Begun {
+    view: View,
+    layer: Option<Layer>,
+    /// Where its output goes.
+    logs: PathBuf,
+    /// Whether what it writes gets into the sandbox.
+    can_write: bool,
+}
+
+/// The trees that the command sees: those of the sandbox, or, for one that is to change nothing, of a layer above them.
+async fn begin(live: &LiveRun, call: &ToolCall, task: &Task) -> Result<Begun, Stopped> {
     let mut place = Arc::clone(&live.open).lock_owned().await;
     let call = call.clone();
+    let (writes, is_check) = (task.writes, task.tool != RUN_COMMAND);
     blocking(move || {
         let open = place.as_mut().ok_or(Stopped::Cancelled)?;
         let logs = log_dir(open.sandbox.dir(), call.no);
-        open.call = Some(call);
         let sandbox_failed = |error: std::io::Error| Stopped::failed(ErrorCategory::Sandbox, error);
+        std::fs::create_dir_all(logs.join(OUTPUT_DIR)).map_err(sandbox_failed)?;
+        if is_check {
+            open.call = Some(call);
+        } else if !writes {
+            open.beside.push(call);
+        }
         let layer = if is_check { open.sandbox.layer().ok() } else { None };
         let view = match &layer {
             Some(layer) => layer.view(),
             None => open.sandbox.view(),
         };
-        Ok((view.map_err(sandbox_failed)?, layer, logs))
+        let can_write = layer.is_none() && (writes || is_check);
+        Ok(Begun { view: view.map_err(sandbox_failed)?, layer, logs, can_write })
     })
     .await?
 }
@@ -221,7 +300,7 @@ async fn save_bases(live: &LiveRun) -> Result<(), Stopped> {
     blocking(move || {
         if let Some(open) = place.as_mut() {
             // What cannot be saved early is looked at again when the command has ended.
-            let _ = open.sandbox.save_bases(open.staging.as_ref(), &rules(&open.plan));
+            let _ = open.sandbox.save_bases(open.staging.as_ref(), &rules(open));
         }
     })
     .await
@@ -237,8 +316,21 @@ pub(super) async fn record(
     finished: &Finished,
     result: Option<Value>,
 ) -> Result<(), Stopped> {
-    match stored(house, run, live, plan, finished, result).await {
-        Err(Stopped::Failed { category, message }) if finished.call.new.tool == RUN_COMMAND => {
+    record_settling(house, run, live, plan, finished, result, |_| None).await
+}
+
+/// The same, with the end of the node whose last call it is, of how many files were changed.
+pub(super) async fn record_settling(
+    house: &Arc<House>,
+    run: &JobRun,
+    live: &Arc<LiveRun>,
+    plan: &Plan,
+    finished: &Finished,
+    result: Option<Value>,
+    settles: impl FnOnce(usize) -> Option<NodeRun>,
+) -> Result<(), Stopped> {
+    match stored(house, run, live, plan, finished, result, settles).await {
+        Err(Stopped::Failed { category, message, .. }) if finished.call.new.tool == RUN_COMMAND => {
             let end = KeptEnd::of(house, finished);
             Err(kept::keep(live, &end, category, &message).await)
         }
@@ -253,16 +345,18 @@ async fn stored(
     plan: &Plan,
     finished: &Finished,
     result: Option<Value>,
+    settles: impl FnOnce(usize) -> Option<NodeRun>,
 ) -> Result<(), Stopped> {
     let is_check = finished.call.new.tool != RUN_COMMAND;
-    if finished.wrote_to_sandbox {
+    if finished.may_have_written {
         scanned(live).await?;
     }
-    if finished.wrote_to_sandbox && is_check {
+    if finished.may_have_written && is_check {
         put_back(live).await?;
     }
-    end_call(house, run, live, plan, (&finished.call, &finished.effect), |open, changed| {
-        call_end(house, finished, &open.staging, result, changed)
+    end_call_settling(house, run, live, plan, (&finished.call, &finished.effect), |open, changed| {
+        let end = call_end(house, finished, &open.staging, result, changed)?;
+        Ok((end, settles(changed)))
     })
     .await
 }
@@ -273,22 +367,53 @@ pub(super) async fn end_call(
     run: &JobRun,
     live: &LiveRun,
     plan: &Plan,
-    (call, effect): (&ToolCall, &Effect),
+    call: (&ToolCall, &Effect),
     end: impl FnOnce(&Open, usize) -> Result<CallEnd, Stopped>,
+) -> Result<(), Stopped> {
+    end_call_settling(house, run, live, plan, call, |open, changed| Ok((end(open, changed)?, None))).await
+}
+
+/// The same, with the end of the node whose last call it is.
+pub(super) async fn end_call_settling(
+    house: &House,
+    run: &JobRun,
+    live: &LiveRun,
+    plan: &Plan,
+    (call, effect): (&ToolCall, &Effect),
+    end: impl FnOnce(&Open, usize) -> Result<(CallEnd, Option<NodeRun>), Stopped>,
 ) -> Result<(), Stopped> {
     let mut place = live.open.lock().await;
     let open = place.as_mut().ok_or(Stopped::Cancelled)?;
-    let changes: Vec<NewChange> =
-        open.found.iter().cloned().map(|found| new_change(house, call.no, found)).collect();
-    let end = end(open, changes.len())?;
-    let changeset = open.changeset.filter(|_| !changes.is_empty());
-    let contents = open.staging.contents();
-    let outcome = CallOutcome { attempt: plan.attempt, no: call.no, end, changeset, changes, contents };
+    let is_beside = open.beside.iter().any(|other| other.no == call.no);
+    let found = open.found.iter().filter(|_| !is_beside).cloned();
+    let changes: Vec<NewChange> = found.map(|found| new_change(house, call.no, found)).collect();
+    let (end, settles) = end(open, changes.len())?;
+    let outcome = CallOutcome {
+        attempt: plan.attempt,
+        no: call.no,
+        end,
+        changeset: open.changeset.filter(|_| !changes.is_empty()),
+        changes,
+        contents: open.staging.contents(),
+        settles: settles.into_iter().collect(),
+    };
     house.store.end_call(By::Effect(effect), &run.claim(), outcome).await?;
-    open.call = None;
-    open.found.clear();
+    if is_beside {
+        open.beside.retain(|other| other.no != call.no);
+    } else {
+        open.call = None;
+        open.found.clear();
+    }
     open.staging.clear();
     Ok(())
+}
+
+/// Looks at what changed, and says where something did since the last call.
+pub(super) async fn changed(live: &LiveRun) -> Result<Vec<(RootNo, RelPath)>, Stopped> {
+    scanned(live).await?;
+    let place = live.open.lock().await;
+    let found = place.as_ref().map(|open| open.found.as_slice()).unwrap_or_default();
+    Ok(found.iter().map(|found| (found.root, found.draft.path().clone())).collect())
 }
 
 async fn scanned(live: &LiveRun) -> Result<(), Stopped> {
@@ -304,7 +429,7 @@ async fn scanned(live: &LiveRun) -> Result<(), Stopped> {
 pub(super) fn scan(open: &mut Open) -> Result<(), Stopped> {
     let captured = open
         .sandbox
-        .scan(open.staging.as_ref(), &rules(&open.plan))
+        .scan(open.staging.as_ref(), &rules(open))
         .map_err(|error| Stopped::failed(sandbox_category(&error), error))?;
     let sandbox::NotCaptured { scratch, protected, special } = captured.not_captured;
     open.record.not_captured = NotCaptured { scratch, protected, special };
@@ -330,9 +455,14 @@ pub(super) fn new_change(house: &House, call: CallNo, found: CapturedChange) -> 
     NewChange { id: ChangeId::from_u128(house.ids.ulid()), call, root, base, draft }
 }
 
-pub(super) fn rules(plan: &Plan) -> CaptureRules {
+/// What is captured of the present call: not what the plan, or the node whose call it is, leaves out.
+pub(super) fn rules(open: &Open) -> CaptureRules {
+    let Open { plan, call, .. } = open;
+    let node = call.as_ref().map(|call| call.new.node.as_str()).unwrap_or_default();
+    let is_its = |step: &&Step| step.node == node || node.starts_with(&format!("{}.fix", step.node));
+    let of_node = plan.spec.steps.iter().filter(is_its).flat_map(|step| &step.ignore);
     CaptureRules {
-        ignore: plan.spec.ignore.clone(),
+        ignore: plan.spec.ignore.iter().chain(of_node).cloned().collect(),
         protected: plan.spec.protected.clone(),
         max_file_bytes: plan.spec.max_file_bytes,
     }
@@ -351,6 +481,10 @@ pub(super) fn new_call(house: &House, plan: &Plan, task: &Task) -> NewCall {
     let argv: Vec<String> =
         task.run.argv().iter().map(|word| house.redactor.redact_text(&word.to_string())).collect();
     let effective = json!({ "argv": argv });
+    let (requested, effective) = match &task.asked {
+        Some(Asked { requested, effective }) => (requested.clone(), effective.clone()),
+        None => (requested, effective),
+    };
     NewCall {
         attempt: plan.attempt,
         node: task.node.clone(),
@@ -378,17 +512,23 @@ fn command_spec(
         plan: plan.id.to_string().into(),
         job: run.job().id.to_string().into(),
         fence: run.claim().fence.0,
-        output: None,
+        output: Some(logs.join(OUTPUT_DIR).join(OUTPUT_FILE)),
         pass_env: task.pass_env.iter().map(OsString::from).collect(),
         env: task.env.iter().map(|(name, value)| (word(name), word(value))).collect(),
     };
     let cwd = WorkDir { root: task.root, below };
+    let output_dir = logs.join(OUTPUT_DIR);
     let output = OutputSpec::in_dir(logs);
     let mut spec = CommandSpec::new(task.run.argv().iter().map(word), cwd, output);
     spec.env = environment(std::env::vars_os(), &given);
     spec.timeout = task.timeout;
+    if let Some(bytes) = &task.stdin {
+        spec.stdin = Stdin::Bytes(bytes.clone());
+    }
     spec.network = task.network;
+    spec.writes = task.writes;
     spec.writable = paths(&task.writable);
+    spec.writable.push(output_dir);
     spec.hide = paths(&plan.spec.hide);
     spec.hide.push(house.options.data_dir.clone());
     spec.scratch = paths(&plan.spec.scratch);
@@ -453,6 +593,13 @@ pub(super) fn one_line(shown: &str) -> String {
     let line = shown.lines().next().unwrap_or_default();
     let cut: String = line.chars().take(SHOWN_CHARS_MAX).collect();
     if cut == shown { cut } else { format!("{cut}…") }
+}
+
+fn read_bounded(file: std::fs::File) -> std::io::Result<Vec<u8>> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    file.take(OUTPUT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// A path as bytes.

@@ -3,6 +3,7 @@
 //! # Invariants
 //! What an unfinished try had changed is taken back by inverse entries before the next one begins.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use domain::{
@@ -14,12 +15,11 @@ use serde_json::{Value, json};
 use store::{By, CallOutcome};
 
 use super::super::contents::{Staging, Stored};
-use super::super::standing::TAKE_BACK;
+use super::super::standing::{TAKE_BACK, taking_back};
 use super::super::use_plan::path_of;
 use super::super::{House, sandbox_home};
 use super::work::{LiveRun, Open, Reach};
 use super::{Stopped, command, sandbox_category};
-use crate::plan_context::ChangesetHandle;
 use crate::worker::JobRun;
 
 /// Opens the sandbox; or again the one that is kept of this attempt, whose note is given back.
@@ -40,10 +40,17 @@ pub(super) async fn open(
         let record = record_of(&opening, &plan, &sandbox);
         let staging = Arc::new(Staging::new(Arc::clone(&opening.store)));
         opened_by.opened(sandbox.keeper().map(|keeper| Reach { keeper, staging: Arc::clone(&staging) }));
-        let (kept, found) = (None, Vec::new());
-        let open =
-            Open { plan, sandbox, record: record.clone(), changeset: None, call: None, staging, kept, found };
-        *place = Some(open);
+        *place = Some(Open {
+            plan,
+            sandbox,
+            record: record.clone(),
+            changeset: None,
+            call: None,
+            beside: Vec::new(),
+            staging,
+            kept: None,
+            found: Vec::new(),
+        });
         Ok((record, note))
     });
     let (record, note) = opened.await?.map_err(|error: OpenError| {
@@ -118,20 +125,22 @@ pub(super) async fn put_back(
     }
 }
 
-/// Inverse entries for what an unfinished try had changed: the fresh sandbox does not have it.
+/// Inverse entries for what unfinished nodes had changed: the fresh sandbox does not have it.
 pub(super) async fn take_back(
     house: &Arc<House>,
     run: &JobRun,
+    live: &LiveRun,
     plan: &Plan,
-    handle: &ChangesetHandle,
     recorded: Vec<NetChange>,
+    nodes: &BTreeSet<String>,
 ) -> Result<(), Stopped> {
+    let changeset = live.changeset(run, TAKE_BACK).await?;
     let effect = run.enter()?;
     let new = NewCall {
         attempt: plan.attempt,
         node: TAKE_BACK.to_owned(),
         tool: TAKE_BACK.to_owned(),
-        requested: Value::Null,
+        requested: taking_back(nodes),
         effective: Value::Null,
     };
     let call = house.store.begin_call(&effect, &run.claim(), new).await?;
@@ -157,12 +166,13 @@ pub(super) async fn take_back(
             stdout: None,
             stderr: None,
         },
-        changeset: Some(handle.id()),
+        changeset: Some(changeset),
         changes: changes.collect(),
         contents: Vec::new(),
+        settles: Vec::new(),
     };
     house.store.end_call(By::Effect(&effect), &run.claim(), outcome).await?;
-    Ok(())
+    live.close_changeset(TAKE_BACK).await
 }
 
 /// Changes what is known of the open sandbox.

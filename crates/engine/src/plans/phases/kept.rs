@@ -10,22 +10,27 @@
 //! # Not here
 //! How a sandbox is kept and opened again: crate `sandbox`. When it is cleared: `gc`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use domain::{CallEnd, CallNo, CallState, ErrorCategory, KeptOutput, NewChange, Plan, Step, ToolCall};
+use domain::{
+    CallEnd, CallNo, CallState, Does, ErrorCategory, KeptOutput, NewCall, NewChange, NodeOutcome, NodeRun,
+    Step, ToolCall,
+};
 use sandbox::NOTE_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{By, CallOutcome};
 
 use super::super::House;
+use super::super::facts::RUN_COMMAND;
 use super::super::sandbox_home::log_dir;
 use super::Stopped;
 use super::command::{self, Finished, LAST_WORDS_BYTES};
+use super::graph::Actor;
 use super::ground::blocking;
-use super::steps::task_of;
+use super::node::Left;
 use super::work::{LiveRun, Open};
-use crate::worker::JobRun;
 
 /// How a command ended whose changes are still in its sandbox only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,20 +100,18 @@ fn not_captured(open: &mut Open, category: ErrorCategory, shown: &str, message: 
 
 /// Captures what is in the sandbox that was kept. False when its command was interrupted, and must run again.
 pub(super) async fn capture(
-    house: &Arc<House>,
-    run: &JobRun,
-    live: &Arc<LiveRun>,
-    plan: &Plan,
-    step: &Step,
+    actor: &Actor<'_>,
+    settled: &BTreeSet<String>,
     note: &str,
 ) -> Result<bool, Stopped> {
     let end: Option<KeptEnd> = serde_json::from_str(note).ok();
-    match capture_all(house, run, live, plan, step, end.as_ref()).await {
-        Err(Stopped::Failed { category, message }) => {
-            let mut place = live.open.lock().await;
+    let Some(step) = step_of(actor, settled, end.as_ref()).await? else { return Ok(false) };
+    match capture_all(actor, step, end.as_ref()).await {
+        Err(Stopped::Failed { category, message, .. }) => {
+            let mut place = actor.live.open.lock().await;
             let open = place.as_mut().ok_or(Stopped::Cancelled)?;
             let shown = command::one_line(&step.shown());
-            return Err(not_captured(open, category, &house.redactor.redact_text(&shown), &message));
+            return Err(not_captured(open, category, &actor.house.redactor.redact_text(&shown), &message));
         }
         other => other?,
     }
@@ -123,23 +126,47 @@ pub(super) async fn capture(
     }
 }
 
-/// Stores what is in the sandbox under a new call, with the end that the command had; then it is kept no more.
-async fn capture_all(
-    house: &Arc<House>,
-    run: &JobRun,
-    live: &Arc<LiveRun>,
-    plan: &Plan,
-    step: &Step,
+/// The step whose command it was: that of the call, or, where none is named, the first that has not settled. None when
+/// it is none that one command makes up, which is done anew as a whole.
+async fn step_of<'a>(
+    actor: &Actor<'a>,
+    settled: &BTreeSet<String>,
     end: Option<&KeptEnd>,
-) -> Result<(), Stopped> {
+) -> Result<Option<&'a Step>, Stopped> {
+    let node = match end {
+        Some(end) => {
+            let calls = actor.house.calls(actor.plan).await?;
+            calls.into_iter().find(|call| call.no == CallNo(end.call)).map(|call| call.new.node)
+        }
+        None => None,
+    };
+    let is_it = |step: &&Step| match &node {
+        Some(node) => step.node == *node,
+        None => !settled.contains(&step.node),
+    };
+    Ok(actor.steps.iter().find(is_it).filter(|step| matches!(step.does, Does::Command(_))))
+}
+
+/// Stores what is in the sandbox under a new call, with the end that the command had; then it is kept no more.
+async fn capture_all(actor: &Actor<'_>, step: &Step, end: Option<&KeptEnd>) -> Result<(), Stopped> {
+    let Actor { house, run, live, plan, .. } = *actor;
     let effect = run.enter()?;
     let Some(command) = step.command() else { return Ok(()) };
-    let mut new = command::new_call(house, plan, &task_of(step, command));
-    if let (Some(end), Value::Object(requested)) = (end, &mut new.requested) {
+    let mut requested = json!({ "command": house.redactor.redact_text(&command.run.shown()) });
+    if let (Some(end), Value::Object(requested)) = (end, &mut requested) {
         requested.insert("captured_from_call".to_owned(), json!(end.call));
     }
+    let new = NewCall {
+        attempt: plan.attempt,
+        node: step.node.clone(),
+        tool: RUN_COMMAND.to_owned(),
+        requested,
+        effective: Value::Null,
+    };
     let call = house.store.begin_call(&effect, &run.claim(), new).await?;
-    let outcome = outcome(house, live, &call, end).await?;
+    live.occupy(run, &call).await?;
+    let mut outcome = outcome(house, live, &call, end).await?;
+    outcome.settles = settles(actor, step, &outcome).into_iter().collect();
     house.store.end_call(By::Effect(&effect), &run.claim(), outcome).await?;
     let mut place = Arc::clone(&live.open).lock_owned().await;
     blocking(move || {
@@ -151,6 +178,27 @@ async fn capture_all(
         let _ = open.sandbox.keep_no_more();
     })
     .await
+}
+
+/// The end of the node, when its command had ended well. What it said is in its log.
+fn settles(actor: &Actor<'_>, step: &Step, outcome: &CallOutcome) -> Option<NodeRun> {
+    if outcome.end.state != CallState::Ok || step.repeat.is_some() {
+        return None;
+    }
+    let now = actor.house.wall();
+    let left = Left {
+        exit: outcome.end.exit,
+        text: outcome.end.result["last_words"].as_str().unwrap_or_default().to_owned(),
+        changed: u32::try_from(outcome.changes.len()).unwrap_or(u32::MAX),
+        ..Left::default()
+    };
+    Some(NodeRun {
+        attempt: actor.plan.attempt,
+        phase: actor.phase,
+        path: step.node.clone(),
+        tries: 1,
+        ..left.node_run((now, now), NodeOutcome::Succeeded)
+    })
 }
 
 async fn outcome(
@@ -178,6 +226,7 @@ async fn outcome(
             changeset: open.changeset.filter(|_| !changes.is_empty()),
             changes,
             contents: open.staging.contents(),
+            settles: Vec::new(),
         })
     })
     .await?

@@ -1,8 +1,10 @@
 //! Does the phases of plans: what a claimed job means.
 //!
 //! # Where to look
-//! `execute` takes a plan through its `steps` and `checks`, in the sandbox that `ground` opens; `command` is the gate that
-//! every command passes, `kept` is what becomes of changes that could not be captured, `spending` what a run may use,
+//! `strategize` and `execute` run an actor's `graph`, whose `node`s do `steps`, with what `brief` tells them, in the sandbox
+//! that `ground` opens; then come `checks`, and `mend`. `command` is the gate that every command passes, `tools` the same for
+//! every call of a tool, `model` lets a model work,
+//! `kept` is what becomes of changes that could not be captured, `spending` what a run may use,
 //! `earlier` what a job's former owners left, `apply` brings the result to the user's files.
 //!
 //! # Invariants
@@ -12,14 +14,21 @@
 //!    whose changes could not be captured stays on the disk.
 
 mod apply;
+mod brief;
 mod checks;
 mod command;
 mod earlier;
 mod execute;
+mod graph;
 mod ground;
 mod kept;
+mod mend;
+mod model;
+mod node;
 mod spending;
 mod steps;
+mod strategize;
+mod tools;
 mod wind_down;
 mod work;
 
@@ -31,17 +40,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{
-    DecisionKind, ErrorCategory, ErrorId, Fence, JobId, LimitReached, NewDecision, NewError, Phase, Plan,
-    Recovery, Step, StepId,
+    ErrorCategory, ErrorId, Fence, JobId, LimitReached, NewError, Phase, Plan, Recovery, Step, StepId,
 };
 use sync::primitives::{Mutex, lock};
 use sync::{CancelReason, Cancelled, Finisher};
 
 use super::House;
-use super::use_plan::strategy;
 use crate::plan_context::PlanError;
 use crate::recovery::ErrorRecoveryService;
 use crate::worker::{JobRun, JobRunner, RunFailure};
+use node::Left;
 use work::LiveRun;
 
 pub(super) use wind_down::STORE_WAIT;
@@ -70,8 +78,8 @@ pub(super) enum ApplyAs {
 enum Stopped {
     /// The run is over: somebody cancelled it, or the lease is lost. There is nothing to tell.
     Cancelled,
-    /// It failed; the error is told to the recovery, which decides.
-    Failed { category: ErrorCategory, message: String },
+    /// It failed; the error is told to the recovery, which decides. `left` is what a node left that failed.
+    Failed { category: ErrorCategory, message: String, left: Option<Box<Left>> },
     /// The same, and the recovery knows.
     Told(String),
     /// A limit of the plan does not let `node` begin, or go on.
@@ -92,7 +100,7 @@ impl Stopped {
     }
 
     fn failed(category: ErrorCategory, message: impl std::fmt::Display) -> Self {
-        Self::Failed { category, message: message.to_string() }
+        Self::Failed { category, message: message.to_string(), left: None }
     }
 }
 
@@ -135,6 +143,17 @@ impl From<store::PlanStoreError> for Stopped {
             return error.into();
         }
         Self::failed(ErrorCategory::Internal, error)
+    }
+}
+
+impl From<store::DecisionStoreError> for Stopped {
+    fn from(error: store::DecisionStoreError) -> Self {
+        match error {
+            store::DecisionStoreError::Store(error) => error.into(),
+            other @ (store::DecisionStoreError::Invalid(_)
+            | store::DecisionStoreError::NotFound { .. }
+            | store::DecisionStoreError::Final { .. }) => Self::failed(ErrorCategory::Internal, other),
+        }
     }
 }
 
@@ -182,7 +201,7 @@ impl PhaseRunner {
     async fn phase(&self, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
         earlier::kill(run, &self.live_of(run)).await?;
         match run.job().phase {
-            Phase::Strategize => strategize(&self.house, run, plan).await,
+            Phase::Strategize => strategize::strategize(&self.house, run, &self.live_of(run), plan).await,
             Phase::Execute => execute::execute(&self.house, run, &self.live_of(run), plan).await,
             Phase::Apply => match self.apply {
                 ApplyAs::Asked => apply::apply(&self.house, run, plan).await,
@@ -196,7 +215,7 @@ impl PhaseRunner {
         match stopped {
             Stopped::Cancelled => RunFailure::failed("the run was stopped".to_owned()),
             Stopped::Told(message) => RunFailure::failed(message),
-            Stopped::Failed { category, message } => {
+            Stopped::Failed { category, message, .. } => {
                 RunFailure::failed(tell(&self.house, run, plan, None, category, message).await.message)
             }
             Stopped::Limit { node, reached } => spending::told(&self.house, run, plan, node, &reached).await,
@@ -221,6 +240,19 @@ async fn tell(
     category: ErrorCategory,
     message: String,
 ) -> Told {
+    tell_and_wait(house, run, plan, at, category, message, None).await
+}
+
+/// The same, of somebody who asks us to wait for `retry_after`.
+async fn tell_and_wait(
+    house: &House,
+    run: &JobRun,
+    plan: &Plan,
+    at: Option<&Step>,
+    category: ErrorCategory,
+    message: String,
+    retry_after: Option<Duration>,
+) -> Told {
     let phase = run.job().phase;
     let node = at.map_or_else(|| phase.to_string(), |step| step.node.clone());
     let id = ErrorId::from_u128(house.ids.ulid());
@@ -231,6 +263,9 @@ async fn tell(
     let retries = at.and_then(|step| step.retries);
     if retries.is_some() {
         error = error.idempotent();
+    }
+    if let Some(wait) = retry_after {
+        error = error.with_retry_after(wait);
     }
     let recovery = recorded(&house.recovery.of_step(retries), run, error).await.ok();
     Told { message, recovery }
@@ -299,17 +334,4 @@ impl JobRunner for PhaseRunner {
             wind_down::clear(live);
         }
     }
-}
-
-/// Without a strategist the strategy is what was asked for.
-async fn strategize(house: &House, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
-    let known = house.store.decisions(plan.id).await?;
-    let is_this = |new: &NewDecision| new.kind == DecisionKind::Strategy && new.attempt == plan.attempt;
-    if known.iter().any(|decision| is_this(&decision.new)) {
-        return Ok(());
-    }
-    let decision = strategy(&plan.spec, plan.attempt);
-    let effect = run.enter()?;
-    house.store.decide(&effect, &run.claim(), decision).await?;
-    Ok(())
 }

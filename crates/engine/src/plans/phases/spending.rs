@@ -10,8 +10,8 @@
 use std::time::Duration;
 
 use domain::{
-    Account, CallEnd, CountAs, ErrorCategory, ErrorId, LimitReached, Ms, NewCall, NewError, Plan, Scope,
-    SpendKind, StepId, ToolCall,
+    Account, CallEnd, CallNo, CountAs, ErrorCategory, ErrorId, KeptCall, LimitReached, Ms, NewCall, NewError,
+    NodeRun, Plan, Scope, SpendKind, StepId, ToolCall,
 };
 use store::{By, LedgerStoreError};
 use sync::primitives::{Mutex, lock};
@@ -44,17 +44,31 @@ pub(super) async fn keep(
     effect: &Effect,
     new: NewCall,
     end: CallEnd,
-) -> Result<(), Stopped> {
+) -> Result<CallNo, Stopped> {
+    keep_settling(house, run, effect, new, end, None).await
+}
+
+/// The same, with the end of the node whose only call it is.
+pub(super) async fn keep_settling(
+    house: &House,
+    run: &JobRun,
+    effect: &Effect,
+    new: NewCall,
+    end: CallEnd,
+    settles: Option<NodeRun>,
+) -> Result<CallNo, Stopped> {
     let (node, count_as) = (new.node.clone(), counts_as(&new));
-    let kept = house.store.keep_call(effect, &run.claim(), new, count_as, end).await;
-    kept.map(drop).map_err(|error| stopped(error, &node))
+    let kept = KeptCall { call: new, count_as, end, settles: settles.into_iter().collect() };
+    let kept = house.store.keep_call(effect, &run.claim(), kept).await;
+    kept.map(|call| call.no).map_err(|error| stopped(error, &node))
 }
 
 fn counts_as(new: &NewCall) -> CountAs {
     if new.tool == VALIDATE { CountAs::Call } else { CountAs::Step }
 }
 
-fn stopped(error: LedgerStoreError, node: &str) -> Stopped {
+/// What ends a node whose accounts say no.
+pub(super) fn stopped(error: LedgerStoreError, node: &str) -> Stopped {
     match error {
         LedgerStoreError::Limit(reached) => Stopped::Limit { node: node.to_owned(), reached },
         LedgerStoreError::Store(error) => error.into(),

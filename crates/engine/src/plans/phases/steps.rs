@@ -1,4 +1,4 @@
-//! What a step does: a command in the sandbox, a file that is read or written, time that passes.
+//! What a node does: a command in the sandbox, a file that is read or written, time that passes.
 //!
 //! # Invariants
 //! 1. Every step is a call, its end stored with what it changed: the durable point that a resumed plan goes on from. One
@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{
-    ByteText, CallEnd, CallState, CommandTask, Does, ErrorCategory, NewCall, Plan, RelPath, RootNo, Step,
-    ToolCall, WallMs,
+    ByteText, CallEnd, CallState, CommandTask, Does, ErrorCategory, NewCall, NodeRun, RelPath, RootNo, Run,
+    Usage, WallMs, expand_argv, value_text,
 };
 use sandbox::beneath;
 use serde_json::{Value, json};
@@ -24,85 +24,160 @@ use super::super::use_plan::path_of;
 use super::Stopped;
 use super::command::{self, Task};
 use super::ground::blocking;
-use super::spending;
-use super::work::LiveRun;
+use super::node::{Done, Left, Node};
+use super::{model, spending, tools};
 use crate::worker::JobRun;
 
 /// How much of a file a call keeps.
 const TEXT_BYTES_MAX: u64 = 64 * 1024;
 
-/// Does one step. `calls` are those of the attempt so far.
-pub(super) async fn run(
-    house: &Arc<House>,
-    run: &JobRun,
-    live: &Arc<LiveRun>,
-    plan: &Plan,
-    step: &Step,
-    calls: &[ToolCall],
-) -> Result<(), Stopped> {
+/// Does what a node is there for.
+pub(super) async fn run(node: &Node<'_>) -> Result<Done, Stopped> {
+    let step = node.step;
+    let _permit = match &step.does {
+        Does::Command(_) | Does::Read { .. } | Does::Write { .. } | Does::Edit { .. } => {
+            Some(node.live.permit(&node.scope, step.writes() && !node.only_reads()).await?)
+        }
+        // Their calls ask for it one by one.
+        Does::Tool { .. } | Does::Model(_) | Does::External(_) => None,
+        Does::Wait { .. } | Does::Actor { .. } => None,
+    };
     match &step.does {
-        Does::Command(task) => run_command(house, run, live, plan, step, task).await,
-        Does::Read { path } => read(house, run, live, plan, step, path).await,
+        Does::Command(task) => run_command(node, task).await,
+        Does::Read { path } => read(node, path).await,
         Does::Write { path, text } => {
             let text = text.clone().into_bytes();
-            write(house, run, live, plan, step, (WRITE_FILE, path), move |_, _| Ok(text)).await
+            write(node, (WRITE_FILE, path), move |_, _| Ok(text)).await
         }
         Does::Edit { path, old, new } => {
             let (old, new) = (old.clone(), new.clone());
             let text = move |path: &RelPath, now: Now<'_>| edited(path, now(), &old, &new);
-            write(house, run, live, plan, step, (EDIT_FILE, path), text).await
+            write(node, (EDIT_FILE, path), text).await
         }
-        Does::Wait { seconds } => {
-            let began = calls.iter().find(|call| call.new.node == step.node).map(|call| call.started);
-            wait(house, run, plan, step, Duration::from_secs(*seconds), began).await
+        Does::Wait { seconds } => wait(node, Duration::from_secs(*seconds)).await,
+        Does::Tool { name, with } => {
+            let with = expanded(node, with)?;
+            let answer = tools::run_tool_step(node, (name.as_str(), &with)).await?;
+            let json = serde_json::from_str(&answer.text).unwrap_or(Value::Null);
+            let left = Left { text: answer.text, json, changed: answer.changed, ..Left::default() };
+            Ok(Done { run: node.ended(left), is_stored: false })
+        }
+        Does::Model(task) => {
+            let left = model::run(node, task).await?;
+            Ok(Done { run: node.ended(left), is_stored: false })
+        }
+        Does::External(_) | Does::Actor { .. } => {
+            let message = format!("node {} ({}) cannot be run by this version yet", step.node, step.shown());
+            Err(Stopped::failed(ErrorCategory::InvalidInput, message))
         }
     }
 }
 
-/// The command of a step, as it is admitted.
-pub(super) fn task_of(step: &Step, command: &CommandTask) -> Task {
-    Task {
-        node: step.node.clone(),
+/// Arguments with the values of this run in every text.
+fn expanded(node: &Node<'_>, with: &Value) -> Result<Value, Stopped> {
+    Ok(match with {
+        Value::String(text) => Value::String(node.expand(text)?),
+        Value::Array(items) => {
+            Value::Array(items.iter().map(|item| expanded(node, item)).collect::<Result<_, _>>()?)
+        }
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(key, value)| Ok((key.clone(), expanded(node, value)?)));
+            Value::Object(fields.collect::<Result<_, Stopped>>()?)
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => with.clone(),
+    })
+}
+
+/// The command of a node, as it is admitted: with the values of the run where it has placeholders.
+pub(super) fn task_of(node: &Node<'_>, command: &CommandTask) -> Result<Task, Stopped> {
+    let text = |text: &ByteText| -> Result<ByteText, Stopped> {
+        match std::str::from_utf8(text.as_bytes()) {
+            Ok(source) if command.expand => Ok(ByteText::from(node.expand(source)?.as_str())),
+            // What is no text has no placeholder.
+            Ok(_) | Err(_) => Ok(text.clone()),
+        }
+    };
+    let run = match &command.run {
+        Run::Argv(argv) if command.expand => {
+            Run::Argv(expand_argv(argv, node.values).map_err(|error| node.unfit(&error))?)
+        }
+        Run::Argv(_) | Run::Shell(_) => command.run.clone(),
+    };
+    let args = node.plan.spec.args.iter().map(|(name, value)| {
+        let name = format!("ARG_{}", name.to_uppercase().replace('-', "_"));
+        (ByteText::from(name.as_str()), ByteText::from(value_text(value).as_ref()))
+    });
+    let named = command.env.iter().map(|(name, value)| Ok((name.clone(), text(value)?)));
+    let named = named.collect::<Result<Vec<_>, Stopped>>()?;
+    let stdin = match &command.stdin {
+        Some(source) if command.expand => Some(node.expand(source)?.into_bytes()),
+        Some(source) => Some(source.clone().into_bytes()),
+        None => None,
+    };
+    Ok(Task {
+        node: node.path.to_owned(),
         tool: RUN_COMMAND,
-        run: command.run.clone(),
+        run,
         root: RootNo(0),
         cwd: command.cwd.clone(),
-        timeout: command.timeout_s.map(Duration::from_secs),
+        timeout: node.step.ends_after_s().map(Duration::from_secs),
         network: command.network,
-        env: command.env.clone(),
+        env: args.chain(named).collect(),
         pass_env: command.pass_env.clone(),
         writable: command.writable.clone(),
+        stdin,
+        writes: command.writes && !node.only_reads(),
+        scope: node.scope.clone(),
+        asked: None,
+    })
+}
+
+async fn run_command(node: &Node<'_>, task: &CommandTask) -> Result<Done, Stopped> {
+    let Node { house, run, live, plan, .. } = *node;
+    let finished = command::run(house, run, live, plan, task_of(node, task)?).await?;
+    let json = finished.json(house);
+    let failure = finished.failure().map(|message| Stopped::Failed {
+        category: finished.category(),
+        message,
+        left: Some(Box::new(Left { exit: finished.exit(), text: finished.text(house), ..Left::default() })),
+    });
+    let mut ended = None;
+    command::record_settling(house, run, live, plan, &finished, None, |changed| {
+        let json = json.as_ref().ok().filter(|_| failure.is_none())?.clone();
+        let changed = u32::try_from(changed).unwrap_or(u32::MAX);
+        let usage = usage_in(&json);
+        let left = Left {
+            exit: finished.exit(),
+            text: finished.text(house),
+            json,
+            changed,
+            usage,
+            ..Left::default()
+        };
+        ended = Some(node.ended(left.clone()));
+        node.settles(left)
+    })
+    .await?;
+    // Stopped, and not the run with it: what it had changed is recorded.
+    node.scope.check()?;
+    match (failure, json, ended) {
+        (Some(failure), _, _) | (None, Err(failure), _) => Err(failure),
+        (None, Ok(_), Some(run)) => Ok(Done { run, is_stored: node.step.repeat.is_none() }),
+        (None, Ok(_), None) => Err(Stopped::Cancelled),
     }
 }
 
-async fn run_command(
-    house: &Arc<House>,
-    run: &JobRun,
-    live: &Arc<LiveRun>,
-    plan: &Plan,
-    step: &Step,
-    task: &CommandTask,
-) -> Result<(), Stopped> {
-    let finished = command::run(house, run, live, plan, task_of(step, task)).await?;
-    command::record(house, run, live, plan, &finished, None).await?;
-    match finished.failure() {
-        None => Ok(()),
-        Some(message) => Err(Stopped::failed(finished.category(), message)),
-    }
+/// What a program says that it used: `usage: {tokens_in, tokens_out, cost_micros}`.
+fn usage_in(json: &Value) -> Usage {
+    json.get("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok()).unwrap_or_default()
 }
 
 /// Reads the file as the plan sees it: in its sandbox, if it has one. The call is kept together with its end: nobody can
 /// tell whether a read took place, so one that was not kept is simply made again.
-async fn read(
-    house: &Arc<House>,
-    run: &JobRun,
-    live: &Arc<LiveRun>,
-    plan: &Plan,
-    step: &Step,
-    path: &ByteText,
-) -> Result<(), Stopped> {
+async fn read(node: &Node<'_>, path: &ByteText) -> Result<Done, Stopped> {
+    let Node { house, run, live, plan, .. } = *node;
     let rel = rel(path)?;
-    let (effect, started) = (run.enter()?, house.wall());
+    let (effect, started) = (node.enter()?, house.wall());
     let place = Arc::clone(&live.open).lock_owned().await;
     let root = plan.projects.first().map(|project| path_of(&project.root)).unwrap_or_default();
     let found = blocking(move || match place.as_ref() {
@@ -112,17 +187,27 @@ async fn read(
         }
         None => sandbox::read_file(beneath::open_root(&root)?.as_fd(), &rel, TEXT_BYTES_MAX),
     });
-    let done = found.await?.map_err(|error| {
+    let found = found.await?.map_err(|error| {
         Stopped::failed(ErrorCategory::InvalidInput, format!("{path} cannot be read: {error}"))
     });
-    let done = done.map(|(head, bytes)| {
+    let done = found.map(|(head, bytes)| {
         let text = house.redactor.redact_text(&String::from_utf8_lossy(&head));
-        json!({ "bytes": bytes, "text": text })
+        (json!({ "bytes": bytes, "text": text }), text)
     });
-    let new = new_call(plan, step, READ_FILE, json!({ "path": path }));
-    let end = end_of(house, started, &done.as_ref().map(Value::clone));
-    spending::keep(house, run, &effect, new, end).await?;
-    done.map(drop)
+    let new = new_call(node, READ_FILE, json!({ "path": path }));
+    let end = end_of(house, started, &done.as_ref().map(|(result, _)| result.clone()));
+    let ended =
+        done.as_ref().ok().map(|(_, text)| node.ended(Left { text: text.clone(), ..Left::default() }));
+    let settles = ended.clone().filter(|_| node.step.repeat.is_none());
+    spending::keep_settling(house, run, &effect, new, end, settles).await?;
+    done_of(node, done.map(drop), ended)
+}
+
+/// A node whose only call has ended.
+fn done_of(node: &Node<'_>, done: Result<(), Stopped>, ended: Option<NodeRun>) -> Result<Done, Stopped> {
+    done?;
+    let run = ended.ok_or(Stopped::Cancelled)?;
+    Ok(Done { run, is_stored: node.step.repeat.is_none() })
 }
 
 fn rel(path: &ByteText) -> Result<RelPath, Stopped> {
@@ -134,40 +219,44 @@ type Now<'a> = &'a dyn Fn() -> io::Result<Vec<u8>>;
 
 /// Writes a file of the sandbox: `text` of what is there now.
 async fn write(
-    house: &Arc<House>,
-    run: &JobRun,
-    live: &Arc<LiveRun>,
-    plan: &Plan,
-    step: &Step,
+    node: &Node<'_>,
     (tool, path): (&str, &ByteText),
     text: impl FnOnce(&RelPath, Now<'_>) -> Result<Vec<u8>, String> + Send + 'static,
-) -> Result<(), Stopped> {
+) -> Result<Done, Stopped> {
+    let Node { house, run, live, plan, .. } = *node;
     let rel = rel(path)?;
-    let effect = run.enter()?;
-    let new = new_call(plan, step, tool, json!({ "path": path }));
-    let call = spending::begin(house, run, &effect, new).await?;
+    if node.only_reads() {
+        return Err(node.unfit(&format!("{path} is not written: this part of the plan only reads")));
+    }
+    let effect = node.enter()?;
+    let call = spending::begin(house, run, &effect, new_call(node, tool, json!({ "path": path }))).await?;
+    live.occupy(run, &call).await?;
     let mut place = Arc::clone(&live.open).lock_owned().await;
-    let admitted = call.clone();
     let written = blocking(move || {
         let open = place.as_mut().ok_or(Stopped::Cancelled)?;
-        open.call = Some(admitted);
         let wrong = |message: String| Stopped::failed(ErrorCategory::Tool, message);
         let root = open.sandbox.root(RootNo(0)).map_err(|error| wrong(error.to_string()))?;
         let text = text(&rel, &|| whole(root, &rel, open.plan.spec.max_file_bytes)).map_err(wrong)?;
-        let rules = command::rules(&open.plan);
+        let rules = command::rules(open);
         let written = open.sandbox.write_file(RootNo(0), &rel, &text, open.staging.as_ref(), &rules);
         written.map_err(|error| wrong(error.to_string()))?;
         command::scan(open)
     });
     let written = written.await?;
-    if matches!(written, Err(Stopped::Cancelled)) {
-        return written;
+    if let Err(Stopped::Cancelled) = written {
+        return Err(Stopped::Cancelled);
     }
-    command::end_call(house, run, live, plan, (&call, &effect), |_, changed| {
-        Ok(end_of(house, call.started, &written.as_ref().map(|()| json!({ "changed": changed }))))
+    let mut ended = None;
+    command::end_call_settling(house, run, live, plan, (&call, &effect), |_, changed| {
+        let end = end_of(house, call.started, &written.as_ref().map(|()| json!({ "changed": changed })));
+        if written.is_ok() {
+            let changed = u32::try_from(changed).unwrap_or(u32::MAX);
+            ended = Some(node.ended(Left { changed, ..Left::default() }));
+        }
+        Ok((end, ended.clone().filter(|_| node.step.repeat.is_none())))
     })
     .await?;
-    written
+    done_of(node, written, ended)
 }
 
 /// The bytes of a file, all of them or none.
@@ -191,21 +280,20 @@ fn edited(path: &RelPath, now: io::Result<Vec<u8>>, old: &str, new: &str) -> Res
     }
 }
 
-async fn wait(
-    house: &Arc<House>,
-    run: &JobRun,
-    plan: &Plan,
-    step: &Step,
-    whole: Duration,
-    began: Option<WallMs>,
-) -> Result<(), Stopped> {
-    let passed = began.map_or(0, |began| house.wall().0.saturating_sub(began.0));
+async fn wait(node: &Node<'_>, whole: Duration) -> Result<Done, Stopped> {
+    let Node { house, run, plan, .. } = *node;
+    let passed = node.began.map_or(0, |began| house.wall().0.saturating_sub(began.0));
     let left = whole.saturating_sub(Duration::from_millis(passed));
-    let effect = run.enter()?;
-    let new = new_call(plan, step, WAIT, json!({ "seconds": whole.as_secs() }));
+    let effect = node.enter()?;
+    let new = new_call(node, WAIT, json!({ "seconds": whole.as_secs() }));
     let call = spending::begin(house, run, &effect, new).await?;
     // The run's end does not wait for the account of a call that was stopped.
-    pause(run, left).await?;
+    tokio::select! {
+        biased;
+        _ = node.scope.cancelled() => return Err(Stopped::Cancelled),
+        () = tokio::time::sleep(left) => {}
+    }
+    let ended = node.ended(Left::default());
     let outcome = CallOutcome {
         attempt: plan.attempt,
         no: call.no,
@@ -213,9 +301,10 @@ async fn wait(
         changeset: None,
         changes: Vec::new(),
         contents: Vec::new(),
+        settles: node.settles(Left::default()).into_iter().collect(),
     };
     house.store.end_call(By::Effect(&effect), &run.claim(), outcome).await?;
-    Ok(())
+    done_of(node, Ok(()), Some(ended))
 }
 
 /// Lets time pass; a cancel ends it.
@@ -227,10 +316,10 @@ pub(super) async fn pause(run: &JobRun, time: Duration) -> Result<(), Stopped> {
     }
 }
 
-fn new_call(plan: &Plan, step: &Step, tool: &str, requested: Value) -> NewCall {
+fn new_call(node: &Node<'_>, tool: &str, requested: Value) -> NewCall {
     NewCall {
-        attempt: plan.attempt,
-        node: step.node.clone(),
+        attempt: node.plan.attempt,
+        node: node.path.to_owned(),
         tool: tool.to_owned(),
         requested,
         effective: Value::Null,

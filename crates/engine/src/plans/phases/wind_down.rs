@@ -65,6 +65,12 @@ pub(super) async fn wind_down(
         return;
     };
     let is_owner = !is_lost && still_owns(house, run).await;
+    for call in std::mem::take(&mut open.beside).iter().filter(|_| is_owner) {
+        // It changed nothing: there is nothing to capture, and nothing is lost when the store does not take its end.
+        let last = LastCall { house, run, finisher, interrupted, call };
+        let end = last.call_end(None, [None, None]);
+        let _ = last.store(call.new.attempt, end, None, Vec::new(), Vec::new()).await;
+    }
     let left = match open.call.take() {
         Some(call) if is_owner => {
             if marked.is_none()
@@ -222,7 +228,7 @@ impl LastCall<'_> {
     ) -> Result<(), Unstored> {
         let no = self.call.no;
         let changes = changes.into_iter().map(|found| command::new_change(self.house, no, found)).collect();
-        let outcome = CallOutcome { attempt, no, end, changeset, changes, contents };
+        let outcome = CallOutcome { attempt, no, end, changeset, changes, contents, settles: Vec::new() };
         let claim = self.run.claim();
         let stored = self.house.store.end_call(By::Finisher(self.finisher), &claim, outcome);
         match timeout(STORE_WAIT, stored).await {

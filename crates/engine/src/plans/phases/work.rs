@@ -1,20 +1,27 @@
-//! What lives of a run: its command, its sandbox.
+//! What lives of a run: its commands, its sandbox, the changesets of its nodes.
 //!
 //! # Invariants
-//! A run that was killed begins no command any more.
+//! 1. A run that was killed begins no command any more, and a node that was stopped neither.
+//! 2. One call at a time changes the sandbox: whoever has the permit alone. So each change has one author, and is recorded
+//!    into the changeset of that call's node.
 //!
 //! # Not here
 //! How both are left: `wind_down`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use domain::{ChangesetId, Plan, SandboxRecord, ToolCall};
+use domain::{CallNo, ChangesetId, Plan, SandboxRecord, ToolCall};
 use sandbox::command::Killer;
 use sandbox::{CapturedChange, Keeper, Sandbox};
+use sync::Observed;
 use sync::primitives::{Mutex, lock};
 
 use super::super::contents::Staging;
+use super::Stopped;
 use super::spending::RunTime;
+use crate::plan_context::ChangesetHandle;
+use crate::worker::JobRun;
 
 /// What one run has open.
 #[derive(Default)]
@@ -25,8 +32,12 @@ pub(super) struct LiveRun {
     pub(super) earlier_dead: tokio::sync::OnceCell<()>,
     /// Held by whoever works in the sandbox, also by a thread that outlives its task: who winds down waits for it.
     pub(super) open: Arc<tokio::sync::Mutex<Option<Open>>>,
+    /// Who may work in the sandbox: one that writes, or any number that only look; served in turn.
+    permit: Arc<tokio::sync::RwLock<()>>,
     /// Of the sandbox that was opened last, also while somebody works in it.
     reach: Mutex<Option<Reach>>,
+    /// By the path of the node.
+    changesets: tokio::sync::Mutex<BTreeMap<String, ChangesetHandle>>,
 }
 
 /// What can be done with a sandbox while somebody else works in it.
@@ -43,9 +54,12 @@ pub(super) struct Open {
     pub(super) plan: Plan,
     pub(super) sandbox: Sandbox,
     pub(super) record: SandboxRecord,
+    /// Where what the present call changes is recorded.
     pub(super) changeset: Option<ChangesetId>,
-    /// The call that was admitted and has not ended.
+    /// The call that was admitted and has not ended; of those that change nothing none is here.
     pub(super) call: Option<ToolCall>,
+    /// Commands that were admitted, change nothing and have not ended.
+    pub(super) beside: Vec<ToolCall>,
     /// What that call made, until it is stored.
     pub(super) staging: Arc<Staging>,
     /// Why what that call changed could not be captured: the sandbox is kept for it.
@@ -54,13 +68,70 @@ pub(super) struct Open {
     pub(super) found: Vec<CapturedChange>,
 }
 
+/// The right to work in the sandbox, until it is dropped.
+pub(super) enum Permit {
+    /// Beside others that look.
+    Shared { _held: tokio::sync::OwnedRwLockReadGuard<()> },
+    /// Alone.
+    Alone { _held: tokio::sync::OwnedRwLockWriteGuard<()> },
+}
+
 #[derive(Default)]
 struct KillSwitch {
     is_killed: bool,
-    killer: Option<Killer>,
+    /// By the call.
+    killers: BTreeMap<CallNo, (String, Killer)>,
 }
 
 impl LiveRun {
+    /// Waits for the right to work in the sandbox; a cancel of the scope ends the waiting.
+    pub(super) async fn permit(&self, scope: &Observed, writes: bool) -> Result<Permit, Stopped> {
+        let permit = Arc::clone(&self.permit);
+        let held = async {
+            match writes {
+                true => Permit::Alone { _held: permit.write_owned().await },
+                false => Permit::Shared { _held: permit.read_owned().await },
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = scope.cancelled() => Err(Stopped::Cancelled),
+            held = held => Ok(held),
+        }
+    }
+
+    /// Makes the call the one that changes the sandbox, and what it changes go to the changeset of its node, which is
+    /// opened if it is not. For who has the permit alone.
+    pub(super) async fn occupy(&self, run: &JobRun, call: &ToolCall) -> Result<(), Stopped> {
+        let changeset = self.changeset(run, &call.new.node).await?;
+        let mut place = self.open.lock().await;
+        let open = place.as_mut().ok_or(Stopped::Cancelled)?;
+        open.call = Some(call.clone());
+        open.changeset = Some(changeset);
+        Ok(())
+    }
+
+    /// The changeset of a node.
+    pub(super) async fn changeset(&self, run: &JobRun, node: &str) -> Result<ChangesetId, Stopped> {
+        let mut changesets = self.changesets.lock().await;
+        if let Some(handle) = changesets.get(node) {
+            return Ok(handle.id());
+        }
+        let handle = run.context().start_changeset().await?;
+        let id = handle.id();
+        changesets.insert(node.to_owned(), handle);
+        Ok(id)
+    }
+
+    /// Closes the changeset of a node that has settled, if it changed anything.
+    pub(super) async fn close_changeset(&self, node: &str) -> Result<(), Stopped> {
+        let handle = self.changesets.lock().await.remove(node);
+        if let Some(handle) = handle {
+            handle.close().await?;
+        }
+        Ok(())
+    }
+
     /// A sandbox was opened.
     pub(super) fn opened(&self, reach: Option<Reach>) {
         *lock(&self.reach) = reach;
@@ -71,27 +142,40 @@ impl LiveRun {
         lock(&self.reach).clone()
     }
 
-    /// Kills the command that runs, and every one that would still begin.
+    /// Kills the commands that run, and every one that would still begin.
     pub(super) fn kill(&self) {
-        let killer = {
+        let killers: Vec<Killer> = {
             let mut switch = lock(&self.switch);
             switch.is_killed = true;
-            switch.killer.clone()
+            switch.killers.values().map(|(_, killer)| killer.clone()).collect()
         };
-        if let Some(killer) = killer {
+        killers.iter().for_each(Killer::kill);
+    }
+
+    /// Kills the commands of a node whose scope is cancelled: none of it begins any more.
+    pub(super) fn kill_node(&self, node: &str) {
+        let killers: Vec<Killer> = {
+            let switch = lock(&self.switch);
+            let of_node = switch.killers.values().filter(|(of, _)| of == node);
+            of_node.map(|(_, killer)| killer.clone()).collect()
+        };
+        killers.iter().for_each(Killer::kill);
+    }
+
+    /// A command has begun; if the run was killed meanwhile, or its node stopped, so is the command.
+    pub(super) fn began(&self, call: &ToolCall, scope: &Observed, killer: &Killer) {
+        let is_killed = {
+            let mut switch = lock(&self.switch);
+            switch.killers.insert(call.no, (call.new.node.clone(), killer.clone()));
+            switch.is_killed
+        };
+        if is_killed || scope.is_cancelled() {
             killer.kill();
         }
     }
 
-    /// A command has begun; if the run was killed meanwhile, so is the command.
-    pub(super) fn began(&self, killer: &Killer) {
-        let is_killed = {
-            let mut switch = lock(&self.switch);
-            switch.killer = Some(killer.clone());
-            switch.is_killed
-        };
-        if is_killed {
-            killer.kill();
-        }
+    /// A command has ended.
+    pub(super) fn ended(&self, call: CallNo) {
+        lock(&self.switch).killers.remove(&call);
     }
 }

@@ -1,12 +1,12 @@
 //! The port for plans.
 
 use async_trait::async_trait;
-use domain::{Claim, Decision, EventRecord, NewDecision, NewJob, NewPlan, Plan, PlanId};
+use domain::{Claim, Decision, EventRecord, NewDecision, NewJob, NewPlan, Plan, PlanId, StepDecision};
 use sync::Effect;
 
-use super::{create, decide, forget, move_plan, rows};
+use super::{create, decisions, forget, move_plan, rows};
 use crate::sqlite::{FOR_POWER, FOR_PROCESS, SqliteStore, heads};
-use crate::{PlanFilter, PlanMove, PlanStore, PlanStoreError, StoreError};
+use crate::{DecisionStoreError, PlanFilter, PlanMove, PlanStore, PlanStoreError, StoreError};
 
 #[async_trait]
 impl PlanStore for SqliteStore {
@@ -42,14 +42,38 @@ impl PlanStore for SqliteStore {
         self.read(|tx| rows::like(tx, prefix, limit))
     }
 
-    async fn decide(&self, _: &Effect, claim: &Claim, decision: NewDecision) -> Result<Decision, StoreError> {
+    async fn decide(
+        &self,
+        _: &Effect,
+        claim: &Claim,
+        decision: NewDecision,
+    ) -> Result<Decision, DecisionStoreError> {
         let (at, claim) = (self.moment(), *claim);
-        self.write(FOR_PROCESS, move |tx| decide(tx, &claim, decision, at)).await
+        self.write(FOR_PROCESS, move |tx| decisions::decide(tx, &claim, decision, at)).await
+    }
+
+    async fn decide_all(
+        &self,
+        _: &Effect,
+        claim: &Claim,
+        decisions: Vec<StepDecision>,
+    ) -> Result<Vec<Decision>, DecisionStoreError> {
+        let (at, claim) = (self.moment(), *claim);
+        self.write(FOR_PROCESS, move |tx| decisions::decide_all(tx, &claim, decisions, at)).await
+    }
+
+    async fn add_guidance(
+        &self,
+        plan: PlanId,
+        guidance: NewDecision,
+    ) -> Result<Decision, DecisionStoreError> {
+        let at = self.moment();
+        self.write(FOR_POWER, move |tx| decisions::add_guidance(tx, plan, guidance, at)).await
     }
 
     async fn decisions(&self, plan: PlanId) -> Result<Vec<Decision>, StoreError> {
         self.read(|tx| match heads::find(tx, plan)? {
-            Some(head) => rows::decisions(tx, head),
+            Some(head) => rows::decisions(tx, head, plan),
             None => Ok(Vec::new()),
         })
     }

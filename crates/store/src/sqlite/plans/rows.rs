@@ -160,17 +160,36 @@ pub(super) fn like(tx: &Tx<'_>, prefix: &str, limit: usize) -> Result<Vec<PlanId
     )
 }
 
-fn decision(row: &Row<'_>) -> rusqlite::Result<Decision> {
-    Ok(Decision { seq: row.get(0)?, new: from_json(row, 1)?, created: wall_at(row, 2)? })
-}
-
-pub(super) fn decisions(tx: &Tx<'_>, head: Head) -> Result<Vec<Decision>, StoreError> {
-    let all = "SELECT seq, decision, created FROM decisions WHERE head = ?1 ORDER BY seq";
-    tx.all(all, [head.0], decision)
+pub(super) fn decisions(tx: &Tx<'_>, head: Head, plan: PlanId) -> Result<Vec<Decision>, StoreError> {
+    let all = "SELECT seq, decision, superseded_by, created FROM decisions WHERE head = ?1 ORDER BY seq";
+    tx.all(all, [head.0], |row| {
+        Ok(Decision::kept(plan, row.get(0)?, from_json(row, 1)?, row.get(2)?, wall_at(row, 3)?))
+    })
 }
 
 pub(super) fn insert_decision(tx: &Tx<'_>, head: Head, decision: &Decision) -> Result<(), StoreError> {
-    let insert = "INSERT INTO decisions VALUES (?1, ?2, ?3, ?4)";
+    let insert = "INSERT INTO decisions (head, seq, decision, created) VALUES (?1, ?2, ?3, ?4)";
     tx.run(insert, (head.0, decision.seq, Json(&decision.new), wall(decision.created)))?;
     Ok(())
+}
+
+/// Whether the plan has this decision, and nothing has taken its place.
+pub(super) fn stands(tx: &Tx<'_>, head: Head, seq: u32) -> Result<bool, StoreError> {
+    let live = "SELECT 1 FROM decisions WHERE head = ?1 AND seq = ?2 AND superseded_by IS NULL";
+    Ok(tx.one(live, (head.0, seq), |_| Ok(()))?.is_some())
+}
+
+/// Lets all decisions but the prompt give way to number `by`, which is not kept yet; says which did, in order.
+pub(super) fn supersede(tx: &Tx<'_>, head: Head, by: u32) -> Result<Vec<u32>, StoreError> {
+    let give_way =
+        "UPDATE decisions SET superseded_by = ?2 WHERE head = ?1 AND seq > 1 AND superseded_by IS NULL
+                    RETURNING seq";
+    let mut gave_way = tx.all(give_way, (head.0, by), |row| row.get(0))?;
+    gave_way.sort_unstable();
+    Ok(gave_way)
+}
+
+/// How many decisions the plan has.
+pub(super) fn decided(tx: &Tx<'_>, head: Head) -> Result<u32, StoreError> {
+    tx.the("SELECT decisions FROM plan_heads WHERE no = ?1", [head.0], |row| row.get(0))
 }

@@ -175,7 +175,7 @@ fn after_a_commit_that_failed_nothing_is_written_any_more() {
     // It breaks the rule that a job has a plan, which SQLite is told to look at in the commit.
     let spoils = bench.act(FOR_PROCESS, |tx| {
         tx.run("PRAGMA defer_foreign_keys = ON", [])?;
-        tx.run("INSERT INTO decisions VALUES (99, 1, '', 0)", [])?;
+        tx.run("INSERT INTO decisions (head, seq, decision, created) VALUES (99, 1, '', 0)", [])?;
         Ok(0)
     });
     let answers = in_one_batch(&bench, vec![bench.row(FOR_PROCESS, "a"), spoils]);

@@ -1,0 +1,96 @@
+//! How an agent fails.
+//!
+//! # Invariants
+//! Every message names the agent and what was being done.
+
+use domain::{ErrorCategory, ErrorClass};
+use sync::CancelReason;
+
+/// Why there is no answer of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AcpError {
+    /// It did not answer in time.
+    #[error("the agent {agent} did not answer within {seconds} s in {doing}{also}")]
+    TookTooLong {
+        /// The agent.
+        agent: String,
+        /// What was being done: `initialize`, `session/new`, `session/prompt`.
+        doing: &'static str,
+        /// The limit.
+        seconds: u64,
+        /// What else is known, as the end of a sentence.
+        also: String,
+    },
+    /// It is gone, or the connection to it.
+    #[error("the agent {agent} went away in {doing}{also}")]
+    Gone {
+        /// The agent.
+        agent: String,
+        /// What was being done.
+        doing: &'static str,
+        /// What is known of it, as the end of a sentence.
+        also: String,
+    },
+    /// It said what the protocol does not know.
+    #[error("the agent {agent} broke the protocol in {doing}: {what}")]
+    NotTheProtocol {
+        /// The agent.
+        agent: String,
+        /// What was being done.
+        doing: &'static str,
+        /// What it was.
+        what: String,
+    },
+    /// It answered that it cannot.
+    #[error("the agent {agent} failed in {doing}: {message}")]
+    Refused {
+        /// The agent.
+        agent: String,
+        /// What was being done.
+        doing: &'static str,
+        /// What it said.
+        message: String,
+    },
+    /// It wants a person to log in.
+    #[error(
+        "the agent {agent} wants somebody to log in first{ways}: start it once by hand, or give it its key"
+    )]
+    NeedsLogin {
+        /// The agent.
+        agent: String,
+        /// How, as the end of a clause.
+        ways: String,
+    },
+    /// Called off. Not a failure.
+    #[error("the agent {agent} was cancelled: {reason}")]
+    Cancelled {
+        /// The agent.
+        agent: String,
+        /// Why.
+        reason: CancelReason,
+    },
+}
+
+impl AcpError {
+    /// What kind of failure it is; of a cancel it says nothing.
+    pub const fn category(&self) -> ErrorCategory {
+        match self {
+            Self::TookTooLong { .. } => ErrorCategory::Timeout,
+            Self::Gone { .. } => ErrorCategory::Connection,
+            Self::NotTheProtocol { .. } | Self::Refused { .. } => ErrorCategory::Tool,
+            Self::NeedsLogin { .. } => ErrorCategory::Auth,
+            Self::Cancelled { .. } => ErrorCategory::Internal,
+        }
+    }
+
+    /// How it is to be taken.
+    pub const fn class(&self) -> ErrorClass {
+        match self {
+            Self::Cancelled { .. } => ErrorClass::Cancelled,
+            Self::TookTooLong { .. } | Self::Gone { .. } => ErrorClass::Transient,
+            Self::NotTheProtocol { .. } | Self::Refused { .. } | Self::NeedsLogin { .. } => {
+                ErrorClass::Permanent
+            }
+        }
+    }
+}

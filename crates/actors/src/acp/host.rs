@@ -1,0 +1,53 @@
+//! What an agent asks of us, and what it tells us on its way; the engine implements it.
+
+use async_trait::async_trait;
+
+/// Something that an agent wants to be allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permission {
+    /// What it is about, in the agent's words.
+    pub title: String,
+    /// What kind of tool it wants to use, as the protocol calls it: `edit`, `execute`, `other`.
+    pub kind: String,
+}
+
+/// What an agent tells while it works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AcpUpdate<'a> {
+    /// A piece of its answer.
+    Text(&'a str),
+    /// A piece of its thoughts.
+    Thought(&'a str),
+    /// It began to use a tool of its own.
+    ToolCall {
+        /// What it is about.
+        title: &'a str,
+    },
+}
+
+/// Who answers an agent.
+#[async_trait]
+pub trait AcpHost: Send + Sync {
+    /// Reads a file, or `limit` of its lines from `line` (from 1).
+    ///
+    /// # Errors
+    /// What was wrong, as the agent is to read it.
+    async fn read_text_file(
+        &self,
+        path: &str,
+        line: Option<u32>,
+        limit: Option<u32>,
+    ) -> Result<String, String>;
+
+    /// Writes a whole file.
+    ///
+    /// # Errors
+    /// What was wrong, as the agent is to read it.
+    async fn write_text_file(&self, path: &str, content: &str) -> Result<(), String>;
+
+    /// Whether it may. Inside a sandbox everything may be allowed: the sandbox is what keeps it in bounds.
+    fn permission(&self, asked: &Permission) -> bool;
+
+    /// Hears what the agent tells.
+    fn heard(&self, update: &AcpUpdate<'_>);
+}

@@ -1,0 +1,179 @@
+//! One task for one agent: from the first word to its answer.
+//!
+//! # Invariants
+//! The agent's processes are gone when [`run`] returns, and are ended when it is dropped.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sync::Observed;
+
+use super::error::AcpError;
+use super::host::AcpHost;
+use super::said::Said;
+use super::talk::{RpcError, Talk};
+use super::wire::{AUTH_REQUIRED, Initialized, NewSession, Prompted, VERSION, initialize};
+use crate::program::{Ended, Lines, Pipes, Process, Writing};
+
+/// How long an agent that went away by itself may take to end, so that it can be said how.
+const GONE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What an agent is to do.
+#[derive(Clone, Debug)]
+pub struct AcpTask {
+    /// What the agent is called, for messages.
+    pub agent: String,
+    /// Where it works: an absolute path as the agent sees it.
+    pub cwd: PathBuf,
+    /// What it is told.
+    pub prompt: String,
+    /// Whether it may read and write files through us; without that it uses its own ways, inside its sandbox.
+    pub offers_files: bool,
+    /// The way to log in that needs nobody, as the agent calls it; none when it has to be logged in already.
+    pub login: Option<String>,
+    /// How long it may take for each step until it is ready.
+    pub start_limit: Duration,
+    /// How long it may work; without an end when none, but for the scope.
+    pub limit: Option<Duration>,
+}
+
+/// What an agent answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcpAnswer {
+    /// Its last message, bounded.
+    pub text: String,
+    /// Why it stopped.
+    pub stop: AcpStop,
+    /// How often it used a tool of its own.
+    pub tool_calls: u32,
+}
+
+/// Why an agent stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcpStop {
+    /// It is done.
+    Done,
+    /// Its model wrote as much as it may.
+    MaxTokens,
+    /// It asked its model as often as it may.
+    MaxTurns,
+    /// Its model refused.
+    Refused,
+    /// It says that it was cancelled, but not by us.
+    Cancelled,
+    /// For a reason that this version does not know.
+    Unknown,
+}
+
+/// Gives the agent its task and waits for its answer; ends its processes.
+///
+/// # Errors
+/// [`AcpError`].
+pub async fn run(
+    pipes: Pipes,
+    task: &AcpTask,
+    host: &dyn AcpHost,
+    scope: &Observed,
+) -> Result<AcpAnswer, AcpError> {
+    let Pipes { stdin, stdout, process } = pipes;
+    let talk = Talk {
+        agent: &task.agent,
+        offers_files: task.offers_files,
+        host,
+        scope,
+        lines: Lines::new(stdout),
+        writing: Writing::to(stdin),
+        session: None,
+        said: Said::default(),
+        tool_calls: BTreeSet::new(),
+        next_id: 0,
+        stray: None,
+        stray_lines: 0,
+        cancelled: None,
+    };
+    let answer = talked(talk, task).await;
+    ended(answer, process.as_ref()).await
+}
+
+async fn talked(mut talk: Talk<'_>, task: &AcpTask) -> Result<AcpAnswer, AcpError> {
+    let ways = greet(&mut talk, task).await?;
+    open_session(&mut talk, task, &ways).await?;
+    let session = talk.session.clone().unwrap_or_default();
+    let prompt = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": task.prompt }] });
+    let answer = talk.ask::<Prompted>("session/prompt", &prompt, task.limit).await?;
+    if let Some(reason) = talk.cancelled {
+        return Err(talk.called_off(reason));
+    }
+    let answer = answer.map_err(|error| failed(task, "session/prompt", error, &ways))?;
+    let stop = stop_of(&answer.stop_reason);
+    let tool_calls = u32::try_from(talk.tool_calls.len()).unwrap_or(u32::MAX);
+    Ok(AcpAnswer { text: talk.said.last(), stop, tool_calls })
+}
+
+/// Shakes hands, and logs in where the task says how. Gives the ways to log in, for messages.
+async fn greet(talk: &mut Talk<'_>, task: &AcpTask) -> Result<String, AcpError> {
+    let limit = Some(task.start_limit);
+    let ready = talk.ask::<Initialized>("initialize", &initialize(task.offers_files), limit).await?;
+    let ready = ready.map_err(|error| failed(task, "initialize", error, ""))?;
+    if ready.protocol_version != VERSION {
+        let what = format!("it speaks version {} of it, we speak {VERSION}", ready.protocol_version);
+        return Err(AcpError::NotTheProtocol { agent: task.agent.clone(), doing: "initialize", what });
+    }
+    let ways: Vec<&str> = ready.auth_methods.iter().map(|method| method.id.as_str()).collect();
+    let ways = if ways.is_empty() { String::new() } else { format!(" (by {})", ways.join(", ")) };
+    if let Some(login) = &task.login {
+        let login = json!({ "methodId": login });
+        let done = talk.ask::<Value>("authenticate", &login, limit).await?;
+        done.map_err(|error| failed(task, "authenticate", error, &ways))?;
+    }
+    Ok(ways)
+}
+
+async fn open_session(talk: &mut Talk<'_>, task: &AcpTask, ways: &str) -> Result<(), AcpError> {
+    let new = json!({ "cwd": task.cwd.to_string_lossy(), "mcpServers": [] });
+    let opened = talk.ask::<NewSession>("session/new", &new, Some(task.start_limit)).await?;
+    let opened = opened.map_err(|error| failed(task, "session/new", error, ways))?;
+    talk.session = Some(opened.session_id);
+    Ok(())
+}
+
+fn failed(task: &AcpTask, doing: &'static str, error: RpcError, ways: &str) -> AcpError {
+    let agent = task.agent.clone();
+    if error.code == AUTH_REQUIRED {
+        return AcpError::NeedsLogin { agent, ways: ways.to_owned() };
+    }
+    AcpError::Refused { agent, doing, message: error.message }
+}
+
+fn stop_of(reason: &str) -> AcpStop {
+    match reason {
+        "end_turn" => AcpStop::Done,
+        "max_tokens" => AcpStop::MaxTokens,
+        "max_turn_requests" => AcpStop::MaxTurns,
+        "refusal" => AcpStop::Refused,
+        "cancelled" => AcpStop::Cancelled,
+        _ => AcpStop::Unknown,
+    }
+}
+
+/// Ends the processes; an agent that went away is asked how.
+async fn ended(answer: Result<AcpAnswer, AcpError>, process: &dyn Process) -> Result<AcpAnswer, AcpError> {
+    let patience = if matches!(answer, Err(AcpError::Gone { .. })) { GONE_PATIENCE } else { Duration::ZERO };
+    let ended = process.end(patience).await;
+    answer.map_err(|error| match error {
+        AcpError::Gone { agent, doing, also } => {
+            AcpError::Gone { agent, doing, also: format!("{also}{}", ended.told()) }
+        }
+        // What it complained of often says what it waits for.
+        AcpError::TookTooLong { agent, doing, seconds, also } => {
+            let complaints = Ended { status: None, complaints: ended.complaints.clone() }.told();
+            AcpError::TookTooLong { agent, doing, seconds, also: format!("{also}{complaints}") }
+        }
+        other @ (AcpError::NotTheProtocol { .. }
+        | AcpError::Refused { .. }
+        | AcpError::NeedsLogin { .. }
+        | AcpError::Cancelled { .. }) => other,
+    })
+}

@@ -1,0 +1,122 @@
+//! What a server offers, read with care: what cannot be used is left out and told, the rest stays.
+//!
+//! # Invariants
+//! 1. A tool that is offered has a name that can be shown, a description within its bound, and schemas of objects that
+//!    compile.
+//! 2. A name names one tool.
+
+use serde_json::{Map, Value, json};
+
+use super::settings::McpSettings;
+use crate::model::{ToolSource, ToolSpec};
+use crate::tool::{Schema, head_and_tail};
+
+/// How many tools of a server are taken.
+pub const TOOLS_MAX: usize = 256;
+/// How many pages its list may have.
+pub const PAGES_MAX: usize = 64;
+/// How long a schema may be, as JSON.
+pub const SCHEMA_BYTES_MAX: usize = 128 << 10;
+const NAME_BYTES_MAX: usize = 128;
+const DESCRIPTION_BYTES_MAX: usize = 8 << 10;
+
+/// A tool of a server.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Offered {
+    /// As the server calls it.
+    pub(super) name: String,
+    pub(super) spec: ToolSpec,
+    /// Whether it promised a shape for its results.
+    pub(super) is_structured: bool,
+}
+
+/// The tools in a list as the server wrote it, and what is wrong with those that are left out.
+pub(super) fn offered(server: &str, settings: &McpSettings, listed: &[Value]) -> (Vec<Offered>, Vec<String>) {
+    let mut tools: Vec<Offered> = Vec::new();
+    let mut problems = Vec::new();
+    for (at, tool) in listed.iter().enumerate() {
+        if tools.len() == TOOLS_MAX {
+            problems.push(format!("{server} offers more than {TOOLS_MAX} tools; the others are left out"));
+            break;
+        }
+        let read = read_tool(server, settings, tool);
+        let read = read.and_then(|read| match tools.iter().any(|known| known.name == read.name) {
+            true => Err("there are two of this name".to_owned()),
+            false => Ok(read),
+        });
+        match read {
+            Ok(tool) => tools.push(tool),
+            Err(why) => {
+                let name = tool["name"].as_str().filter(|name| is_showable(name));
+                let name = name.map_or_else(|| format!("tool {}", at + 1), |name| format!("{server}.{name}"));
+                problems.push(format!("{name} is left out: {why}"));
+            }
+        }
+    }
+    for name in &settings.read_only {
+        if tools.iter().all(|tool| tool.name != *name) {
+            problems.push(format!("{server} has no tool `{name}`, which `read_only` names"));
+        }
+    }
+    (tools, problems)
+}
+
+fn read_tool(server: &str, settings: &McpSettings, tool: &Value) -> Result<Offered, String> {
+    let name = tool["name"].as_str().ok_or("it has no name")?;
+    if !is_showable(name) {
+        return Err(format!("its name is empty, longer than {NAME_BYTES_MAX} bytes, or has spaces in it"));
+    }
+    let input = schema("inputSchema", tool.get("inputSchema"))?.ok_or("it has no inputSchema")?;
+    let output = schema("outputSchema", tool.get("outputSchema"))?;
+    let description = tool["description"].as_str().or(tool["title"].as_str()).unwrap_or_default();
+    let is_structured = output.is_some();
+    let spec = ToolSpec {
+        name: format!("{server}.{name}"),
+        description: head_and_tail(description, DESCRIPTION_BYTES_MAX, 0),
+        input,
+        output: output.unwrap_or_else(text_schema),
+        reads: true,
+        writes: !settings.read_only.iter().any(|reading| reading == name),
+        network: settings.network,
+        timeout_s: settings.call_limit_s(),
+        source: ToolSource::Mcp,
+    };
+    Ok(Offered { name: name.to_owned(), spec, is_structured })
+}
+
+fn is_showable(name: &str) -> bool {
+    let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
+    fits && !name.contains(|letter: char| letter.is_whitespace() || letter.is_control())
+}
+
+/// A schema of objects; one that names no type is made to be one.
+fn schema(field: &str, given: Option<&Value>) -> Result<Option<Value>, String> {
+    let schema = match given {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Object(schema)) => schema,
+        Some(_) => return Err(format!("its {field} is no JSON object")),
+    };
+    let bytes = given.map(Value::to_string).unwrap_or_default().len();
+    if bytes > SCHEMA_BYTES_MAX {
+        return Err(format!("its {field} has {bytes} bytes, {SCHEMA_BYTES_MAX} are allowed"));
+    }
+    let mut schema: Map<String, Value> = schema.clone();
+    match schema.get("type") {
+        None => _ = schema.insert("type".to_owned(), json!("object")),
+        Some(kind) if kind == "object" => {}
+        Some(_) => return Err(format!("its {field} is not for an object")),
+    }
+    let schema = Value::Object(schema);
+    Schema::new(&schema).map_err(|error| format!("its {field}: {error}"))?;
+    Ok(Some(schema))
+}
+
+/// What a tool gives that promises nothing.
+fn text_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": { "text": { "type": "string" } },
+        "required": ["text"],
+        "additionalProperties": false
+    })
+}

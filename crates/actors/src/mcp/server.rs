@@ -1,0 +1,190 @@
+//! A server that was started: shaken hands with, its tools listed, and ended.
+//!
+//! # Invariants
+//! 1. A start that fails, is cancelled or is dropped leaves no process.
+//! 2. [`McpServer::end`] returns when its processes are gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::handler::client::ClientHandler;
+use rmcp::model::{ClientCapabilities, ClientConfig, Implementation};
+use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ServerResult};
+use rmcp::service::{ClientInitializeError, Peer, PeerRequestOptions, RunningService, serve_client};
+use serde_json::Value;
+use sync::Observed;
+
+use super::error::McpError;
+use super::offered::{Offered, PAGES_MAX, TOOLS_MAX, offered};
+use super::settings::McpSettings;
+use super::tool::{Asking, McpTool};
+use super::wire::{Heard, Wire};
+use crate::model::ToolSpec;
+use crate::program::{Process, Program, Starts, Writing};
+use crate::tool::{ForeignTool, head_and_tail};
+
+/// How long a server may take to end by itself once its input is closed.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+/// How much of an unexpected answer is repeated.
+const SHOWN_BYTES_MAX: usize = 300;
+
+/// A running server.
+pub struct McpServer {
+    service: RunningService<RoleClient, Us>,
+    process: Arc<dyn Process>,
+    tools: Vec<(ToolSpec, Arc<dyn ForeignTool>)>,
+    problems: Vec<String>,
+}
+
+/// Who we are to a server: nobody who can be asked for anything.
+struct Us;
+
+impl ClientHandler for Us {
+    fn get_info(&self) -> ClientConfig {
+        let us = Implementation::new("agents", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(ClientCapabilities::default(), us)
+    }
+}
+
+impl McpServer {
+    /// Starts a server, shakes hands and lists its tools, all within its limit. `program` is what its settings name,
+    /// as [`McpSettings::program`] gives it.
+    ///
+    /// # Errors
+    /// [`McpError`]; nothing is left of the server then.
+    pub async fn start(
+        name: &str,
+        settings: &McpSettings,
+        program: &Program,
+        starts: &dyn Starts,
+        scope: &Observed,
+    ) -> Result<McpServer, McpError> {
+        let cancelled = |reason| McpError::Cancelled { server: name.to_owned(), reason };
+        let begun = async {
+            let not_started = |why| McpError::NotStarted { server: name.to_owned(), why };
+            let pipes = starts.start(program).await.map_err(not_started)?;
+            let process: Arc<dyn Process> = Arc::from(pipes.process);
+            let heard = Arc::new(Heard::default());
+            let asking = Asking {
+                server: name.to_owned(),
+                heard: Arc::clone(&heard),
+                process: Arc::downgrade(&process),
+            };
+            let wire = Wire::new(pipes.stdout, Writing::to(pipes.stdin), heard);
+            let connected = connect(&asking, wire, settings).await;
+            match connected {
+                Ok((service, listed)) => Ok((service, process, asking, listed)),
+                Err(error) => {
+                    process.end(Duration::ZERO).await;
+                    Err(error)
+                }
+            }
+        };
+        let (service, process, asking, listed) = tokio::select! {
+            begun = begun => begun?,
+            reason = scope.cancelled() => return Err(cancelled(reason)),
+        };
+        let (offered, problems) = offered(name, settings, &listed);
+        let limit = Duration::from_secs(u64::from(settings.call_limit_s()));
+        let tool = |Offered { name, spec, is_structured }| {
+            let peer = service.peer().clone();
+            let does = McpTool { asking: asking.clone(), peer, name, is_structured, limit };
+            (spec, Arc::new(does) as Arc<dyn ForeignTool>)
+        };
+        let tools = offered.into_iter().map(tool).collect();
+        Ok(McpServer { service, process, tools, problems })
+    }
+
+    /// Its tools, for [`Catalog::add`](crate::tool::Catalog::add).
+    pub fn tools(&self) -> &[(ToolSpec, Arc<dyn ForeignTool>)] {
+        &self.tools
+    }
+
+    /// What of its list is left out, and why.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// Ends it and all its processes.
+    pub async fn end(mut self) {
+        // Its input is closed by this, which is how a server is asked to end.
+        let _ = self.service.close_with_timeout(END_PATIENCE).await;
+        self.process.end(END_PATIENCE).await;
+    }
+}
+
+impl std::fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("McpServer").field("tools", &self.tools.len()).finish_non_exhaustive()
+    }
+}
+
+type Connected = (RunningService<RoleClient, Us>, Vec<Value>);
+
+async fn connect(asking: &Asking, wire: Wire, settings: &McpSettings) -> Result<Connected, McpError> {
+    let limit = settings.start_limit();
+    let service = match tokio::time::timeout(limit, serve_client(Us, wire)).await {
+        Ok(Ok(service)) => service,
+        Ok(Err(error)) => return Err(no_handshake(asking, error).await),
+        Err(_) => return Err(asking.too_late("initialize", limit)),
+    };
+    let doing = "tools/list";
+    match tokio::time::timeout(limit, list(asking, service.peer(), limit, doing)).await {
+        Ok(listed) => Ok((service, listed?)),
+        Err(_) => Err(asking.too_late(doing, limit)),
+    }
+}
+
+#[allow(clippy::wildcard_enum_match_arm, reason = "a foreign enum that may grow")]
+async fn no_handshake(asking: &Asking, error: ClientInitializeError) -> McpError {
+    let (server, doing) = (asking.server.clone(), "initialize".to_owned());
+    match error {
+        ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => {
+            asking.gone("initialize").await
+        }
+        ClientInitializeError::JsonRpcError(error) => {
+            McpError::Refused { server, doing, message: head_and_tail(&error.message, SHOWN_BYTES_MAX, 0) }
+        }
+        other => {
+            let what = head_and_tail(&other.to_string(), SHOWN_BYTES_MAX, 0);
+            McpError::NotTheProtocol { server, doing, what }
+        }
+    }
+}
+
+/// The tools as the server wrote them. One that cannot be read does not hide the others.
+async fn list(
+    asking: &Asking,
+    peer: &Peer<RoleClient>,
+    limit: Duration,
+    doing: &str,
+) -> Result<Vec<Value>, McpError> {
+    let mut tools = Vec::new();
+    let mut cursor = None;
+    for _ in 0..PAGES_MAX {
+        let params = PaginatedRequestParams::default().with_cursor(cursor);
+        let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
+        let page = asking.within(limit, doing, async {
+            let options = PeerRequestOptions::no_options();
+            peer.send_request_with_option(request, options).await?.await_response().await
+        });
+        let page = page_of(page.await?);
+        let Some(listed) = page.get("tools").and_then(Value::as_array) else {
+            let what = head_and_tail(&page.to_string(), SHOWN_BYTES_MAX, 0);
+            let (server, doing) = (asking.server.clone(), doing.to_owned());
+            return Err(McpError::NotTheProtocol { server, doing, what });
+        };
+        tools.extend(listed.iter().cloned());
+        cursor = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
+        if cursor.is_none() || tools.len() > TOOLS_MAX {
+            return Ok(tools);
+        }
+    }
+    Ok(tools)
+}
+
+/// A page as JSON, whatever it was taken for.
+fn page_of(page: ServerResult) -> Value {
+    serde_json::to_value(page).unwrap_or_default()
+}

@@ -1,0 +1,90 @@
+//! How asking a model fails.
+//!
+//! # Invariants
+//! 1. `was_sent` is false only where no token can have been spent: the request did not leave, or was turned away.
+//! 2. A message never holds a key.
+//! 3. A cancel is told from a failure by its cause; its category says nothing.
+
+use std::time::Duration;
+
+use domain::{ErrorCategory, ErrorClass};
+use sync::CancelReason;
+
+use super::Drift;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct ModelError {
+    /// What kind of failure it is.
+    pub category: ErrorCategory,
+    /// What happened, for a person.
+    pub message: String,
+    /// How long the other side asked us to wait.
+    pub retry_after: Option<Duration>,
+    /// Whether tokens may have been spent.
+    pub was_sent: bool,
+    /// What it comes from.
+    #[source]
+    pub cause: Cause,
+}
+
+/// What a [`ModelError`] comes from.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Cause {
+    /// The provider, or the way to it.
+    #[error("the provider failed")]
+    Provider,
+    /// The breaker before the provider: it was not asked.
+    #[error("the provider is given a rest")]
+    Resting,
+    /// The scope was cancelled. Not a failure.
+    #[error("cancelled: {0}")]
+    Cancelled(CancelReason),
+    /// What is asked is not what was recorded.
+    #[error("{0}")]
+    Drift(Drift),
+}
+
+impl ModelError {
+    /// A failure of the provider after the request was on its way.
+    pub fn sent(category: ErrorCategory, message: impl Into<String>) -> ModelError {
+        ModelError {
+            category,
+            message: message.into(),
+            retry_after: None,
+            was_sent: true,
+            cause: Cause::Provider,
+        }
+    }
+
+    /// A failure that cannot have cost anything.
+    pub fn unsent(category: ErrorCategory, message: impl Into<String>) -> ModelError {
+        ModelError { was_sent: false, ..ModelError::sent(category, message) }
+    }
+
+    /// Called off.
+    pub fn cancelled(reason: CancelReason, was_sent: bool) -> ModelError {
+        ModelError {
+            category: ErrorCategory::Internal,
+            message: format!("the call was cancelled: {reason}"),
+            retry_after: None,
+            was_sent,
+            cause: Cause::Cancelled(reason),
+        }
+    }
+
+    /// How it is to be taken.
+    pub fn class(&self) -> ErrorClass {
+        match &self.cause {
+            Cause::Cancelled(_) => ErrorClass::Cancelled,
+            Cause::Provider | Cause::Resting | Cause::Drift(_) => {
+                if self.category.is_transient() {
+                    ErrorClass::Transient
+                } else {
+                    ErrorClass::Permanent
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What a server means when it says no: its status, its words, how long to wait.
+//!
+//! | said | category | tokens spent? |
+//! |---|---|---|
+//! | 401, 402, 403, or that the account has no money left | auth | no |
+//! | 429 | rate_limit | no |
+//! | 408, 504, 524 | timeout | maybe |
+//! | 503, 529 | overloaded | no |
+//! | 500, 502 and other 5xx | overloaded | maybe |
+//! | 3xx, and other 4xx | invalid_input | no |
+//!
+//! # Invariants
+//! 1. Every status has a category; words inside a stream that are not known mean a broken answer.
+//! 2. What is told is bounded, and holds no control characters but spaces.
+
+use std::time::{Duration, SystemTime};
+
+use domain::ErrorCategory;
+use jiff::Timestamp;
+use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
+use serde_json::Value;
+
+const TOLD_CHARS_MAX: usize = 600;
+/// A hint beyond a day is nonsense, and means "not soon" all the same.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a server said about a failure.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    /// A word or a number that programs know it by.
+    pub(super) code: String,
+    /// What it says to people.
+    pub(super) message: String,
+}
+
+impl Told {
+    /// What the body of an error says, whoever wrote it.
+    pub(super) fn in_body(body: &[u8]) -> Told {
+        match serde_json::from_slice::<Value>(body) {
+            Ok(value) => Told::in_json(&value).unwrap_or_else(|| Told::text(&value.to_string())),
+            Err(_) => Told::text(&String::from_utf8_lossy(body)),
+        }
+    }
+
+    /// What a JSON value says, if it tells of a failure.
+    pub(super) fn in_json(value: &Value) -> Option<Told> {
+        let inner = match value.get("error") {
+            Some(Value::Null) | None => match value.get("detail") {
+                Some(detail) => detail,
+                None if value.get("object").and_then(Value::as_str) == Some("error") => value,
+                None if value.get("message").is_some_and(Value::is_string) => value,
+                None => return None,
+            },
+            Some(error) => error,
+        };
+        let message = match inner.as_str().or_else(|| inner.get("message").and_then(Value::as_str)) {
+            Some(text) => text.to_owned(),
+            None => inner.to_string(),
+        };
+        // `code` is the finer word where both are there, but some servers put null or the status into it.
+        let word = |key| match inner.get(key) {
+            Some(Value::String(word)) => Some(word.clone()),
+            Some(Value::Number(number)) => Some(number.to_string()),
+            Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => None,
+        };
+        Some(Told { code: word("code").or_else(|| word("type")).unwrap_or_default(), ..Told::text(&message) })
+    }
+
+    fn text(text: &str) -> Told {
+        let text = text.trim();
+        if text.starts_with('<') {
+            return Told { code: String::new(), message: "a web page, not an answer".to_owned() };
+        }
+        let plain = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+        Told { code: String::new(), message: plain.take(TOLD_CHARS_MAX).collect() }
+    }
+}
+
+/// What a status means, and whether tokens may have been spent.
+pub(super) fn of_status(status: u16, told: &Told) -> (ErrorCategory, bool) {
+    match status {
+        401..=403 => (ErrorCategory::Auth, false),
+        429 if of_word(&told.code) == Some(ErrorCategory::Auth) => (ErrorCategory::Auth, false),
+        429 => (ErrorCategory::RateLimit, false),
+        408 | 504 | 524 => (ErrorCategory::Timeout, true),
+        503 | 529 => (ErrorCategory::Overloaded, false),
+        500.. => (ErrorCategory::Overloaded, true),
+        0..500 => (ErrorCategory::InvalidInput, false),
+    }
+}
+
+/// What a failure that is told inside a stream means.
+pub(super) fn of_told(told: &Told) -> ErrorCategory {
+    match told.code.parse::<u16>() {
+        Ok(status) => of_status(status, &Told::default()).0,
+        Err(_) => of_word(&told.code).unwrap_or(ErrorCategory::ModelOutput),
+    }
+}
+
+fn of_word(word: &str) -> Option<ErrorCategory> {
+    Some(match word {
+        "insufficient_quota"
+        | "billing_not_active"
+        | "billing_error"
+        | "invalid_api_key"
+        | "authentication_error"
+        | "permission_error" => ErrorCategory::Auth,
+        "rate_limit_exceeded" | "rate_limit_error" | "rate_limit" => ErrorCategory::RateLimit,
+        "overloaded_error"
+        | "server_error"
+        | "api_error"
+        | "internal_error"
+        | "internal_server_error"
+        | "service_unavailable"
+        | "unavailable_error" => ErrorCategory::Overloaded,
+        "timeout_error" | "timeout" => ErrorCategory::Timeout,
+        "invalid_request_error"
+        | "not_found_error"
+        | "request_too_large"
+        | "context_length_exceeded"
+        | "exceed_context_size_error"
+        | "model_not_found" => ErrorCategory::InvalidInput,
+        _ => return None,
+    })
+}
+
+/// How long the server asks to wait: in milliseconds, in seconds, or until a date. A date is taken against the
+/// server's own clock where it tells that, else against `now`.
+pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let wait = match text("retry-after-ms").and_then(|millis| millis.parse::<u64>().ok()) {
+        Some(millis) => Duration::from_millis(millis),
+        None => {
+            let said = text(RETRY_AFTER.as_str())?;
+            match said.parse::<f64>() {
+                Ok(seconds) => Duration::try_from_secs_f64(seconds).ok()?,
+                Err(_) => {
+                    let until = date(said)?;
+                    let from = text(DATE.as_str()).and_then(date).unwrap_or(now);
+                    until.duration_since(from).unwrap_or(Duration::ZERO)
+                }
+            }
+        }
+    };
+    Some(wait.min(RETRY_AFTER_MAX))
+}
+
+fn date(text: &str) -> Option<SystemTime> {
+    let zoned = jiff::fmt::rfc2822::DateTimeParser::new().parse_zoned(text).ok()?;
+    Some(Timestamp::from(zoned).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(body: &str) -> (String, String) {
+        let Told { code, message } = Told::in_body(body.as_bytes());
+        (code, message)
+    }
+
+    #[test]
+    fn every_known_shape_of_an_error_is_understood() {
+        for (body, code, message) in [
+            (r#"{"error":{"message":"m","type":"t","code":"c"}}"#, "c", "m"),
+            (r#"{"error":{"message":"m","type":"t","code":null}}"#, "t", "m"),
+            (r#"{"error":{"message":"m","code":502}}"#, "502", "m"),
+            (
+                r#"{"type":"error","error":{"type":"overloaded_error","message":"m"}}"#,
+                "overloaded_error",
+                "m",
+            ),
+            (r#"{"error":"model 'x' not found"}"#, "", "model 'x' not found"),
+            (r#"{"object":"error","message":"m","type":"NotFoundError","code":404}"#, "404", "m"),
+            (r#"{"detail":"Not Found"}"#, "", "Not Found"),
+            (r#"{"detail":[{"loc":["body"]}]}"#, "", r#"[{"loc":["body"]}]"#),
+            (r#"{"message":"m"}"#, "", "m"),
+            (r#"{"odd":1}"#, "", r#"{"odd":1}"#),
+            ("busy\u{1b}[2J\nlater", "", "busy [2J later"),
+            ("<html><body>x", "", "a web page, not an answer"),
+            ("", "", ""),
+        ] {
+            assert_eq!(told(body), (code.to_owned(), message.to_owned()), "{body}");
+        }
+        assert_eq!(told(&"é".repeat(5000)).1.chars().count(), TOLD_CHARS_MAX);
+    }
+
+    #[test]
+    fn an_answer_tells_of_no_failure() {
+        for body in [r#"{"choices":[]}"#, r#"{"error":null,"choices":[]}"#, "1", "[]"] {
+            assert_eq!(Told::in_json(&serde_json::from_str(body).unwrap()), None, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_status_has_the_meaning_of_the_table() {
+        use ErrorCategory::{Auth, InvalidInput, Overloaded, RateLimit, Timeout};
+        for (status, meaning) in [
+            (400, (InvalidInput, false)),
+            (301, (InvalidInput, false)),
+            (401, (Auth, false)),
+            (402, (Auth, false)),
+            (403, (Auth, false)),
+            (404, (InvalidInput, false)),
+            (408, (Timeout, true)),
+            (413, (InvalidInput, false)),
+            (422, (InvalidInput, false)),
+            (429, (RateLimit, false)),
+            (500, (Overloaded, true)),
+            (502, (Overloaded, true)),
+            (503, (Overloaded, false)),
+            (504, (Timeout, true)),
+            (524, (Timeout, true)),
+            (529, (Overloaded, false)),
+        ] {
+            assert_eq!(of_status(status, &Told::default()), meaning, "{status}");
+        }
+        let broke = Told { code: "insufficient_quota".to_owned(), message: String::new() };
+        assert_eq!(of_status(429, &broke), (Auth, false), "waiting brings no money");
+    }
+
+    #[test]
+    fn a_failure_inside_a_stream_has_the_meaning_of_its_word() {
+        for (code, category) in [
+            ("overloaded_error", ErrorCategory::Overloaded),
+            ("529", ErrorCategory::Overloaded),
+            ("rate_limit_error", ErrorCategory::RateLimit),
+            ("429", ErrorCategory::RateLimit),
+            ("invalid_request_error", ErrorCategory::InvalidInput),
+            ("timeout_error", ErrorCategory::Timeout),
+            ("authentication_error", ErrorCategory::Auth),
+            ("what", ErrorCategory::ModelOutput),
+            ("", ErrorCategory::ModelOutput),
+        ] {
+            let told = Told { code: code.to_owned(), message: String::new() };
+            assert_eq!(of_told(&told), category, "{code}");
+        }
+    }
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn a_wait_is_read_in_every_form() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        let date = "Sun, 06 Nov 1994 08:50:07 GMT";
+        for (pairs, expected) in [
+            (&[("retry-after", "7")][..], Some(Duration::from_secs(7))),
+            (&[("retry-after", "0.5")], Some(Duration::from_millis(500))),
+            (&[("retry-after", date)], Some(Duration::from_secs(30))),
+            (
+                &[("retry-after", date), ("date", "Sun, 06 Nov 1994 08:50:00 GMT")],
+                Some(Duration::from_secs(7)),
+            ),
+            (&[("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT")], Some(Duration::ZERO)),
+            (&[("retry-after-ms", "250"), ("retry-after", "9")], Some(Duration::from_millis(250))),
+            (&[("retry-after", "99999999")], Some(RETRY_AFTER_MAX)),
+            (&[("retry-after", "-1")], None),
+            (&[("retry-after", "soon")], None),
+            (&[], None),
+        ] {
+            assert_eq!(retry_after(&headers(pairs), now), expected, "{pairs:?}");
+        }
+    }
+}

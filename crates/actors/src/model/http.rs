@@ -1,0 +1,328 @@
+//! One request to a server and the events of its answer: time limits, cancel, bounds, and what every failure is called.
+//!
+//! # Invariants
+//! 1. One call is one request. No redirect is followed (a key must not travel), nothing is sent twice.
+//! 2. At most [`ANSWER_BYTES_MAX`] bytes of an answer and [`ERROR_BYTES_MAX`] of an error are read.
+//! 3. Whatever ends a call early (cancel, time, garbage) drops its connection.
+//! 4. What a server says is shown without the key.
+//!
+//! # Not here
+//! What is sent and what an event means: the providers, by [`Reading`].
+
+use std::time::{Duration, SystemTime};
+
+use domain::ErrorCategory;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, LOCATION};
+use reqwest::{Client, Response, Url};
+use serde_json::Value;
+use sync::Observed;
+use tokio::time::timeout;
+
+use super::ModelError;
+use super::fault::{self, Told};
+use super::key::Key;
+use super::request::Heard;
+use super::server_spec::{ServerError, ServerSpec, checked_url, headers, is_loopback};
+use super::sse::{SseDecoder, SseEvent};
+
+/// How much of an answer is read: 10 MiB.
+pub const ANSWER_BYTES_MAX: usize = 10 * 1024 * 1024;
+const ERROR_BYTES_MAX: usize = 64 * 1024;
+/// After its last event a body usually ends at once; then the connection can be used again.
+const LAST_CHUNK_WAIT: Duration = Duration::from_millis(50);
+
+/// How long a server may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeLimits {
+    /// To let us in.
+    pub connect: Duration,
+    /// Between two signs of life: until its answer begins, and between the pieces of it.
+    pub idle: Duration,
+    /// For the whole call.
+    pub total: Duration,
+}
+
+impl TimeLimits {
+    /// For servers elsewhere.
+    pub const REMOTE: TimeLimits = TimeLimits {
+        connect: Duration::from_secs(15),
+        idle: Duration::from_secs(120),
+        total: Duration::from_secs(600),
+    };
+    /// For servers on this machine: they may load a model, and read a long prompt slowly, before they say a word.
+    pub const LOCAL: TimeLimits = TimeLimits {
+        connect: Duration::from_secs(5),
+        idle: Duration::from_secs(600),
+        total: Duration::from_secs(1800),
+    };
+}
+
+/// A server that answers requests with events.
+#[derive(Debug)]
+pub(super) struct Server {
+    name: String,
+    client: Client,
+    url: Url,
+    headers: HeaderMap,
+    key: Option<Key>,
+    limits: TimeLimits,
+}
+
+/// Whether more is to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    More,
+    Done,
+}
+
+/// Why an answer cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// It makes no sense; what was found.
+    Garbage(String),
+    /// The server told of a failure in the middle of it.
+    Told(Told),
+}
+
+/// Makes an answer out of what a server sends.
+pub(super) trait Reading: Send {
+    /// An event of a stream.
+    fn event(&mut self, event: &SseEvent, heard: Heard<'_>) -> Result<Flow, Broken>;
+    /// The whole answer at once: some servers do not stream, whatever they are asked.
+    fn whole(&mut self, body: &[u8], heard: Heard<'_>) -> Result<(), Broken>;
+}
+
+impl Server {
+    pub(super) fn new(spec: ServerSpec) -> Result<Server, ServerError> {
+        let url = checked_url(&spec)?;
+        // Installed already, by this or by somebody else: both are fine.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = Client::builder()
+            .user_agent(concat!("agents/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .connect_timeout(spec.limits.connect);
+        if is_loopback(&url) {
+            // llama.cpp hangs up after a stream though it said that the connection stays: a question sent into that is
+            // lost. On this machine a new connection costs nothing.
+            builder = builder.no_proxy().pool_max_idle_per_host(0);
+        }
+        let client = builder.build().map_err(|source| ServerError::Client {
+            name: spec.name.clone(),
+            source: source.without_url(),
+        })?;
+        let headers = headers(&spec);
+        Ok(Server { name: spec.name, client, url, headers, key: spec.key, limits: spec.limits })
+    }
+
+    /// Sends `body` and has `reading` read what comes back.
+    pub(super) async fn ask(
+        &self,
+        body: Vec<u8>,
+        reading: &mut dyn Reading,
+        heard: Heard<'_>,
+        scope: &Observed,
+    ) -> Result<(), ModelError> {
+        if let Some(reason) = scope.reason() {
+            return Err(ModelError::cancelled(reason, false));
+        }
+        let exchange = timeout(self.limits.total, self.exchange(body, reading, heard));
+        tokio::select! {
+            biased;
+            reason = scope.cancelled() => Err(ModelError::cancelled(reason, true)),
+            done = exchange => done.unwrap_or_else(|_| Err(self.late("did not finish its answer", self.limits.total))),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        body: Vec<u8>,
+        reading: &mut dyn Reading,
+        heard: Heard<'_>,
+    ) -> Result<(), ModelError> {
+        let request = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body);
+        let response = self.in_time(request.send()).await?.map_err(|error| self.not_reached(&error))?;
+        if !response.status().is_success() {
+            return Err(self.turned_away(response).await);
+        }
+        match content_type(&response) {
+            Content::Json => {
+                let body = self.body(response).await?;
+                reading.whole(&body, heard).map_err(|broken| self.broken(broken))
+            }
+            Content::Page => {
+                Err(self.broken(Broken::Garbage("a web page; is the base URL right?".to_owned())))
+            }
+            Content::Events => self.stream(response, reading, heard).await,
+        }
+    }
+
+    async fn stream(
+        &self,
+        mut response: Response,
+        reading: &mut dyn Reading,
+        heard: Heard<'_>,
+    ) -> Result<(), ModelError> {
+        let mut decoder = SseDecoder::default();
+        let mut events = Vec::new();
+        let mut bytes_read = 0;
+        while let Some(chunk) = self.chunk(&mut response, &mut bytes_read).await? {
+            decoder
+                .push(&chunk, &mut events)
+                .map_err(|error| self.broken(Broken::Garbage(error.to_string())))?;
+            for event in events.drain(..) {
+                match reading.event(&event, heard).map_err(|broken| self.broken(broken))? {
+                    Flow::More => {}
+                    Flow::Done => {
+                        let _ = timeout(LAST_CHUNK_WAIT, response.chunk()).await;
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        let last = decoder.finish().map_err(|error| self.broken(Broken::Garbage(error.to_string())))?;
+        if let Some(event) = last {
+            reading.event(&event, heard).map_err(|broken| self.broken(broken))?;
+        }
+        Ok(())
+    }
+
+    async fn body(&self, mut response: Response) -> Result<Vec<u8>, ModelError> {
+        let mut body = Vec::new();
+        let mut bytes_read = 0;
+        while let Some(chunk) = self.chunk(&mut response, &mut bytes_read).await? {
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+
+    /// The next piece of an answer, within time and bounds.
+    async fn chunk(
+        &self,
+        response: &mut Response,
+        bytes_read: &mut usize,
+    ) -> Result<Option<Vec<u8>>, ModelError> {
+        let chunk = self.in_time(response.chunk()).await?.map_err(|error| {
+            self.failed(ErrorCategory::ModelOutput, &format!("broke off its answer: {}", reason_of(&error)))
+        })?;
+        *bytes_read += chunk.as_ref().map_or(0, |chunk| chunk.len());
+        if *bytes_read > ANSWER_BYTES_MAX {
+            let what = format!("sent an endless answer: it went beyond {} MiB", ANSWER_BYTES_MAX >> 20);
+            return Err(self.failed(ErrorCategory::ModelOutput, &what));
+        }
+        Ok(chunk.map(Vec::from))
+    }
+
+    async fn in_time<F: Future>(&self, work: F) -> Result<F::Output, ModelError> {
+        timeout(self.limits.idle, work).await.map_err(|_| self.late("was silent", self.limits.idle))
+    }
+
+    async fn turned_away(&self, mut response: Response) -> ModelError {
+        let status = response.status().as_u16();
+        let retry_after = fault::retry_after(response.headers(), SystemTime::now());
+        let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).map(str::to_owned);
+        let mut body = Vec::new();
+        // What cannot be read of the explanation is left out; the status stands.
+        while let Ok(Ok(Some(chunk))) = timeout(self.limits.idle, response.chunk()).await {
+            body.extend_from_slice(&chunk);
+            if body.len() >= ERROR_BYTES_MAX {
+                body.truncate(ERROR_BYTES_MAX);
+                break;
+            }
+        }
+        let told = Told::in_body(&body);
+        let (category, was_sent) = fault::of_status(status, &told);
+        let why = match location {
+            Some(to) if (300..400).contains(&status) => {
+                format!("it wants to be asked at {to}; change the base URL")
+            }
+            Some(_) | None => told.message,
+        };
+        let colon = if why.is_empty() { "" } else { ": " };
+        let message = self.hidden(&format!("{status} from {}{colon}{why}", self.name));
+        ModelError { retry_after, was_sent, ..ModelError::sent(category, message) }
+    }
+
+    fn not_reached(&self, error: &reqwest::Error) -> ModelError {
+        let why = self.hidden(&reason_of(error));
+        let at = self.url.origin().ascii_serialization();
+        if error.is_connect() {
+            let category =
+                if error.is_timeout() { ErrorCategory::Timeout } else { ErrorCategory::Connection };
+            return ModelError::unsent(category, format!("{} cannot be reached at {at}: {why}", self.name));
+        }
+        if error.is_builder() {
+            return ModelError::unsent(ErrorCategory::InvalidInput, format!("{}: {why}", self.name));
+        }
+        let category = if error.is_timeout() { ErrorCategory::Timeout } else { ErrorCategory::Connection };
+        ModelError::sent(category, format!("{} at {at} hung up without an answer: {why}", self.name))
+    }
+
+    fn broken(&self, broken: Broken) -> ModelError {
+        match broken {
+            Broken::Garbage(what) => {
+                self.failed(ErrorCategory::ModelOutput, &format!("sent what cannot be read: {what}"))
+            }
+            Broken::Told(told) => {
+                let what = format!("failed in the middle of its answer: {}", told.message);
+                self.failed(fault::of_told(&told), &what)
+            }
+        }
+    }
+
+    fn late(&self, what: &str, limit: Duration) -> ModelError {
+        self.failed(ErrorCategory::Timeout, &format!("{what} for {limit:?}"))
+    }
+
+    /// A failure of a request that was on its way.
+    pub(super) fn failed(&self, category: ErrorCategory, what: &str) -> ModelError {
+        ModelError::sent(category, self.hidden(&format!("{} {what}", self.name)))
+    }
+
+    fn hidden(&self, text: &str) -> String {
+        match &self.key {
+            Some(key) => key.hide_in(text),
+            None => text.to_owned(),
+        }
+    }
+}
+
+enum Content {
+    Events,
+    Json,
+    Page,
+}
+
+fn content_type(response: &Response) -> Content {
+    let named =
+        response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let begins = |kind: &str| named.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind));
+    if begins("application/json") {
+        Content::Json
+    } else if begins("text/html") {
+        Content::Page
+    } else {
+        Content::Events
+    }
+}
+
+/// The innermost reason, which is the one that tells something, and never the URL.
+fn reason_of(error: &reqwest::Error) -> String {
+    let mut innermost: &dyn std::error::Error = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    match innermost.downcast_ref::<reqwest::Error>() {
+        Some(_) if error.is_timeout() => "it took too long".to_owned(),
+        Some(_) => "the connection failed".to_owned(),
+        None => innermost.to_string(),
+    }
+}
+
+/// JSON out of an event; what is none is garbage that shows its start.
+pub(super) fn json_of(bytes: &[u8]) -> Result<Value, Broken> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        let start = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).into_owned();
+        Broken::Garbage(format!("{start:?} ({error})"))
+    })
+}

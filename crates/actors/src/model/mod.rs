@@ -1,0 +1,51 @@
+//! Models behind one trait: what is asked, what is answered, what it costs, and how it fails.
+//!
+//! A call takes this way: [`Providers`] finds who serves `PROVIDER/NAME`; [`estimate`] and [`Price`] say what to
+//! reserve; the provider is asked once, and streams; its usage says what to settle.
+//!
+//! ```text
+//!  Providers::resolve ─► Guarded (breaker) ─► OpenAi | Anthropic ─► http (time limits, cancel, bounds) ─► server
+//!                          └ Recorder writes what it answered; Replay answers in its place
+//! ```
+//!
+//! # Invariants
+//! 1. A provider asks once. It never retries, never follows a redirect, and keeps no state between calls.
+//! 2. What a server sends is bounded: [`ANSWER_BYTES_MAX`] for an answer, less for an error.
+//! 3. A cancelled scope ends a call at once and drops its connection.
+//! 4. An error says whether tokens may have been spent ([`ModelError::was_sent`]).
+//!
+//! # Not here
+//! Retries, limits and the ledger: the engine. Tools themselves: they are only described here ([`ToolSpec`]).
+
+mod anthropic;
+mod error;
+mod estimate;
+mod fault;
+mod guarded;
+mod http;
+mod key;
+mod openai;
+mod price;
+mod providers;
+mod replay;
+mod request;
+mod server_spec;
+mod sse;
+mod tool_names;
+mod tool_spec;
+
+pub use anthropic::{Anthropic, AnthropicSpec};
+pub use error::{Cause, ModelError};
+pub use estimate::{TokenEstimate, estimate};
+pub use guarded::{BreakerNews, Guarded, NoNews};
+pub use http::{ANSWER_BYTES_MAX, TimeLimits};
+pub use key::{Key, KeyError};
+pub use openai::{Dialect, OpenAi, OpenAiSpec};
+pub use price::{Price, PriceList, Prices, PricesError, Tokens};
+pub use providers::{
+    Mode, ProviderError, ProviderSettings, ProviderView, Providers, ProvidersSetup, Resolved, Speaks,
+};
+pub use replay::{Drift, Recorder, RecordingError, Replay};
+pub use request::{Heard, Message, ModelAnswer, ModelRequest, Provider, Stop, ToolResult, ToolUse};
+pub use server_spec::ServerError;
+pub use tool_spec::{ToolSource, ToolSpec};

@@ -1,0 +1,312 @@
+//! Who serves `PROVIDER/NAME`: the built-in providers, those of the configuration, their keys and their breakers.
+//!
+//! # Invariants
+//! 1. Every key is read once, at the start, so that the redactor can know all of them before anything is shown.
+//! 2. A provider that lacks something is known all the same; what it lacks is said when it is asked for, in words.
+//! 3. A provider has one client and one breaker per process. Recording is outermost: it keeps what the engine saw.
+//! 4. In a replay no key is needed and no client is made.
+//!
+//! # Not here
+//! Which model a plan uses, and whether a server on this machine really runs.
+
+mod builtin;
+mod settings;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use sync::CircuitBreaker;
+
+use super::anthropic::{Anthropic, AnthropicSpec};
+use super::guarded::{BreakerNews, Guarded};
+use super::http::TimeLimits;
+use super::key::{Key, KeyError};
+use super::openai::{Dialect, OpenAi, OpenAiSpec};
+use super::price::{Price, PriceList, Prices};
+use super::replay::{Recorder, RecordingError, Replay};
+use super::request::Provider;
+use super::server_spec::ServerError;
+
+pub use settings::{ProviderSettings, Speaks};
+
+/// Whether calls are kept, or answered from what was kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Neither.
+    Live,
+    /// Kept in a new file.
+    Record(PathBuf),
+    /// Answered from a file.
+    Replay(PathBuf),
+}
+
+/// What providers are made of.
+pub struct ProvidersSetup {
+    /// By name: new providers, and what is different about the built-in ones.
+    pub settings: BTreeMap<String, ProviderSettings>,
+    /// What models cost.
+    pub prices: Prices,
+    /// The process's breakers.
+    pub breakers: CircuitBreaker,
+    /// Hears when one opens or closes.
+    pub news: Arc<dyn BreakerNews>,
+    /// Whether calls are kept.
+    pub mode: Mode,
+}
+
+/// Why a model cannot be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ProviderError {
+    /// It is no name of a model.
+    #[error("`{model}` names no model: write PROVIDER/NAME, as in anthropic/claude-sonnet-4-5")]
+    NoModel {
+        /// What was given.
+        model: String,
+    },
+    /// Nobody of that name.
+    #[error("there is no provider `{name}`; there are {known}")]
+    Unknown {
+        /// What was given.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// Its settings do not say enough.
+    #[error("the provider `{name}` lacks `{lacks}` in its settings")]
+    Incomplete {
+        /// Which.
+        name: String,
+        /// What to add.
+        lacks: &'static str,
+    },
+    /// Its key is missing or unusable.
+    #[error("{name} cannot be asked: {source}")]
+    Key {
+        /// Which.
+        name: String,
+        /// Why.
+        #[source]
+        source: Arc<KeyError>,
+    },
+    /// Its address is none, or no client can be made.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+}
+
+/// A model, and who answers for it.
+#[derive(Clone)]
+pub struct Resolved {
+    /// Who answers.
+    pub provider: Arc<dyn Provider>,
+    /// The model's name there.
+    pub model: String,
+    /// What it costs, if that is known.
+    pub price: Option<Price>,
+    /// How many tokens it reads and writes in one call at most, as far as the settings say.
+    pub context_tokens: Option<u32>,
+    /// How many tokens an answer may have, as far as the settings say.
+    pub answer_tokens: Option<u32>,
+}
+
+/// How a provider stands, for people and for who chooses one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderView {
+    /// Its name.
+    pub name: String,
+    /// Where it is.
+    pub base_url: String,
+    /// Whether that is this machine.
+    pub is_local: bool,
+    /// Whether it has a key; a server on this machine may do without.
+    pub has_key: bool,
+    /// What it lacks before it can be asked; `None`: nothing.
+    pub lacks: Option<String>,
+}
+
+struct Entry {
+    name: String,
+    speaks: Speaks,
+    base_url: String,
+    is_local: bool,
+    is_free: bool,
+    dialect: Dialect,
+    limits: TimeLimits,
+    key: Result<Option<Key>, Arc<KeyError>>,
+    allow_plain_http: bool,
+    context_tokens: Option<u32>,
+    answer_tokens: Option<u32>,
+    client: OnceLock<Arc<dyn Provider>>,
+}
+
+enum Tape {
+    None,
+    Record(Arc<Recorder>),
+    Replay(Arc<Replay>),
+}
+
+/// All providers of this process.
+pub struct Providers {
+    entries: BTreeMap<String, Entry>,
+    /// Settings that make no provider, and what they lack.
+    incomplete: BTreeMap<String, &'static str>,
+    prices: Arc<Prices>,
+    breakers: CircuitBreaker,
+    news: Arc<dyn BreakerNews>,
+    tape: Tape,
+}
+
+impl Providers {
+    /// The providers; `variable` gives the environment.
+    ///
+    /// # Errors
+    /// The recording cannot be made or read.
+    pub fn new(
+        setup: ProvidersSetup,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Providers, RecordingError> {
+        let ProvidersSetup { settings, prices, breakers, news, mode } = setup;
+        let (entries, incomplete) = settings::entries(settings, variable);
+        let keys = entries.values().filter_map(|entry| entry.key.as_ref().ok()?.clone()).collect();
+        let tape = match mode {
+            Mode::Live => Tape::None,
+            Mode::Record(path) => Tape::Record(Arc::new(Recorder::create(&path, keys)?)),
+            Mode::Replay(path) => Tape::Replay(Arc::new(Replay::open(&path)?)),
+        };
+        Ok(Providers { entries, incomplete, prices: Arc::new(prices), breakers, news, tape })
+    }
+
+    /// Who answers for `PROVIDER/NAME`.
+    ///
+    /// # Errors
+    /// There is no such provider, or it lacks something; the message says what to do.
+    pub fn resolve(&self, model: &str) -> Result<Resolved, ProviderError> {
+        let (name, model) = parts(model)?;
+        let entry = self.entry(name)?;
+        let provider = match &self.tape {
+            Tape::Replay(replay) => replay.provider(name),
+            Tape::Record(recorder) => recorder.wrap(name, self.client(entry)?),
+            Tape::None => self.client(entry)?,
+        };
+        let price = self.price_list(entry).of(model);
+        let (context_tokens, answer_tokens) = (entry.context_tokens, entry.answer_tokens);
+        Ok(Resolved { provider, model: model.to_owned(), price, context_tokens, answer_tokens })
+    }
+
+    /// Whether `PROVIDER/NAME` could be asked, as far as settings and keys go: nothing is made, nobody is asked.
+    ///
+    /// # Errors
+    /// As [`resolve`](Self::resolve).
+    pub fn check(&self, model: &str) -> Result<(), ProviderError> {
+        let (name, _) = parts(model)?;
+        let entry = self.entry(name)?;
+        match (&entry.key, &self.tape) {
+            (Ok(_), _) | (Err(_), Tape::Replay(_)) => Ok(()),
+            (Err(source), Tape::None | Tape::Record(_)) => {
+                Err(ProviderError::Key { name: entry.name.clone(), source: Arc::clone(source) })
+            }
+        }
+    }
+
+    /// How each provider stands, by name.
+    pub fn views(&self) -> Vec<ProviderView> {
+        let is_replay = matches!(self.tape, Tape::Replay(_));
+        let incomplete = self.incomplete.iter().map(|(name, lacks)| ProviderView {
+            name: name.clone(),
+            base_url: String::new(),
+            is_local: false,
+            has_key: false,
+            lacks: Some(format!("its settings lack `{lacks}`")),
+        });
+        let mut views: Vec<_> =
+            self.entries.values().map(|entry| entry.view(is_replay)).chain(incomplete).collect();
+        views.sort_by(|a, b| a.name.cmp(&b.name));
+        views
+    }
+
+    /// The keys, for the redactor and for nobody else.
+    pub fn secrets(&self) -> Vec<String> {
+        let keys = self.entries.values().filter_map(|entry| entry.key.as_ref().ok()?.as_ref());
+        keys.map(|key| key.reveal().to_owned()).collect()
+    }
+
+    /// Of a replay: how many recorded calls nobody has asked for.
+    pub fn unused_calls(&self) -> Option<usize> {
+        match &self.tape {
+            Tape::Replay(replay) => Some(replay.unused()),
+            Tape::None | Tape::Record(_) => None,
+        }
+    }
+
+    fn entry(&self, name: &str) -> Result<&Entry, ProviderError> {
+        if let Some(entry) = self.entries.get(name) {
+            return Ok(entry);
+        }
+        let name = name.to_owned();
+        Err(match self.incomplete.get(&name) {
+            Some(lacks) => ProviderError::Incomplete { name, lacks },
+            None => {
+                let known: Vec<&str> = self.entries.keys().map(String::as_str).collect();
+                ProviderError::Unknown { name, known: known.join(", ") }
+            }
+        })
+    }
+
+    /// The one client. Of two that are made at the same moment one is thrown away, unused.
+    fn client(&self, entry: &Entry) -> Result<Arc<dyn Provider>, ProviderError> {
+        if let Some(client) = entry.client.get() {
+            return Ok(Arc::clone(client));
+        }
+        let bare = entry.connect(self.price_list(entry))?;
+        let breaker = self.breakers.handle(&format!("model/{}", entry.name));
+        let guarded = Guarded::new(bare, &entry.name, breaker, Arc::clone(&self.news));
+        Ok(Arc::clone(entry.client.get_or_init(|| Arc::new(guarded))))
+    }
+
+    fn price_list(&self, entry: &Entry) -> PriceList {
+        match entry.is_free {
+            true => PriceList::free(),
+            false => PriceList::of_provider(Arc::clone(&self.prices), &entry.name),
+        }
+    }
+}
+
+fn parts(model: &str) -> Result<(&str, &str), ProviderError> {
+    match model.split_once('/') {
+        Some((name, rest)) if !name.is_empty() && !rest.is_empty() => Ok((name, rest)),
+        Some(_) | None => Err(ProviderError::NoModel { model: model.to_owned() }),
+    }
+}
+
+impl Entry {
+    fn connect(&self, prices: PriceList) -> Result<Arc<dyn Provider>, ProviderError> {
+        let key =
+            self.key.clone().map_err(|source| ProviderError::Key { name: self.name.clone(), source })?;
+        let (name, base_url) = (self.name.clone(), self.base_url.clone());
+        let (limits, allow_plain_http, dialect) = (self.limits, self.allow_plain_http, self.dialect);
+        Ok(match self.speaks {
+            Speaks::Openai => {
+                let spec = OpenAiSpec { name, base_url, key, dialect, limits, allow_plain_http };
+                Arc::new(OpenAi::new(spec, prices)?)
+            }
+            Speaks::Anthropic => {
+                let spec = AnthropicSpec { name, base_url, key, limits, allow_plain_http };
+                Arc::new(Anthropic::new(spec, prices)?)
+            }
+        })
+    }
+
+    fn view(&self, is_replay: bool) -> ProviderView {
+        let lacks = match &self.key {
+            Err(why) if !is_replay => Some(why.to_string()),
+            Ok(_) | Err(_) => None,
+        };
+        ProviderView {
+            name: self.name.clone(),
+            base_url: self.base_url.clone(),
+            is_local: self.is_local,
+            has_key: matches!(self.key, Ok(Some(_))),
+            lacks,
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! A run kept and repeated: `--record FILE` writes down each question and its answer, `--replay FILE` answers from there.
+//!
+//! A recording is JSON lines, one a call: `{"call", "hash", "request", "answer" | "error"}`. What was cancelled is not in
+//! it: it had no answer.
+//!
+//! # Invariants
+//! 1. A line is written by one append, so that lines of parallel calls never mix and a killed run loses at most its last.
+//! 2. A recorded call answers once. Of calls with the same request the earlier recorded one answers first.
+//! 3. What was not asked in the recorded run is never answered: it is a [`Drift`], which says what is different.
+//! 4. No key is in a recording, and only its owner can read it.
+//!
+//! # Not here
+//! The network: a replay has none.
+
+mod drift;
+mod play;
+mod record;
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use domain::ErrorCategory;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::error::{Cause, ModelError};
+use super::request::{Message, ModelAnswer, ModelRequest};
+use super::tool_spec::ToolSpec;
+
+pub use drift::Drift;
+pub use play::Replay;
+pub use record::Recorder;
+
+/// Why a recording cannot be made or used.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// There is one already: it is never written over.
+    #[error("{} is there already: remove it, or record into another file", path.display())]
+    Exists {
+        /// Which.
+        path: PathBuf,
+    },
+    /// It cannot be made or read.
+    #[error("the recording {} cannot be {verb}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// `made` or `read`.
+        verb: &'static str,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// It is too large.
+    #[error("the recording {} is larger than {} MiB", path.display(), RECORDING_BYTES_MAX >> 20)]
+    TooLarge {
+        /// Which.
+        path: PathBuf,
+    },
+    /// It is no recording.
+    #[error("{}:{line}: no call of a recording", path.display())]
+    Malformed {
+        /// Which.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// What is wrong.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+const RECORDING_BYTES_MAX: u64 = 512 * 1024 * 1024;
+
+/// A call, as it is kept.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    call: u32,
+    hash: String,
+    request: Shown,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Outcome {
+    Answer(ModelAnswer),
+    Error(KeptError),
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct KeptError {
+    category: ErrorCategory,
+    message: String,
+    retry_after_ms: Option<u64>,
+    was_sent: bool,
+}
+
+/// What of a request decides the answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Shown {
+    provider: String,
+    model: String,
+    system: String,
+    messages: Vec<Message>,
+    tools: Vec<ShownTool>,
+    max_tokens: u32,
+    output: Option<Value>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct ShownTool {
+    name: String,
+    description: String,
+    input: Value,
+}
+
+impl Shown {
+    fn of(provider: &str, request: &ModelRequest) -> Shown {
+        let tool = |tool: &ToolSpec| ShownTool {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            input: tool.input.clone(),
+        };
+        Shown {
+            provider: provider.to_owned(),
+            model: request.model.clone(),
+            system: request.system.clone(),
+            messages: request.messages.clone(),
+            tools: request.tools.iter().map(tool).collect(),
+            max_tokens: request.max_tokens,
+            output: request.output.clone(),
+        }
+    }
+
+    /// The same for the same request, whatever the order of the keys in its JSON.
+    fn hash(&self) -> Result<String, serde_json::Error> {
+        let mut text = String::new();
+        write_sorted(&serde_json::to_value(self)?, &mut text);
+        Ok(blake3::hash(text.as_bytes()).to_hex().to_string())
+    }
+}
+
+fn write_sorted(value: &Value, text: &mut String) {
+    match value {
+        Value::Object(map) => {
+            let mut keys: Vec<&String> = map.keys().collect();
+            keys.sort();
+            text.push('{');
+            for key in keys {
+                text.push_str(&Value::String(key.clone()).to_string());
+                text.push(':');
+                write_sorted(&map[key], text);
+                text.push(',');
+            }
+            text.push('}');
+        }
+        Value::Array(items) => {
+            text.push('[');
+            for item in items {
+                write_sorted(item, text);
+                text.push(',');
+            }
+            text.push(']');
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            text.push_str(&value.to_string())
+        }
+    }
+}
+
+impl KeptError {
+    fn of(error: &ModelError) -> KeptError {
+        KeptError {
+            category: error.category,
+            message: error.message.clone(),
+            retry_after_ms: error.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            was_sent: error.was_sent,
+        }
+    }
+
+    fn again(&self) -> ModelError {
+        ModelError {
+            category: self.category,
+            message: self.message.clone(),
+            retry_after: self.retry_after_ms.map(Duration::from_millis),
+            was_sent: self.was_sent,
+            cause: Cause::Provider,
+        }
+    }
+}
+
+fn unhashed(error: &serde_json::Error) -> ModelError {
+    ModelError::unsent(ErrorCategory::Internal, format!("the request cannot be written as JSON: {error}"))
+}

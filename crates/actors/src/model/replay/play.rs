@@ -1,0 +1,115 @@
+//! Answers out of a recording.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use domain::ErrorCategory;
+use sync::Observed;
+
+use super::drift::{Drift, drift};
+use super::{Kept, Outcome, RECORDING_BYTES_MAX, RecordingError, Shown, unhashed};
+use crate::model::error::{Cause, ModelError};
+use crate::model::request::{Heard, ModelAnswer, ModelRequest, Provider};
+
+/// A recording that is repeated.
+#[derive(Debug)]
+pub struct Replay {
+    calls: Vec<Kept>,
+    /// Which calls have answered; as long as `calls`.
+    used: Mutex<Vec<bool>>,
+}
+
+impl Replay {
+    /// Reads the recording at `path`. A last line that was cut off by a kill is left out.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no recording.
+    pub fn open(path: &Path) -> Result<Replay, RecordingError> {
+        let unreadable = |source| RecordingError::Io { path: path.to_owned(), verb: "read", source };
+        let file = File::open(path).map_err(unreadable)?;
+        let mut bytes = Vec::new();
+        file.take(RECORDING_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        if u64::try_from(bytes.len()).is_ok_and(|size| size > RECORDING_BYTES_MAX) {
+            return Err(RecordingError::TooLarge { path: path.to_owned() });
+        }
+        let mut calls: Vec<Kept> = Vec::new();
+        for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            match serde_json::from_slice(line) {
+                Ok(kept) => calls.push(kept),
+                Err(_) if !line.ends_with(b"\n") => {}
+                Err(source) => {
+                    return Err(RecordingError::Malformed { path: path.to_owned(), line: index + 1, source });
+                }
+            }
+        }
+        let used = Mutex::new(vec![false; calls.len()]);
+        Ok(Replay { calls, used })
+    }
+
+    /// Who answers in place of `provider`.
+    pub fn provider(self: &Arc<Self>, provider: &str) -> Arc<dyn Provider> {
+        Arc::new(Replayed { replay: Arc::clone(self), provider: provider.to_owned() })
+    }
+
+    /// How many recorded calls nobody has asked for. At the end of a run, more than none is a drift too.
+    pub fn unused(&self) -> usize {
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.iter().filter(|used| !**used).count()
+    }
+
+    /// The next recorded outcome of this request: found and used up in one step.
+    fn take(&self, shown: &Shown, hash: &str) -> Result<&Outcome, Drift> {
+        let left: Vec<&Kept> = {
+            let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+            let found =
+                self.calls.iter().zip(used.iter_mut()).find(|(call, used)| !**used && call.hash == hash);
+            if let Some((call, used)) = found {
+                *used = true;
+                return Ok(&call.outcome);
+            }
+            self.calls.iter().zip(used.iter()).filter(|(_, used)| !**used).map(|(call, _)| call).collect()
+        };
+        Err(drift(&left, self.calls.len(), shown))
+    }
+}
+
+/// A provider that was there when the recording was made.
+struct Replayed {
+    replay: Arc<Replay>,
+    provider: String,
+}
+
+#[async_trait]
+impl Provider for Replayed {
+    async fn answer(
+        &self,
+        request: &ModelRequest,
+        heard: Heard<'_>,
+        scope: &Observed,
+    ) -> Result<ModelAnswer, ModelError> {
+        if let Some(reason) = scope.reason() {
+            return Err(ModelError::cancelled(reason, false));
+        }
+        let shown = Shown::of(&self.provider, request);
+        let hash = shown.hash().map_err(|error| unhashed(&error))?;
+        let outcome = self.replay.take(&shown, &hash).map_err(|drift| ModelError {
+            cause: Cause::Drift(drift.clone()),
+            ..ModelError::unsent(ErrorCategory::InvalidInput, drift.to_string())
+        })?;
+        match outcome {
+            Outcome::Answer(answer) => {
+                if !answer.text.is_empty() {
+                    heard(&answer.text);
+                }
+                Ok(answer.clone())
+            }
+            Outcome::Error(error) => Err(error.again()),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Writes down what is asked and answered.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use async_trait::async_trait;
+use domain::ErrorCategory;
+use sync::Observed;
+
+use super::{Kept, KeptError, Outcome, RecordingError, Shown, unhashed};
+use crate::model::error::{Cause, ModelError};
+use crate::model::key::Key;
+use crate::model::request::{Heard, ModelAnswer, ModelRequest, Provider};
+
+/// A recording that is being made.
+#[derive(Debug)]
+pub struct Recorder {
+    file: File,
+    path: PathBuf,
+    keys: Vec<Key>,
+    calls: AtomicU32,
+}
+
+impl Recorder {
+    /// A new recording at `path`, which only its owner can read, and in which `keys` do not show.
+    ///
+    /// # Errors
+    /// There is something already, or it cannot be made.
+    pub fn create(path: &Path, keys: Vec<Key>) -> Result<Recorder, RecordingError> {
+        let opened = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path);
+        let file = opened.map_err(|source| {
+            let path = path.to_owned();
+            if source.kind() == io::ErrorKind::AlreadyExists {
+                return RecordingError::Exists { path };
+            }
+            RecordingError::Io { path, verb: "made", source }
+        })?;
+        Ok(Recorder { file, path: path.to_owned(), keys, calls: AtomicU32::new(0) })
+    }
+
+    /// `inner`, whose calls are recorded as those of `provider`.
+    pub fn wrap(self: &Arc<Self>, provider: &str, inner: Arc<dyn Provider>) -> Arc<dyn Provider> {
+        Arc::new(Recorded { recorder: Arc::clone(self), provider: provider.to_owned(), inner })
+    }
+
+    /// One append: the file's position and its size move together, so no other line comes in between.
+    fn keep(&self, request: Shown, hash: String, outcome: Outcome) -> io::Result<()> {
+        let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut line = serde_json::to_string(&Kept { call, hash, request, outcome })?;
+        for key in &self.keys {
+            line = key.hide_in(&line);
+        }
+        line.push('\n');
+        (&self.file).write_all(line.as_bytes())
+    }
+}
+
+/// A recording of no call is none: the next one may have its name.
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        if self.calls.load(Ordering::Relaxed) == 0 {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A provider whose calls are recorded.
+struct Recorded {
+    recorder: Arc<Recorder>,
+    provider: String,
+    inner: Arc<dyn Provider>,
+}
+
+#[async_trait]
+impl Provider for Recorded {
+    async fn answer(
+        &self,
+        request: &ModelRequest,
+        heard: Heard<'_>,
+        scope: &Observed,
+    ) -> Result<ModelAnswer, ModelError> {
+        let shown = Shown::of(&self.provider, request);
+        let hash = shown.hash().map_err(|error| unhashed(&error))?;
+        let answer = self.inner.answer(request, heard, scope).await;
+        let outcome = match &answer {
+            Ok(answer) => Outcome::Answer(answer.clone()),
+            Err(ModelError { cause: Cause::Cancelled(_), .. }) => return answer,
+            Err(error) => Outcome::Error(KeptError::of(error)),
+        };
+        // A recording with a gap would be found out only when it is replayed, so the call fails now.
+        self.recorder.keep(shown, hash, outcome).map_err(|error| {
+            let path = self.recorder.path.display();
+            ModelError::sent(
+                ErrorCategory::Resource,
+                format!("the recording {path} cannot be written: {error}"),
+            )
+        })?;
+        answer
+    }
+}

@@ -1,0 +1,137 @@
+//! What a model is asked and what it answers, in words that no provider owns.
+//!
+//! # Invariants
+//! 1. A [`ToolUse`] whose arguments could not be read as JSON has them as a string: the tool's schema refuses it, and
+//!    the model is told.
+//! 2. An answer has text, or calls, or was refused: an empty one is an error of the provider.
+//!
+//! # Not here
+//! How it looks on the wire: each provider's own files.
+
+use async_trait::async_trait;
+use domain::Usage;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sync::Observed;
+
+use super::ModelError;
+use super::tool_spec::ToolSpec;
+
+/// One question to a model: all that it is to know, since it remembers nothing.
+#[derive(Clone, Debug)]
+pub struct ModelRequest {
+    /// Its name at the provider.
+    pub model: String,
+    /// What it is to keep to throughout; empty: nothing.
+    pub system: String,
+    /// What was said so far, oldest first.
+    pub messages: Vec<Message>,
+    /// The tools that it may call.
+    pub tools: Vec<ToolSpec>,
+    /// How long its answer may be.
+    pub max_tokens: u32,
+    /// The JSON schema that its last answer must fit.
+    pub output: Option<Value>,
+}
+
+/// Something that was said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Message {
+    /// To the model.
+    User(String),
+    /// By the model.
+    Assistant {
+        /// What it said.
+        text: String,
+        /// The tools that it called.
+        calls: Vec<ToolUse>,
+    },
+    /// What the tools answered.
+    Results(Vec<ToolResult>),
+}
+
+/// A model's call of a tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolUse {
+    /// What its result is called by.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// An object; a string if the model's JSON could not be read.
+    pub arguments: Value,
+}
+
+/// What a tool answered to a [`ToolUse`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// The call's id.
+    pub id: String,
+    /// What is told to the model.
+    pub text: String,
+    /// Whether it failed.
+    pub is_error: bool,
+}
+
+/// What a model answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelAnswer {
+    /// What it said.
+    pub text: String,
+    /// The tools that it wants called.
+    pub calls: Vec<ToolUse>,
+    /// Why it stopped.
+    pub stop: Stop,
+    /// What it used. The cost is 0 where the price is not known.
+    pub usage: Usage,
+}
+
+/// Why a model stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// It has said all.
+    End,
+    /// It waits for the results of its calls.
+    ToolUse,
+    /// It was cut off: its answer, or the conversation, became too long.
+    MaxTokens,
+    /// It, or its provider, will not answer this.
+    Refused,
+}
+
+/// Hears the text of an answer as it comes.
+pub type Heard<'a> = &'a mut (dyn FnMut(&str) + Send);
+
+/// Who answers for a model.
+#[async_trait]
+pub trait Provider: Send + Sync {
+    /// Asks once. `heard` gets the text as it comes; the answer has all of it again.
+    ///
+    /// # Errors
+    /// [`ModelError`]; also when `scope` was cancelled, which its `cause` says.
+    async fn answer(
+        &self,
+        request: &ModelRequest,
+        heard: Heard<'_>,
+        scope: &Observed,
+    ) -> Result<ModelAnswer, ModelError>;
+}
+
+/// A call's arguments out of what the model wrote: nothing is an empty object, what is no JSON stays a string.
+pub(super) fn read_arguments(text: &str) -> Value {
+    match text.trim() {
+        "" => Value::Object(serde_json::Map::new()),
+        text => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())),
+    }
+}
+
+/// Arguments as a provider takes them back: always an object, whatever the model wrote.
+pub(super) fn sendable(arguments: &Value) -> Value {
+    match arguments {
+        Value::Object(_) => arguments.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            serde_json::json!({"unreadable": arguments})
+        }
+    }
+}

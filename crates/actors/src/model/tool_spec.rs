@@ -1,0 +1,46 @@
+//! A tool as it is offered: to a model, and to the gate that runs it.
+//!
+//! # Invariants
+//! 1. `input` and `output` are JSON schemas of objects.
+//! 2. A provider is told the name, the description and `input`; the rest is for the gate.
+//!
+//! # Not here
+//! The tools themselves, and what runs them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What a tool is, and what it may do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// Its name; that of a server's tool is `SERVER.tool`.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// What it takes.
+    pub input: Value,
+    /// What it gives.
+    pub output: Value,
+    /// It reads the project.
+    pub reads: bool,
+    /// It can change the project: refused while strategizing, and alone in the sandbox while it runs.
+    pub writes: bool,
+    /// It reaches beyond this machine.
+    pub network: bool,
+    /// How long a call may take.
+    pub timeout_s: u32,
+    /// Where it comes from.
+    pub source: ToolSource,
+}
+
+/// Where a tool comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolSource {
+    /// The program.
+    Builtin,
+    /// An action's file.
+    Action,
+    /// A server that speaks MCP.
+    Mcp,
+}

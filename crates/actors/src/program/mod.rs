@@ -1,0 +1,86 @@
+//! Programs that are spoken to through their standard streams: MCP servers and agents.
+//!
+//! # Invariants
+//! 1. Where a program runs is decided by who implements [`Starts`]: the engine puts it into a plan's sandbox.
+//! 2. [`Process::end`] returns when the program and all that it started are gone, and dropping a process ends it too.
+//! 3. A line that is read has at most [`LINE_BYTES_MAX`] bytes, and of what a program complains about only the end is
+//!    kept.
+//!
+//! # Not here
+//! What is said: `mcp` and `acp`.
+
+mod lines;
+mod plain;
+mod writing;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+pub use lines::{LINE_BYTES_MAX, LineError, Lines};
+pub(crate) use lines::{STRAY_LINES_MAX, shown};
+pub use plain::PlainStart;
+pub(crate) use writing::Writing;
+
+/// What is to be started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Program {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// The variables that it gets beside those of every program.
+    pub env: Vec<(String, String)>,
+}
+
+/// A program that was started.
+pub struct Pipes {
+    /// What it reads.
+    pub stdin: Box<dyn AsyncWrite + Send + Unpin>,
+    /// What it writes.
+    pub stdout: Box<dyn AsyncRead + Send + Unpin>,
+    /// What ends it.
+    pub process: Box<dyn Process>,
+}
+
+impl std::fmt::Debug for Pipes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pipes").finish_non_exhaustive()
+    }
+}
+
+/// A running program. Dropping it ends the program, without waiting.
+#[async_trait]
+pub trait Process: Send + Sync {
+    /// Ends the program and all that it started, and returns when they are gone: how it ended, and the last that it
+    /// complained of. For as long as `patience` it may end by itself. Twice is once.
+    async fn end(&self, patience: Duration) -> Ended;
+}
+
+/// How a program ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// How, where it ended by itself: `exit status: 3`.
+    pub status: Option<String>,
+    /// The end of what it wrote to its standard error.
+    pub complaints: String,
+}
+
+impl Ended {
+    /// As the end of a sentence about it: empty when there is nothing to say.
+    pub fn told(&self) -> String {
+        let status =
+            self.status.as_ref().map(|status| format!("; it ended with {status}")).unwrap_or_default();
+        let complaints = self.complaints.trim();
+        if complaints.is_empty() { status } else { format!("{status}; it complained: {complaints}") }
+    }
+}
+
+/// Who starts programs.
+#[async_trait]
+pub trait Starts: Send + Sync {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// Why it cannot be started, in words.
+    async fn start(&self, program: &Program) -> Result<Pipes, String>;
+}

@@ -1,0 +1,267 @@
+//! Arguments that fit their schema, made into work: defaults filled in, paths found.
+//!
+//! # Invariants
+//! The defaults here are those that the schemas tell.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::builtin::{CONTENT_BYTES_MAX, READ_LINES, RUN_TIMEOUT_S};
+use super::catalog::Tool;
+use super::error::ToolError;
+use super::memory::Known;
+use super::place::{Place, Project, resolve};
+use super::workplace::{CommandText, Work};
+
+fn here() -> String {
+    ".".to_owned()
+}
+
+fn first_line() -> u64 {
+    1
+}
+
+fn read_lines() -> u64 {
+    READ_LINES
+}
+
+fn one_level() -> u32 {
+    1
+}
+
+fn some_matches() -> u32 {
+    200
+}
+
+fn run_timeout() -> u32 {
+    RUN_TIMEOUT_S
+}
+
+#[derive(Serialize, Deserialize)]
+struct ReadFile {
+    path: String,
+    #[serde(default = "first_line")]
+    offset: u64,
+    #[serde(default = "read_lines")]
+    limit: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ListDirectory {
+    #[serde(default = "here")]
+    path: String,
+    #[serde(default = "one_level")]
+    depth: u32,
+    #[serde(default)]
+    ignored: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SearchFiles {
+    pattern: String,
+    #[serde(default = "here")]
+    path: String,
+    #[serde(default)]
+    glob: Option<String>,
+    #[serde(default)]
+    context: u32,
+    #[serde(default = "some_matches")]
+    max: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WriteFile {
+    path: String,
+    content: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct EditFile {
+    path: String,
+    old: String,
+    new: String,
+    #[serde(default)]
+    replace_all: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct DeleteFile {
+    path: String,
+    #[serde(default)]
+    recursive: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct MoveFile {
+    from: String,
+    to: String,
+    #[serde(default)]
+    overwrite: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Command {
+    Shell(String),
+    Argv(Vec<String>),
+}
+
+#[derive(Serialize, Deserialize)]
+struct RunCommand {
+    command: Command,
+    #[serde(default = "here")]
+    cwd: String,
+    #[serde(default = "run_timeout")]
+    timeout_s: u32,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    #[serde(default)]
+    stdin: Option<String>,
+}
+
+/// What is known of the files that are to be replaced.
+pub(super) type Seen<'a> = &'a dyn Fn(&Place) -> Known;
+
+/// The work that the arguments ask for, and the arguments as they are used.
+pub(super) fn work_of(
+    tool: &Tool,
+    arguments: &Value,
+    projects: &[Project],
+    seen: Seen<'_>,
+) -> Result<(Work, Value), ToolError> {
+    if let Some(foreign) = &tool.foreign {
+        let work = Work::Foreign { tool: Arc::clone(foreign), arguments: arguments.clone() };
+        return Ok((work, arguments.clone()));
+    }
+    let call = Call { name: &tool.spec.name, arguments, projects, seen };
+    match tool.spec.name.as_str() {
+        "read_file" => call.read(),
+        "list_directory" => call.list(),
+        "search_files" => call.search(),
+        "write_file" => call.write(),
+        "edit_file" => call.edit(),
+        "delete_file" => call.delete(),
+        "move_file" => call.move_file(),
+        "run_command" => call.run(),
+        other => Err(ToolError::Failed { tool: other.to_owned(), message: "nobody does it".to_owned() }),
+    }
+}
+
+struct Call<'a> {
+    name: &'a str,
+    arguments: &'a Value,
+    projects: &'a [Project],
+    seen: Seen<'a>,
+}
+
+impl Call<'_> {
+    fn invalid(&self, problem: String) -> ToolError {
+        ToolError::InvalidArguments { tool: self.name.to_owned(), problems: vec![problem] }
+    }
+
+    fn read_as<T: for<'de> Deserialize<'de>>(&self) -> Result<T, ToolError> {
+        T::deserialize(self.arguments).map_err(|error| self.invalid(error.to_string()))
+    }
+
+    fn shown(&self, arguments: &impl Serialize) -> Result<Value, ToolError> {
+        serde_json::to_value(arguments).map_err(|error| self.invalid(error.to_string()))
+    }
+
+    fn place(&self, path: &mut String) -> Result<Place, ToolError> {
+        let place = resolve(self.projects, path, self.name)?;
+        path.clone_from(&place.shown);
+        Ok(place)
+    }
+
+    /// A place that is written: no root, and in no project that is only read.
+    fn target(&self, path: &mut String) -> Result<Place, ToolError> {
+        let place = self.place(path)?;
+        let read_only = self.projects.get(usize::from(place.root.0)).is_some_and(|project| project.read_only);
+        if read_only || place.path.is_none() {
+            return Err(ToolError::ProtectedPath { path: place.shown });
+        }
+        Ok(place)
+    }
+
+    fn bounded(&self, field: &str, text: &str) -> Result<(), ToolError> {
+        if text.len() <= CONTENT_BYTES_MAX {
+            return Ok(());
+        }
+        let problem = format!("`{field}` has {} bytes, {CONTENT_BYTES_MAX} are allowed", text.len());
+        Err(self.invalid(problem))
+    }
+
+    fn read(&self) -> Result<(Work, Value), ToolError> {
+        let mut args: ReadFile = self.read_as()?;
+        let place = self.place(&mut args.path)?;
+        Ok((Work::Read { place, offset: args.offset, limit: args.limit }, self.shown(&args)?))
+    }
+
+    fn list(&self) -> Result<(Work, Value), ToolError> {
+        let mut args: ListDirectory = self.read_as()?;
+        let place = self.place(&mut args.path)?;
+        Ok((Work::List { place, depth: args.depth, ignored: args.ignored }, self.shown(&args)?))
+    }
+
+    fn search(&self) -> Result<(Work, Value), ToolError> {
+        let mut args: SearchFiles = self.read_as()?;
+        let place = self.place(&mut args.path)?;
+        let shown = self.shown(&args)?;
+        let SearchFiles { pattern, glob, context, max, .. } = args;
+        Ok((Work::Search { place, pattern, glob, context, max }, shown))
+    }
+
+    fn write(&self) -> Result<(Work, Value), ToolError> {
+        let mut args: WriteFile = self.read_as()?;
+        self.bounded("content", &args.content)?;
+        let place = self.target(&mut args.path)?;
+        let (shown, known) = (self.shown(&args)?, (self.seen)(&place));
+        Ok((Work::Write { place, content: args.content, known }, shown))
+    }
+
+    fn edit(&self) -> Result<(Work, Value), ToolError> {
+        let mut args: EditFile = self.read_as()?;
+        self.bounded("new", &args.new)?;
+        let place = self.target(&mut args.path)?;
+        let (shown, known) = (self.shown(&args)?, (self.seen)(&place));
+        let EditFile { old, new, replace_all, .. } = args;
+        Ok((Work::Edit { place, old, new, replace_all, known }, shown))
+    }
+
+    fn delete(&self) -> Result<(Work, Value), ToolError> {
+        let mut args: DeleteFile = self.read_as()?;
+        let place = self.target(&mut args.path)?;
+        Ok((Work::Delete { place, recursive: args.recursive }, self.shown(&args)?))
+    }
+
+    fn move_file(&self) -> Result<(Work, Value), ToolError> {
+        let mut args: MoveFile = self.read_as()?;
+        let (from, to) = (self.target(&mut args.from)?, self.target(&mut args.to)?);
+        if from.root != to.root {
+            return Err(self.invalid("`from` and `to` have to lie in the same project".to_owned()));
+        }
+        Ok((Work::Move { from, to, overwrite: args.overwrite }, self.shown(&args)?))
+    }
+
+    fn run(&self) -> Result<(Work, Value), ToolError> {
+        let mut args: RunCommand = self.read_as()?;
+        let cwd = self.place(&mut args.cwd)?;
+        let shown = self.shown(&args)?;
+        let RunCommand { command, timeout_s, env, stdin, .. } = args;
+        let command = match command {
+            Command::Shell(text) => CommandText::Shell(text),
+            Command::Argv(words) => CommandText::Argv(words),
+        };
+        let nul = match &command {
+            CommandText::Shell(text) => text.contains('\0'),
+            CommandText::Argv(words) => words.iter().any(|word| word.contains('\0')),
+        };
+        if nul {
+            return Err(self.invalid("`command` must not contain NUL".to_owned()));
+        }
+        Ok((Work::Run { command, cwd, timeout_s, env: env.into_iter().collect(), stdin }, shown))
+    }
+}

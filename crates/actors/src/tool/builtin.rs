@@ -1,0 +1,246 @@
+//! The tools of the program, as they are offered.
+//!
+//! # Invariants
+//! 1. `"format": "path"` marks every field that is a path.
+//! 2. A bound that a schema can say stands in the schema; the model reads it there.
+
+use serde_json::{Value, json};
+
+use crate::model::{ToolSource, ToolSpec};
+
+/// How many lines are read unless more are asked for.
+pub const READ_LINES: u64 = 2_000;
+/// How many bytes are read at most.
+pub const READ_BYTES_MAX: usize = 256 << 10;
+/// How many levels are listed at most.
+pub const DEPTH_MAX: u32 = 8;
+/// How many entries are listed at most.
+pub const ENTRIES_MAX: usize = 2_000;
+/// How many matches are given at most.
+pub const MATCHES_MAX: u32 = 1_000;
+/// How long a file may be that is written whole.
+pub const CONTENT_BYTES_MAX: usize = 8 << 20;
+/// How long a command may take unless more is asked for.
+pub const RUN_TIMEOUT_S: u32 = 120;
+/// How long a command may take at most.
+pub const RUN_TIMEOUT_S_MAX: u32 = 3_600;
+
+/// How long a tool that starts no process may take.
+const FILE_TIMEOUT_S: u32 = 60;
+const CONTEXT_MAX: u32 = 5;
+const MATCHES: u32 = 200;
+
+/// All of them, in the order in which they are offered.
+pub fn builtin_tools() -> Vec<ToolSpec> {
+    vec![
+        read_file(),
+        list_directory(),
+        search_files(),
+        write_file(),
+        edit_file(),
+        delete_file(),
+        move_file(),
+        run_command(),
+    ]
+}
+
+/// Whether a tool can change the project.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Does {
+    Reads,
+    Writes,
+}
+
+fn tool(name: &str, does: Does, description: &str, input: Value, output: Value) -> ToolSpec {
+    ToolSpec {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        input,
+        output,
+        reads: true,
+        writes: does == Does::Writes,
+        network: false,
+        timeout_s: FILE_TIMEOUT_S,
+        source: ToolSource::Builtin,
+    }
+}
+
+/// An object with these fields and no others.
+fn object(required: &[&str], fields: Value) -> Value {
+    json!({ "type": "object", "properties": fields, "required": required, "additionalProperties": false })
+}
+
+fn path(description: &str) -> Value {
+    json!({ "type": "string", "format": "path", "minLength": 1, "maxLength": 4096, "description": description })
+}
+
+fn directory(description: &str) -> Value {
+    let mut field = path(description);
+    field["default"] = json!(".");
+    field
+}
+
+fn flag(description: &str) -> Value {
+    json!({ "type": "boolean", "default": false, "description": description })
+}
+
+fn count(min: u64, max: u64, default: u64, description: &str) -> Value {
+    json!({ "type": "integer", "minimum": min, "maximum": max, "default": default, "description": description })
+}
+
+fn text(description: &str) -> Value {
+    json!({ "type": "string", "maxLength": CONTENT_BYTES_MAX, "description": description })
+}
+
+fn whole() -> Value {
+    json!({ "type": "integer", "minimum": 0 })
+}
+
+fn read_file() -> ToolSpec {
+    let input = object(
+        &["path"],
+        json!({
+            "path": path("The file, below the project's root."),
+            "offset": count(1, u64::from(u32::MAX), 1, "The first line to read, from 1."),
+            "limit": count(1, u64::from(u32::MAX), READ_LINES, "How many lines to read; at most 256 KiB are given."),
+        }),
+    );
+    let output = object(
+        &["content", "hash", "total_lines", "truncated"],
+        json!({
+            "content": { "type": "string" }, "hash": { "type": "string" },
+            "total_lines": whole(), "truncated": { "type": "boolean" },
+        }),
+    );
+    let what = "Reads a text file. A file has to be read before it can be changed.";
+    tool("read_file", Does::Reads, what, input, output)
+}
+
+fn list_directory() -> ToolSpec {
+    let input = object(
+        &[],
+        json!({
+            "path": directory("The directory."),
+            "depth": count(1, u64::from(DEPTH_MAX), 1, "How many levels to list."),
+            "ignored": flag("List also what git ignores."),
+        }),
+    );
+    let entry = object(
+        &["path", "kind", "size"],
+        json!({ "path": path("Where."), "kind": { "enum": ["file", "directory", "link", "special"] }, "size": whole() }),
+    );
+    let output = object(
+        &["entries", "truncated"],
+        json!({
+            "entries": { "type": "array", "items": entry, "maxItems": ENTRIES_MAX },
+            "truncated": { "type": "boolean" },
+        }),
+    );
+    tool("list_directory", Does::Reads, "Lists what is in a directory.", input, output)
+}
+
+fn search_files() -> ToolSpec {
+    let input = object(
+        &["pattern"],
+        json!({
+            "pattern": { "type": "string", "minLength": 1, "maxLength": 1000,
+                "description": "A regular expression; it is looked for within single lines." },
+            "path": directory("The directory or file to search in."),
+            "glob": { "type": "string", "maxLength": 1000,
+                "description": "Only files whose path fits, such as `**/*.rs`." },
+            "context": count(0, u64::from(CONTEXT_MAX), 0, "How many lines around each match to give."),
+            "max": count(1, u64::from(MATCHES_MAX), u64::from(MATCHES), "How many matches to give."),
+        }),
+    );
+    let found = object(
+        &["path", "line", "text"],
+        json!({ "path": path("Where."), "line": whole(), "text": { "type": "string" } }),
+    );
+    let output = object(
+        &["matches", "truncated"],
+        json!({ "matches": { "type": "array", "items": found }, "truncated": { "type": "boolean" } }),
+    );
+    let what = "Searches the text files that git does not ignore for a regular expression.";
+    tool("search_files", Does::Reads, what, input, output)
+}
+
+fn write_file() -> ToolSpec {
+    let input = object(
+        &["path", "content"],
+        json!({ "path": path("The file; directories that are missing are made."), "content": text("All of it.") }),
+    );
+    let output = object(
+        &["created", "hash", "bytes"],
+        json!({ "created": { "type": "boolean" }, "hash": { "type": "string" }, "bytes": whole() }),
+    );
+    let what = "Writes a whole file. One that exists has to be read first.";
+    tool("write_file", Does::Writes, what, input, output)
+}
+
+fn edit_file() -> ToolSpec {
+    let mut old = text("The text to be replaced, exactly as it is in the file; it has to occur once.");
+    old["minLength"] = json!(1);
+    let input = object(
+        &["path", "old", "new"],
+        json!({
+            "path": path("The file."), "old": old, "new": text("What takes its place."),
+            "replace_all": flag("Replace every occurrence."),
+        }),
+    );
+    let output = object(
+        &["hash", "replacements", "diff"],
+        json!({ "hash": { "type": "string" }, "replacements": whole(), "diff": { "type": "string" } }),
+    );
+    let what = "Replaces a piece of a text file, which has to be read first.";
+    tool("edit_file", Does::Writes, what, input, output)
+}
+
+fn delete_file() -> ToolSpec {
+    let input = object(
+        &["path"],
+        json!({ "path": path("The file or directory."), "recursive": flag("A directory with all that is in it.") }),
+    );
+    let output = object(&["count"], json!({ "count": whole() }));
+    tool("delete_file", Does::Writes, "Removes a file, or a directory.", input, output)
+}
+
+fn move_file() -> ToolSpec {
+    let input = object(
+        &["from", "to"],
+        json!({
+            "from": path("The file or directory."), "to": path("Its new path; directories that are missing are made."),
+            "overwrite": flag("Take the place of a file that is there."),
+        }),
+    );
+    let output = object(&["count"], json!({ "count": whole() }));
+    tool("move_file", Does::Writes, "Moves or renames a file or directory within its project.", input, output)
+}
+
+fn run_command() -> ToolSpec {
+    let timeout =
+        count(1, u64::from(RUN_TIMEOUT_S_MAX), u64::from(RUN_TIMEOUT_S), "Seconds until it is ended.");
+    let input = object(
+        &["command"],
+        json!({
+            "command": { "type": ["string", "array"], "items": { "type": "string" }, "minItems": 1, "minLength": 1,
+                "description": "A text for `sh -c`, or a list: a program and its arguments." },
+            "cwd": directory("The directory in which it runs."),
+            "timeout_s": timeout,
+            "env": { "type": "object", "additionalProperties": { "type": "string" },
+                "description": "Variables that it sees, besides the usual ones." },
+            "stdin": text("What it reads from its standard input."),
+        }),
+    );
+    let output = object(
+        &["exit", "signal", "timed_out", "stdout", "stderr", "changed"],
+        json!({
+            "exit": { "type": ["integer", "null"] }, "signal": { "type": ["integer", "null"] },
+            "timed_out": { "type": "boolean" },
+            "stdout": { "type": "string" }, "stderr": { "type": "string" },
+            "changed": { "type": "array", "items": path("A file that it changed.") },
+        }),
+    );
+    let what = "Runs a command in the project's sandbox, without the network. It cannot ask for input.";
+    let spec = tool("run_command", Does::Writes, what, input, output);
+    ToolSpec { timeout_s: RUN_TIMEOUT_S_MAX, ..spec }
+}

@@ -1,0 +1,173 @@
+//! What a tool call came to instead of a result, in words that the model can act on.
+//!
+//! # Invariants
+//! Every one says what was wrong and the way on.
+
+/// Why a call has no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ToolError {
+    /// There is no such tool.
+    #[error("there is no tool `{name}`{meant}; the tools are {}", .offered.join(", "))]
+    UnknownTool {
+        /// What was called.
+        name: String,
+        /// The name that was probably meant, as the end of a sentence.
+        meant: String,
+        /// Those that there are.
+        offered: Vec<String>,
+    },
+    /// The arguments do not fit the tool's schema.
+    #[error("the arguments of {tool} are not valid: {}", .problems.join("; "))]
+    InvalidArguments {
+        /// The tool.
+        tool: String,
+        /// Which field, what was wrong, what is allowed.
+        problems: Vec<String>,
+    },
+    /// The tool may not be used here.
+    #[error("{tool} is not allowed: {why}")]
+    NotAllowed {
+        /// The tool.
+        tool: String,
+        /// Why not.
+        why: String,
+    },
+    /// The path leads out of the project.
+    #[error(
+        "{path} leads out of the project or through a symbolic link; use a path below the project's root, without `..`"
+    )]
+    PathEscapes {
+        /// As it was given.
+        path: String,
+    },
+    /// The path lies where nothing is written.
+    #[error("{path} is protected: read it, but change something else")]
+    ProtectedPath {
+        /// As it was given.
+        path: String,
+    },
+    /// There is nothing at the path.
+    #[error("there is nothing at {path}; list_directory shows what there is")]
+    NotFound {
+        /// As it was given.
+        path: String,
+    },
+    /// Something is in the way.
+    #[error("{path} {what}")]
+    InTheWay {
+        /// As it was given.
+        path: String,
+        /// What, and the way on.
+        what: String,
+    },
+    /// The file was not read before it was to be replaced.
+    #[error("{path} exists and was not read: read it with read_file first, then change it")]
+    UnreadFile {
+        /// As it was given.
+        path: String,
+    },
+    /// The file has changed since it was read.
+    #[error("{path} has changed since it was read: read it again, then change it")]
+    StaleFile {
+        /// As it was given.
+        path: String,
+    },
+    /// The text to be replaced is not in the file.
+    #[error(
+        "`old` does not occur in {path}: read the file and copy the text exactly, with its spaces and line ends"
+    )]
+    NoMatch {
+        /// As it was given.
+        path: String,
+    },
+    /// The text to be replaced is there more than once.
+    #[error(
+        "`old` occurs {count} times in {path}: take in more of the lines around it, or set `replace_all`"
+    )]
+    NotUnique {
+        /// As it was given.
+        path: String,
+        /// How often.
+        count: usize,
+    },
+    /// The file is no text.
+    #[error("{path} is not text, or is too large to be shown: use run_command to look at it")]
+    NotText {
+        /// As it was given.
+        path: String,
+    },
+    /// A mark stands for a secret that the file does not have.
+    #[error(
+        "{mark} stands for a secret that {path} does not have: leave what is around it as it is, or write another value"
+    )]
+    RedactedContent {
+        /// As it was given.
+        path: String,
+        /// The mark.
+        mark: String,
+    },
+    /// It took too long.
+    #[error("{tool} took longer than {seconds} s and was ended; do less at once, or allow it more time")]
+    TimedOut {
+        /// The tool.
+        tool: String,
+        /// The limit.
+        seconds: u64,
+    },
+    /// The tool answered with something else than it promised.
+    #[error("{tool} answered with something else than its schema says: {}", .problems.join("; "))]
+    BadOutput {
+        /// The tool.
+        tool: String,
+        /// What was wrong.
+        problems: Vec<String>,
+    },
+    /// The same call was made again and again.
+    #[error(
+        "this is the {times}. time in a row that {tool} was called with the same arguments and gave the same result; do something else, or say that you are done"
+    )]
+    Repeated {
+        /// The tool.
+        tool: String,
+        /// How often in a row.
+        times: u32,
+    },
+    /// Anything else went wrong.
+    #[error("{tool} failed: {message}")]
+    Failed {
+        /// The tool.
+        tool: String,
+        /// What.
+        message: String,
+    },
+}
+
+impl ToolError {
+    /// Its code, which stands before its message.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::UnknownTool { .. } => "UNKNOWN_TOOL",
+            Self::InvalidArguments { .. } => "INVALID_ARGUMENTS",
+            Self::NotAllowed { .. } => "NOT_ALLOWED",
+            Self::PathEscapes { .. } => "PATH_ESCAPES",
+            Self::ProtectedPath { .. } => "PROTECTED_PATH",
+            Self::NotFound { .. } => "NOT_FOUND",
+            Self::InTheWay { .. } => "IN_THE_WAY",
+            Self::UnreadFile { .. } => "UNREAD_FILE",
+            Self::StaleFile { .. } => "STALE_FILE",
+            Self::NoMatch { .. } => "NO_MATCH",
+            Self::NotUnique { .. } => "NOT_UNIQUE",
+            Self::NotText { .. } => "NOT_TEXT",
+            Self::RedactedContent { .. } => "REDACTED_CONTENT",
+            Self::TimedOut { .. } => "TIMED_OUT",
+            Self::BadOutput { .. } => "BAD_OUTPUT",
+            Self::Repeated { .. } => "REPEATED_CALL",
+            Self::Failed { .. } => "TOOL_FAILED",
+        }
+    }
+
+    /// Code and message, as the model and the records have it.
+    pub fn told(&self) -> String {
+        format!("{}: {self}", self.code())
+    }
+}

@@ -1,0 +1,41 @@
+//! What a node has seen of each file: the hash that it last read or wrote.
+//!
+//! # Invariants
+//! Only whole files are remembered as they were when somebody looked; what a command changes is not followed, so that a
+//! file that it changed is stale.
+
+use std::collections::BTreeMap;
+
+use domain::Hash;
+
+use super::place::Place;
+
+/// What is known of a file that is about to be replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// The node has not seen it: it must not exist.
+    Unread,
+    /// The node has seen it with this content.
+    As(Hash),
+    /// Nobody has to have seen it: a person wrote the call.
+    Whatever,
+}
+
+/// The files of one node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen(BTreeMap<Place, Hash>);
+
+impl Seen {
+    pub(super) fn of(&self, place: &Place) -> Known {
+        self.0.get(place).map_or(Known::Unread, |hash| Known::As(*hash))
+    }
+
+    pub(super) fn learn(&mut self, seen: Vec<(Place, Option<Hash>)>) {
+        for (place, hash) in seen {
+            match hash {
+                Some(hash) => self.0.insert(place, hash),
+                None => self.0.remove(&place),
+            };
+        }
+    }
+}

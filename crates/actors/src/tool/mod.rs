@@ -1,0 +1,40 @@
+//! The tools that a model calls: what they are, what they take, and the runner that every call goes through.
+//!
+//! ```text
+//!  ToolUse ─► ToolRunner: resolve, input schema, policy, paths ─► Workplace: permit, admit, run, capture, store ─► ToolAnswer
+//! ```
+//!
+//! # Invariants
+//! 1. A wrong call is an answer, never an end: the model is told what was wrong and what is allowed.
+//! 2. Every call reaches the [`Workplace`], which keeps it: also one that was refused.
+//! 3. A node that makes the same call again and again, and gets the same answer, is stopped ([`REPEATS_MAX`]).
+//!
+//! # Not here
+//! Sandboxes and stores: the engine implements [`Workplace`] over both.
+
+mod arguments;
+mod bound;
+mod builtin;
+mod catalog;
+mod error;
+mod memory;
+mod place;
+mod repeats;
+mod runner;
+mod schema;
+mod workplace;
+
+pub use crate::model::{ToolResult, ToolSource, ToolSpec, ToolUse};
+pub use bound::{HEAD_BYTES, TAIL_BYTES, head_and_tail};
+pub use builtin::{
+    CONTENT_BYTES_MAX, DEPTH_MAX, ENTRIES_MAX, MATCHES_MAX, READ_BYTES_MAX, READ_LINES, RUN_TIMEOUT_S,
+    RUN_TIMEOUT_S_MAX, builtin_tools,
+};
+pub use catalog::{Catalog, ForeignTool, GROUPS, Tool, group};
+pub use error::ToolError;
+pub use memory::Known;
+pub use place::{Place, Project};
+pub use repeats::{REPEATS_MAX, REPEATS_TOLD};
+pub use runner::{Halt, Memory, ToolAnswer, ToolRunner};
+pub use schema::{Schema, SchemaError};
+pub use workplace::{CallHead, CommandText, Performed, Work, Workplace};

@@ -1,0 +1,166 @@
+//! The one way that a call takes, for one node.
+//!
+//! # Invariants
+//! 1. A call is made by one at a time: a runner is not shared.
+//! 2. What is wrong with a call is found before anything begins, and kept.
+
+use std::sync::Arc;
+
+use domain::Hash;
+use serde_json::{Value, json};
+
+use super::arguments::work_of;
+use super::bound::{HEAD_BYTES, TAIL_BYTES, head_and_tail};
+use super::catalog::{Catalog, Tool};
+use super::error::ToolError;
+use super::memory::{Known, Seen};
+use super::place::Place;
+use super::repeats::{REPEATS_MAX, REPEATS_TOLD, Repeats};
+use super::workplace::{CallHead, Performed, Work, Workplace};
+use crate::model::{ToolSource, ToolUse};
+
+/// Arguments longer than this are refused unread.
+const ARGUMENTS_BYTES_MAX: usize = 18 << 20;
+/// How much of a name that names nothing is kept.
+const NAME_CHARS_MAX: usize = 64;
+
+/// What a node has to have read before it writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// Each file that it replaces: a model wrote the call.
+    Strict,
+    /// Nothing: a person wrote the call.
+    Trusting,
+}
+
+/// What a model is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolAnswer {
+    /// The result as JSON, or what was wrong.
+    pub text: String,
+    /// Whether it went wrong.
+    pub is_error: bool,
+    /// How many files it changed.
+    pub changed: u32,
+}
+
+/// What ends a node in a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Halt<S> {
+    /// The workplace says so.
+    Stopped(S),
+    /// The model runs in a circle.
+    Loop {
+        /// The tool that it calls.
+        tool: String,
+        /// How often it did in a row.
+        times: u32,
+    },
+}
+
+/// Runs the calls of one node.
+pub struct ToolRunner<W> {
+    workplace: W,
+    catalog: Catalog,
+    memory: Memory,
+    seen: Seen,
+    repeats: Repeats,
+}
+
+impl<W: Workplace> ToolRunner<W> {
+    /// For a node that may call these tools.
+    pub fn new(workplace: W, catalog: Catalog, memory: Memory) -> Self {
+        Self { workplace, catalog, memory, seen: Seen::default(), repeats: Repeats::default() }
+    }
+
+    /// The tools that it runs.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// Where it works.
+    pub fn workplace(&self) -> &W {
+        &self.workplace
+    }
+
+    /// Makes a call and says what came of it.
+    ///
+    /// # Errors
+    /// [`Halt`]: the node ends.
+    pub async fn call(&mut self, call: &ToolUse) -> Result<ToolAnswer, Halt<W::Stopped>> {
+        let performed = match self.prepare(call) {
+            Ok((head, work)) => self.workplace.perform(head, work).await.map_err(Halt::Stopped)?,
+            Err((head, why)) => {
+                self.workplace.refused(head, &why).await.map_err(Halt::Stopped)?;
+                Performed { outcome: Err(why), changed: 0, seen: Vec::new() }
+            }
+        };
+        let Performed { outcome, changed, seen } = performed;
+        self.seen.learn(seen);
+        let (text, is_error) = match &outcome {
+            Ok(result) => (self.told(&call.name, result), false),
+            Err(why) => (why.told(), true),
+        };
+        let times = self.repeats.heard(&call.name, &call.arguments.to_string(), &text);
+        if times >= REPEATS_MAX {
+            return Err(Halt::Loop { tool: call.name.clone(), times });
+        }
+        if times >= REPEATS_TOLD {
+            let text = ToolError::Repeated { tool: call.name.clone(), times }.told();
+            return Ok(ToolAnswer { text, is_error: true, changed });
+        }
+        Ok(ToolAnswer { text, is_error, changed })
+    }
+
+    /// Everything that can be judged before the call begins.
+    #[allow(clippy::result_large_err, reason = "it is an answer, not a way out")]
+    fn prepare(&self, call: &ToolUse) -> Result<(CallHead, Work), (CallHead, ToolError)> {
+        let name: String = call.name.chars().take(NAME_CHARS_MAX).collect();
+        let requested = call.arguments.clone();
+        let mut head = CallHead { tool: None, name, requested, effective: Value::Null };
+        match self.judged(call, &mut head) {
+            Ok(work) => Ok((head, work)),
+            Err(why) => Err((head, why)),
+        }
+    }
+
+    fn judged(&self, call: &ToolUse, head: &mut CallHead) -> Result<Work, ToolError> {
+        let bytes = length(&call.arguments);
+        if bytes > ARGUMENTS_BYTES_MAX {
+            let hash = Hash::of(call.arguments.to_string().as_bytes()).to_string();
+            head.requested = json!({ "bytes": bytes, "hash": hash });
+            let problem = format!("they have {bytes} bytes, {ARGUMENTS_BYTES_MAX} are allowed");
+            return Err(ToolError::InvalidArguments { tool: head.name.clone(), problems: vec![problem] });
+        }
+        let tool: &Arc<Tool> = self.catalog.find(&call.name)?;
+        head.tool = Some(Arc::clone(tool));
+        tool.check_input(&call.arguments)?;
+        if let Some(why) = self.workplace.forbids(&tool.spec) {
+            return Err(ToolError::NotAllowed { tool: tool.spec.name.clone(), why });
+        }
+        let seen = |place: &Place| match self.memory {
+            Memory::Strict => self.seen.of(place),
+            Memory::Trusting => Known::Whatever,
+        };
+        let (work, effective) = work_of(tool, &call.arguments, self.workplace.projects(), &seen)?;
+        head.effective = effective;
+        Ok(work)
+    }
+
+    /// A result as the model reads it. Ours are bounded where they are made; others are bounded here.
+    fn told(&self, name: &str, result: &Value) -> String {
+        let text = result.to_string();
+        let is_ours = self.catalog.find(name).is_ok_and(|tool| tool.spec.source == ToolSource::Builtin);
+        if is_ours { text } else { head_and_tail(&text, HEAD_BYTES, TAIL_BYTES) }
+    }
+}
+
+/// How many bytes all texts in a value have.
+fn length(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(length).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + length(value)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 1,
+    }
+}

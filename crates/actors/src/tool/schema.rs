@@ -1,0 +1,77 @@
+//! JSON schemas, and what is said about a value that does not fit one.
+//!
+//! # Invariants
+//! 1. A message names the field, what was wrong with it, and what is allowed; it never repeats the value, which may be
+//!    long or secret.
+//! 2. A schema is compiled once. It reaches no file and no network.
+
+use domain::did_you_mean;
+use jsonschema::Validator;
+use jsonschema::error::ValidationErrorKind;
+use serde_json::Value;
+
+/// How many problems are told at once.
+const PROBLEMS_MAX: usize = 8;
+/// How long one of them may be.
+const PROBLEM_CHARS_MAX: usize = 400;
+
+/// Why a schema cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("it is no JSON schema that can be used: {message}")]
+pub struct SchemaError {
+    message: String,
+}
+
+/// A compiled schema.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    validator: Validator,
+    fields: Vec<String>,
+}
+
+impl Schema {
+    /// Compiles it.
+    ///
+    /// # Errors
+    /// It is not a schema, or refers to something elsewhere.
+    pub fn new(schema: &Value) -> Result<Schema, SchemaError> {
+        let validator =
+            Validator::new(schema).map_err(|error| SchemaError { message: error.masked().to_string() })?;
+        let fields = schema.get("properties").and_then(Value::as_object);
+        let fields = fields.map(|fields| fields.keys().cloned().collect()).unwrap_or_default();
+        Ok(Schema { validator, fields })
+    }
+
+    /// All that is wrong with the value; nothing when it fits.
+    pub fn problems(&self, value: &Value) -> Vec<String> {
+        if let Value::String(text) = value {
+            // What a model wrote as arguments and nobody could read stays a string.
+            let why = serde_json::from_str::<Value>(text).err();
+            let why = why.map(|error| format!(": {error}")).unwrap_or_default();
+            return vec![format!("they have to be a JSON object, and are not valid JSON{why}")];
+        }
+        let errors = self.validator.iter_errors(value).take(PROBLEMS_MAX);
+        errors.map(|error| self.problem(&error).chars().take(PROBLEM_CHARS_MAX).collect()).collect()
+    }
+
+    #[allow(clippy::wildcard_enum_match_arm, reason = "a foreign enum that may grow")]
+    fn problem(&self, error: &jsonschema::ValidationError<'_>) -> String {
+        let field = error.instance_path().to_string();
+        let field = field.trim_start_matches('/').replace('/', ".");
+        match error.kind() {
+            ValidationErrorKind::AdditionalProperties { unexpected } => {
+                let word = unexpected.first().map_or("", String::as_str);
+                let known = self.fields.iter().map(String::as_str);
+                let meant = did_you_mean(word, known);
+                format!("`{word}` is no field{meant}; the fields are {}", self.fields.join(", "))
+            }
+            ValidationErrorKind::Required { property } => {
+                format!("`{}` is missing", property.as_str().unwrap_or_default())
+            }
+            _ => {
+                let what = error.masked_with("it").to_string();
+                if field.is_empty() { what } else { format!("`{field}`: {what}") }
+            }
+        }
+    }
+}

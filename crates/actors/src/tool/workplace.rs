@@ -1,0 +1,165 @@
+//! What a tool needs to do its work; the engine implements it over the sandbox of a plan.
+//!
+//! # Invariants
+//! 1. `perform` admits, runs, captures and stores: when it has returned, the call and all that it changed are kept.
+//! 2. What the node has seen ([`Known`]) is compared in the same step that writes: nobody gets between.
+//! 3. Results come redacted and bounded.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::Hash;
+use serde_json::Value;
+
+use crate::model::ToolSpec;
+
+use super::catalog::{ForeignTool, Tool};
+use super::error::ToolError;
+use super::memory::Known;
+use super::place::{Place, Project};
+
+/// What a call is kept by.
+#[derive(Clone, Debug)]
+pub struct CallHead {
+    /// The tool; none when there is no such tool.
+    pub tool: Option<Arc<Tool>>,
+    /// Its name, as it was called.
+    pub name: String,
+    /// The arguments as they were asked for.
+    pub requested: Value,
+    /// The arguments as they are used: with defaults, paths made plain.
+    pub effective: Value,
+}
+
+/// A command as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandText {
+    /// For `sh -c`.
+    Shell(String),
+    /// A program and its arguments.
+    Argv(Vec<String>),
+}
+
+/// What is to be done.
+#[derive(Clone)]
+pub enum Work {
+    /// Reads lines of a file.
+    Read {
+        /// Which.
+        place: Place,
+        /// The first line, from 1.
+        offset: u64,
+        /// How many lines.
+        limit: u64,
+    },
+    /// Lists a directory.
+    List {
+        /// Which.
+        place: Place,
+        /// How many levels.
+        depth: u32,
+        /// Also what git ignores.
+        ignored: bool,
+    },
+    /// Searches files.
+    Search {
+        /// Where.
+        place: Place,
+        /// What for, a regular expression.
+        pattern: String,
+        /// In which files.
+        glob: Option<String>,
+        /// How many lines around a match.
+        context: u32,
+        /// How many matches.
+        max: u32,
+    },
+    /// Writes a whole file.
+    Write {
+        /// Which.
+        place: Place,
+        /// What is in it then.
+        content: String,
+        /// What the node has seen of it.
+        known: Known,
+    },
+    /// Replaces a piece of a file.
+    Edit {
+        /// Which.
+        place: Place,
+        /// The piece.
+        old: String,
+        /// What takes its place.
+        new: String,
+        /// Every occurrence, not the only one.
+        replace_all: bool,
+        /// What the node has seen of it.
+        known: Known,
+    },
+    /// Removes a file or a directory.
+    Delete {
+        /// Which.
+        place: Place,
+        /// A directory with all that is in it.
+        recursive: bool,
+    },
+    /// Moves a file or a directory.
+    Move {
+        /// Which.
+        from: Place,
+        /// Where to.
+        to: Place,
+        /// In place of what is there.
+        overwrite: bool,
+    },
+    /// Runs a command.
+    Run {
+        /// Which.
+        command: CommandText,
+        /// Where.
+        cwd: Place,
+        /// How long it may take.
+        timeout_s: u32,
+        /// Variables that it sees.
+        env: Vec<(String, String)>,
+        /// What it reads.
+        stdin: Option<String>,
+    },
+    /// Calls a tool that is none of ours.
+    Foreign {
+        /// Who does it.
+        tool: Arc<dyn ForeignTool>,
+        /// Its arguments.
+        arguments: Value,
+    },
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Performed {
+    /// The result, which fits the tool's schema.
+    pub outcome: Result<Value, ToolError>,
+    /// How many files changed.
+    pub changed: u32,
+    /// What files are known to be now; none: gone.
+    pub seen: Vec<(Place, Option<Hash>)>,
+}
+
+/// Where tools work.
+#[async_trait]
+pub trait Workplace: Send + Sync {
+    /// What ends the run of the node itself: a cancel, a limit, a store that fails.
+    type Stopped: Send;
+
+    /// The projects.
+    fn projects(&self) -> &[Project];
+
+    /// Why the tool may not be used now; none when it may.
+    fn forbids(&self, tool: &ToolSpec) -> Option<String>;
+
+    /// Keeps a call that was not let begin.
+    async fn refused(&self, call: CallHead, why: &ToolError) -> Result<(), Self::Stopped>;
+
+    /// Does the work of a call.
+    async fn perform(&self, call: CallHead, work: Work) -> Result<Performed, Self::Stopped>;
+}

@@ -1,0 +1,157 @@
+//! The breaker before a provider: what it counts, what it says while it is open, how it closes.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use actors::model::{
+    BreakerNews, Cause, Guarded, Heard, ModelAnswer, ModelError, ModelRequest, NoNews, Provider, Stop,
+};
+use domain::{ErrorCategory, Usage};
+use sync::{
+    BreakerConfig, BreakerState, CancelReason, CancellationToken, CircuitBreaker, ManualClock, Observed,
+    Recorded,
+};
+
+use crate::scripted::{Script, Scripted};
+use crate::support::{ask, failed, openai, request};
+
+const COOL_DOWN: Duration = Duration::from_secs(30);
+
+/// Gives what it was told to, and counts.
+#[derive(Default)]
+struct Planned {
+    outcomes: Mutex<VecDeque<Result<(), ModelError>>>,
+}
+
+#[async_trait::async_trait]
+impl Provider for Planned {
+    async fn answer(&self, _: &ModelRequest, _: Heard<'_>, _: &Observed) -> Result<ModelAnswer, ModelError> {
+        let outcome = self.outcomes.lock().unwrap().pop_front().expect("no call was expected");
+        let usage = Usage::default();
+        outcome.map(|()| ModelAnswer { text: "so".to_owned(), calls: Vec::new(), stop: Stop::End, usage })
+    }
+}
+
+#[derive(Default)]
+struct Heralds(Mutex<Vec<(String, Recorded)>>);
+
+impl BreakerNews for Heralds {
+    fn changed(&self, breaker: &str, how: Recorded) {
+        self.0.lock().unwrap().push((breaker.to_owned(), how));
+    }
+}
+
+struct Setting {
+    clock: ManualClock,
+    breakers: CircuitBreaker,
+    news: Arc<Heralds>,
+    planned: Arc<Planned>,
+    guarded: Guarded,
+}
+
+fn setting() -> Setting {
+    let clock = ManualClock::new();
+    let config = BreakerConfig { threshold: 2, cool_down: COOL_DOWN, ..BreakerConfig::default() };
+    let breakers = CircuitBreaker::new(config, Arc::new(clock.clone())).unwrap();
+    let (news, planned) = (Arc::new(Heralds::default()), Arc::new(Planned::default()));
+    let guarded = Guarded::new(
+        Arc::clone(&planned) as _,
+        "openai",
+        breakers.handle("model/openai"),
+        Arc::clone(&news) as _,
+    );
+    Setting { clock, breakers, news, planned, guarded }
+}
+
+impl Setting {
+    async fn call(&self, outcome: Result<(), ModelError>) {
+        self.planned.outcomes.lock().unwrap().push_back(outcome);
+        ask(&self.guarded, &request("hello")).await.0.ok();
+        assert!(self.planned.outcomes.lock().unwrap().is_empty(), "the provider was asked");
+    }
+
+    fn state(&self) -> BreakerState {
+        self.breakers.snapshot()[0].state
+    }
+}
+
+fn error(category: ErrorCategory) -> Result<(), ModelError> {
+    Err(ModelError::sent(category, "no"))
+}
+
+#[tokio::test]
+async fn what_keeps_failing_is_given_a_rest_and_then_tried_again() {
+    let setting = setting();
+    setting.call(error(ErrorCategory::Connection)).await;
+    setting.call(error(ErrorCategory::Overloaded)).await;
+    setting.clock.advance(Duration::from_secs(10));
+    let resting = failed(&setting.guarded, &request("hello")).await;
+    assert_eq!((resting.category, resting.was_sent), (ErrorCategory::Overloaded, false));
+    assert_eq!((resting.retry_after, resting.cause), (Some(Duration::from_secs(20)), Cause::Resting));
+    assert!(resting.message.starts_with("openai failed too often"), "{}", resting.message);
+    setting.clock.advance(Duration::from_secs(20));
+    setting.call(Ok(())).await;
+    let told = setting.news.0.lock().unwrap().clone();
+    let name = "model/openai".to_owned();
+    assert_eq!(told, [(name.clone(), Recorded::Tripped { cool_down: COOL_DOWN }), (name, Recorded::Closed)]);
+}
+
+#[tokio::test]
+async fn while_one_tries_whether_it_answers_the_others_are_not_told_to_wait_as_long_as_a_try_may_take() {
+    let setting = setting();
+    setting.call(error(ErrorCategory::Connection)).await;
+    setting.call(error(ErrorCategory::Connection)).await;
+    setting.clock.advance(COOL_DOWN);
+    let probe = setting.breakers.try_acquire("model/openai").unwrap();
+    let resting = failed(&setting.guarded, &request("hello")).await;
+    assert_eq!((resting.category, resting.was_sent), (ErrorCategory::Overloaded, false));
+    assert_eq!((resting.retry_after, resting.cause), (None, Cause::Resting));
+    drop(probe);
+}
+
+#[tokio::test]
+async fn only_what_a_rest_may_mend_is_counted() {
+    for category in ErrorCategory::ALL {
+        let setting = setting();
+        setting.call(error(ErrorCategory::Timeout)).await;
+        setting.call(error(category)).await;
+        let expected = match category {
+            ErrorCategory::Connection | ErrorCategory::Timeout | ErrorCategory::Overloaded => {
+                BreakerState::Open { retry_after: COOL_DOWN }
+            }
+            // The server is there and works.
+            ErrorCategory::Auth | ErrorCategory::InvalidInput => BreakerState::Closed { failures: 0 },
+            _ => BreakerState::Closed { failures: 1 },
+        };
+        assert_eq!(setting.state(), expected, "{category}");
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_call_is_neither_success_nor_failure() {
+    let setting = setting();
+    setting.call(error(ErrorCategory::Timeout)).await;
+    setting.call(Err(ModelError::cancelled(CancelReason::User, true))).await;
+    assert_eq!(setting.state(), BreakerState::Closed { failures: 1 });
+    let token = CancellationToken::new();
+    let scope = token.observe();
+    token.cancel(CancelReason::User);
+    let error = setting.guarded.answer(&request("hello"), &mut |_| {}, &scope).await.unwrap_err();
+    assert_eq!((error.cause, error.was_sent), (Cause::Cancelled(CancelReason::User), false));
+}
+
+#[tokio::test]
+async fn an_open_breaker_sends_nothing_to_a_real_server() {
+    let busy = || Script::status("503 Busy", &[], "");
+    let server = Scripted::start(vec![busy(), busy(), busy(), busy()]);
+    let breakers = CircuitBreaker::default();
+    let inner = Arc::new(openai(&server.url));
+    let guarded = Guarded::new(inner, "openai", breakers.handle("model/openai"), Arc::new(NoNews));
+    for _ in 0..3 {
+        assert_eq!(failed(&guarded, &request("hello")).await.message, "503 from openai");
+        server.asked();
+    }
+    assert_eq!(failed(&guarded, &request("hello")).await.cause, Cause::Resting);
+    server.was_not_asked_again();
+}

@@ -1,0 +1,74 @@
+//! `agents action list | show | check`.
+
+use engine::definition::DefinitionError;
+use engine::definition::{Action, Kind, Library, Loaded, Surroundings, action_value, preview_action};
+
+use super::Invocation;
+use super::actor_views::{Checked, Shown, check_all, list, setting, show};
+use crate::definitions;
+use crate::failure::Failure;
+use crate::output::Report;
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum ActionCommand {
+    /// List the actions of this project and your own, also those that are hidden or not sound
+    List,
+    /// Print an action as it is understood, with the actors that it names
+    Show {
+        /// The name of an action, or a file
+        #[arg(value_name = "NAME|FILE")]
+        action: String,
+    },
+    /// Check actions, and tell all that is wrong with them
+    Check {
+        /// Names of actions, or files [default: all that are listed]
+        #[arg(value_name = "NAME|FILE")]
+        actions: Vec<String>,
+    },
+}
+
+impl ActionCommand {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            ActionCommand::List => "action list",
+            ActionCommand::Show { .. } => "action show",
+            ActionCommand::Check { .. } => "action check",
+        }
+    }
+}
+
+pub(super) fn run(command: ActionCommand, invocation: &Invocation) -> Result<Report, Failure> {
+    let (library, surroundings) = setting(invocation)?;
+    match command {
+        ActionCommand::List => list(&library, Kind::Action, invocation),
+        ActionCommand::Show { action } => {
+            let loaded = definitions::action(&library, &action, &invocation.here);
+            let loaded = loaded.map_err(|error| definitions::failure(&error))?;
+            let frozen =
+                previewed(&library, &loaded, &surroundings).map_err(|error| definitions::failure(&error))?;
+            let value = action_value(&loaded.definition, frozen.as_ref());
+            show(&Shown::of(&loaded, value))
+        }
+        ActionCommand::Check { actions } => {
+            let check = |word: &str| {
+                let loaded = definitions::action(&library, word, &invocation.here)?;
+                previewed(&library, &loaded, &surroundings)?;
+                Ok(Checked::of(&loaded))
+            };
+            check_all(&library, Kind::Action, &actions, &check)
+        }
+    }
+}
+
+/// The action with its actors; none when no actor is named anywhere, which is no fault of the action.
+fn previewed(
+    library: &Library,
+    loaded: &Loaded<Action>,
+    surroundings: &Surroundings,
+) -> Result<Option<engine::definition::Frozen>, DefinitionError> {
+    match preview_action(library, loaded, surroundings) {
+        Ok(frozen) => Ok(Some(frozen)),
+        Err(DefinitionError::NoActor) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

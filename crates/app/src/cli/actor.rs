@@ -1,0 +1,61 @@
+//! `agents actor list | show | check`.
+
+use engine::definition::{Kind, actor_value, preview_actor};
+
+use super::Invocation;
+use super::actor_views::{Checked, Shown, check_all, list, setting, show};
+use crate::definitions;
+use crate::failure::Failure;
+use crate::output::Report;
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum ActorCommand {
+    /// List the actors of this project, your own and the built-in ones, also those that are hidden or not sound
+    List,
+    /// Print an actor as it is understood, with the actors that it is made of
+    Show {
+        /// The name of an actor, or a file
+        #[arg(value_name = "NAME|FILE")]
+        actor: String,
+    },
+    /// Check actors, and tell all that is wrong with them
+    Check {
+        /// Names of actors, or files [default: all that are listed]
+        #[arg(value_name = "NAME|FILE")]
+        actors: Vec<String>,
+    },
+}
+
+impl ActorCommand {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            ActorCommand::List => "actor list",
+            ActorCommand::Show { .. } => "actor show",
+            ActorCommand::Check { .. } => "actor check",
+        }
+    }
+}
+
+pub(super) fn run(command: ActorCommand, invocation: &Invocation) -> Result<Report, Failure> {
+    let (library, surroundings) = setting(invocation)?;
+    match command {
+        ActorCommand::List => list(&library, Kind::Actor, invocation),
+        ActorCommand::Show { actor } => {
+            let loaded = definitions::actor(&library, &actor, &invocation.here);
+            let loaded = loaded.map_err(|error| definitions::failure(&error))?;
+            let frozen = preview_actor(&library, &loaded, &surroundings);
+            let frozen = frozen.map_err(|error| definitions::failure(&error))?;
+            let mut value = actor_value(&frozen);
+            value["description"] = loaded.definition.description.as_str().into();
+            show(&Shown::of(&loaded, value))
+        }
+        ActorCommand::Check { actors } => {
+            let check = |word: &str| {
+                let loaded = definitions::actor(&library, word, &invocation.here)?;
+                preview_actor(&library, &loaded, &surroundings)?;
+                Ok(Checked::of(&loaded))
+            };
+            check_all(&library, Kind::Actor, &actors, &check)
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What `agents action` and `agents actor` answer: both list, show and check alike.
+
+use engine::definition::{DefinitionError, Kind, Library, Listed, Loaded, Surroundings};
+use serde_json::{Value, json};
+
+use super::Invocation;
+use crate::definitions;
+use crate::failure::{Failure, codes};
+use crate::output::{Report, Table, calm};
+use crate::project;
+
+/// The definitions that hold here, and what the settings say about them.
+pub(super) fn setting(invocation: &Invocation) -> Result<(Library, Surroundings), Failure> {
+    let projects = project::find_all(&[], &invocation.here)?;
+    let settings = invocation.settings(Vec::new(), &projects)?;
+    let library = definitions::library(&projects, &invocation.env);
+    Ok((library, definitions::surroundings(&settings, None)))
+}
+
+pub(super) fn list(library: &Library, kind: Kind, invocation: &Invocation) -> Result<Report, Failure> {
+    let listed = library.list(kind).map_err(|error| definitions::failure(&error))?;
+    let mut table = Table::new(&[kind.as_str(), "from", "what it does"]);
+    for line in &listed {
+        table.row(vec![line.name.clone(), line.origin.as_str().to_owned(), about(line)]);
+    }
+    let all: Vec<Value> = listed
+        .iter()
+        .map(|line| {
+            json!({
+                "name": line.name, "origin": line.origin.as_str(), "place": line.place,
+                "description": line.description, "hidden_by": line.hidden_by.map(|origin| origin.as_str()),
+                "findings": definitions::findings_json(&line.findings),
+            })
+        })
+        .collect();
+    let folder = format!("{}s", kind.as_str());
+    let text = match listed.is_empty() {
+        true => format!("there is no {} yet: write .cleveragents/{folder}/NAME.yaml\n", kind.as_str()),
+        false => table.shown(&invocation.look),
+    };
+    Ok(Report::new(json!({ folder: all }), text))
+}
+
+/// What a line says: that something is wrong, or that another is taken, before all else.
+fn about(line: &Listed) -> String {
+    let faults = match &line.findings[..] {
+        [] => String::new(),
+        [only] => format!("not sound: {only}"),
+        [first, rest @ ..] => format!("not sound: {first} (and {} more)", rest.len()),
+    };
+    let hidden = line.hidden_by.map(|origin| format!("hidden by the one of the {}", origin.as_str()));
+    let parts = [hidden.unwrap_or_default(), faults, line.description.clone()];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+/// A definition to be printed.
+pub(super) struct Shown {
+    name: String,
+    origin: &'static str,
+    place: String,
+    digest: String,
+    value: Value,
+}
+
+impl Shown {
+    pub(super) fn of<T>(loaded: &Loaded<T>, value: Value) -> Shown {
+        Shown {
+            name: loaded.name.clone(),
+            origin: loaded.origin.as_str(),
+            place: loaded.place.clone(),
+            digest: loaded.digest.clone(),
+            value,
+        }
+    }
+}
+
+pub(super) fn show(shown: &Shown) -> Result<Report, Failure> {
+    let yaml = serde_saphyr::to_string(&shown.value)
+        .map_err(|error| Failure::new(&codes::INTERNAL, format!("it cannot be printed: {error}")))?;
+    let from = if shown.place == shown.origin { String::new() } else { format!(" ({})", shown.place) };
+    let head = format!("# {} of the {}{from}\n", shown.name, shown.origin);
+    let text = calm(&format!("{head}{}\n", yaml.trim_end()));
+    let data = json!({
+        "name": shown.name, "origin": shown.origin, "place": shown.place, "digest": shown.digest,
+        "definition": shown.value,
+    });
+    Ok(Report::new(data, text))
+}
+
+/// A definition without a fault.
+pub(super) struct Checked {
+    name: String,
+    place: String,
+}
+
+impl Checked {
+    pub(super) fn of<T>(loaded: &Loaded<T>) -> Checked {
+        Checked { name: loaded.name.clone(), place: loaded.place.clone() }
+    }
+}
+
+/// Checks all that are named, or all that there are; one failure tells all that is wrong with all of them.
+pub(super) fn check_all(
+    library: &Library,
+    kind: Kind,
+    words: &[String],
+    check: &dyn Fn(&str) -> Result<Checked, DefinitionError>,
+) -> Result<Report, Failure> {
+    let all: Vec<String> = match words {
+        [] => library.names(kind).into_iter().collect(),
+        words => words.to_vec(),
+    };
+    let (mut sound, mut findings) = (Vec::new(), Vec::new());
+    for word in &all {
+        match check(word) {
+            Ok(checked) => sound.push(checked),
+            Err(DefinitionError::Invalid(found)) => findings.extend(found),
+            Err(error) => return Err(definitions::failure(&error)),
+        }
+    }
+    findings.dedup();
+    let text: String = sound.iter().map(|one| calm(&format!("{}: ok ({})\n", one.name, one.place))).collect();
+    let names: Vec<Value> = sound.iter().map(|one| json!({ "name": one.name, "place": one.place })).collect();
+    let data = json!({ "sound": names, "findings": definitions::findings_json(&findings) });
+    let report = Report::new(data, text);
+    Ok(match findings.is_empty() {
+        true => report,
+        false => report.failed(definitions::failure(&DefinitionError::Invalid(findings))),
+    })
+}

@@ -1,0 +1,353 @@
+//! `agents mcp`: plans for other agents, over the Model Context Protocol on the standard streams.
+//!
+//! # Invariants
+//! 1. A call is the command of the same meaning, read by the same parser and done by the same code; its answer is the
+//!    envelope that `--format json` writes.
+//! 2. Nobody's files change unless `--allow-apply` was given at the start: without it `apply_plan` is refused, and a
+//!    plan that is made here waits for a person whatever the settings say.
+//! 3. Nothing that a caller says becomes an option or asks for more than the tool offers: values stand behind `=` or
+//!    `--`, or have to fit a pattern; the network, variables, paths outside and consent are not offered.
+//! 4. One call is done after the other, and the one that is being done is finished before the program ends.
+
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use actors::mcp::{Given, Offer, Offers, ServeError, serve};
+use clap::Parser;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Cli, Global, Invocation, dispatch, timing, usage_failure};
+use crate::failure::{Failure, codes};
+use crate::output::{ColorWhen, Envelope, Format, Look, Note, Report};
+use crate::places::Env;
+use crate::time::now;
+
+/// How long a cancel is waited for.
+const CANCEL_WAIT: &str = "30s";
+/// How many calls wait for the one that is being done.
+const CALLS_WAITING_MAX: usize = 16;
+
+const INSTRUCTIONS: &str = "\
+Runs commands and agents as plans: in a sandbox of a project, so that the project's files stay as they are until a plan \
+is applied. run_plan starts one and returns at once; show_plan tells how it stands; plan_diff shows what it changed. A \
+plan is named by its id, the beginning of its id, or @last.";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct McpArgs {
+    /// Let other agents apply plans: change the files of your projects
+    #[arg(long)]
+    allow_apply: bool,
+}
+
+pub(super) async fn run(args: McpArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let (calls, waiting) = mpsc::channel(CALLS_WAITING_MAX);
+    let commands = Commands { calls, may_apply: args.allow_apply };
+    let doing = do_all(waiting, invocation)?;
+    let served = serve(commands, tokio::io::stdin(), tokio::io::stdout()).await;
+    // The last caller is gone, so this ends after the call that is being done.
+    let joined = tokio::task::spawn_blocking(move || doing.join()).await;
+    let is_whole = matches!(joined, Ok(Ok(())));
+    if !is_whole {
+        return Err(Failure::new(&codes::INTERNAL, "a call broke down"));
+    }
+    match served {
+        Ok(()) => Ok(Report::new(Value::Null, Vec::new())),
+        Err(error @ ServeError::NoHandshake) => {
+            let hint = "it is started by an agent, not by hand: docs/mcp.md says how";
+            Err(Failure::new(&codes::USAGE, error.to_string()).hint(hint))
+        }
+        Err(error @ ServeError::Schema { .. }) => Err(Failure::new(&codes::INTERNAL, error.to_string())),
+    }
+}
+
+/// A call on its way.
+struct Call {
+    words: Vec<String>,
+    answer: oneshot::Sender<Given>,
+}
+
+/// The tools, as commands.
+struct Commands {
+    calls: mpsc::Sender<Call>,
+    may_apply: bool,
+}
+
+#[async_trait::async_trait]
+impl Offers for Commands {
+    fn offers(&self) -> Vec<Offer> {
+        offers()
+    }
+
+    fn instructions(&self) -> &str {
+        INSTRUCTIONS
+    }
+
+    async fn call(&self, name: &str, arguments: Value) -> Given {
+        if name == "apply_plan" && !self.may_apply {
+            let failure = Failure::new(&codes::CONFIRMATION_NEEDED, "this server may not apply plans");
+            let hint =
+                "a person applies it with `agents plan apply`, or starts the server with `--allow-apply`";
+            return given(&failure.hint(hint).into(), "plan apply", (now(), Instant::now()));
+        }
+        let (answer, answered) = oneshot::channel();
+        let call = Call { words: words(name, &arguments, self.may_apply), answer };
+        let gone = Given { answer: json!({ "status": "error" }), is_error: true };
+        match self.calls.send(call).await {
+            Ok(()) => answered.await.unwrap_or(gone),
+            Err(_) => gone,
+        }
+    }
+}
+
+/// Does the calls on a thread of their own: each command has a runtime of its own, as from a shell.
+fn do_all(mut waiting: mpsc::Receiver<Call>, invocation: &Invocation) -> Result<JoinHandle<()>, Failure> {
+    let (data_dir, env) = (invocation.global.data_dir.clone(), invocation.env.clone());
+    let global = Global { format: Some(Format::Json), color: ColorWhen::Never, data_dir, quiet: true };
+    let thread = std::thread::Builder::new().name("calls".to_owned()).spawn(move || {
+        while let Some(Call { words, answer }) = waiting.blocking_recv() {
+            // A caller that is gone is no reason to leave the call undone: it may have been told that it was made.
+            let _ = answer.send(done(&words, &global, &env));
+        }
+    });
+    thread.map_err(|error| Failure::new(&codes::IO_FAILED, format!("no thread can be started: {error}")))
+}
+
+/// The command that these words are, done.
+fn done(words: &[String], global: &Global, env: &Env) -> Given {
+    let started = (now(), Instant::now());
+    let mut look = Look::find(global.format, global.color, |name| env.get(name).cloned());
+    look.can_ask = false;
+    let args: Vec<String> = std::iter::once("agents".to_owned()).chain(words.iter().cloned()).collect();
+    let command = match Cli::try_parse_from(&args) {
+        Ok(Cli { command: Some(command), .. }) => command,
+        Ok(Cli { command: None, .. }) => {
+            return given(&Failure::new(&codes::INTERNAL, "it is no command").into(), "agents", started);
+        }
+        Err(error) => {
+            let args: Vec<std::ffi::OsString> = args.iter().map(Into::into).collect();
+            return given(&usage_failure(&error, &args).into(), "agents", started);
+        }
+    };
+    let name = command.name();
+    let report = Invocation::new(global.clone(), look, env.clone())
+        .and_then(|invocation| dispatch(command, &invocation))
+        .unwrap_or_else(Report::from);
+    given(&report, name, started)
+}
+
+fn given(report: &Report, command: &str, started: super::Started) -> Given {
+    let messages = report.notes.iter().map(Note::to_json).chain(report.failure.iter().map(Failure::to_json));
+    let envelope = Envelope {
+        command,
+        status: report.exit.word(),
+        exit_code: report.exit.number(),
+        data: &report.data,
+        timing: timing(started),
+        messages: messages.collect(),
+    };
+    let answer = serde_json::to_value(&envelope).unwrap_or_default();
+    Given { answer, is_error: report.exit.number() != 0 }
+}
+
+/// The words of the command that a call means. The arguments fit the tool's schema.
+fn words(name: &str, arguments: &Value, may_apply: bool) -> Vec<String> {
+    let text = |field: &str| arguments[field].as_str().map(str::to_owned);
+    let texts = |field: &str| -> Vec<String> {
+        let items = arguments[field].as_array().into_iter().flatten();
+        items.filter_map(|item| item.as_str().map(str::to_owned)).collect()
+    };
+    let number = |field: &str| arguments[field].as_u64().map(|number| number.to_string());
+    let option = |flag: &str, value: Option<String>| value.map(|value| format!("--{flag}={value}"));
+    let options = |flag: &str, values: Vec<String>| -> Vec<String> {
+        values.into_iter().map(|value| format!("--{flag}={value}")).collect()
+    };
+    let plan = text("plan").unwrap_or_else(|| "@last".to_owned());
+    let mut words: Vec<String> = Vec::new();
+    match name {
+        "list_plans" => {
+            words.extend(["plan", "list"].map(str::to_owned));
+            words.extend(option("phase", text("phase")));
+            words.extend(option("state", text("state")));
+            words.extend(option("project", text("project")));
+            words.extend(option("limit", number("limit")));
+        }
+        "show_plan" => words.extend(["plan".to_owned(), "status".to_owned(), plan]),
+        "plan_errors" => words.extend(["plan".to_owned(), "errors".to_owned(), plan]),
+        "plan_diff" => {
+            words.extend(["plan".to_owned(), "diff".to_owned()]);
+            words.extend(option("call", number("call")));
+            words.extend(["--".to_owned(), plan]);
+            words.extend(texts("paths"));
+        }
+        "run_plan" => {
+            words.extend(["run", "--detach"].map(str::to_owned));
+            if !may_apply {
+                words.push("--automation=review".to_owned());
+            }
+            words.extend(options("project", texts("projects")));
+            words.extend(options("check", texts("checks")));
+            words.extend(options("arg", texts("args")));
+            words.extend(option("title", text("title")));
+            words.extend(option("timeout", text("timeout")));
+            words.extend(option("actor", text("actor")));
+            words.extend(text("task"));
+            let command = texts("command");
+            if !command.is_empty() {
+                words.push("--".to_owned());
+                words.extend(command);
+            }
+        }
+        "cancel_plan" => {
+            words.extend(["plan".to_owned(), "cancel".to_owned(), format!("--wait={CANCEL_WAIT}")]);
+            words.extend(option("reason", text("reason")));
+            words.push(plan);
+        }
+        "apply_plan" => {
+            words.extend(["plan", "apply", "--yes"].map(str::to_owned));
+            words.extend(options("only", texts("only")));
+            words.extend(options("reject", texts("reject")));
+            words.push(plan);
+        }
+        // Every name that is offered stands above; a word that is no command is told as one.
+        other => words.push(other.to_owned()),
+    }
+    words
+}
+
+fn offers() -> Vec<Offer> {
+    let plan = json!({
+        "type": "string", "pattern": "^(@last|[0-9A-Za-z]{1,26})$",
+        "description": "The plan's id, the beginning of its id, or @last"
+    });
+    let texts = |what: &str| json!({ "type": "array", "items": { "type": "string" }, "description": what });
+    let text = |what: &str| json!({ "type": "string", "description": what });
+    let object = |properties: Value, required: &[&str]| json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false });
+    let offer = |name, description, input, reads_only| Offer { name, description, input, reads_only };
+    let of_plan = || object(json!({ "plan": plan }), &["plan"]);
+    vec![
+        offer(
+            "list_plans",
+            "Lists plans, newest first, with their phase, state and number of changed files",
+            object(
+                json!({
+                    "phase": text("Only plans in this phase: strategize, execute, apply"),
+                    "state": text("Only plans in this state: queued, processing, complete, errored, cancelled, applied, constrained"),
+                    "project": text("Only plans of the project in this directory"),
+                    "limit": { "type": "integer", "minimum": 1, "maximum": 1000, "description": "At most so many; 50 unless said" },
+                }),
+                &[],
+            ),
+            true,
+        ),
+        offer("show_plan", "Tells how a plan stands, and what can be done with it", of_plan(), true),
+        offer(
+            "plan_diff",
+            "Shows what a plan changed, file by file with its hunks; secrets are hidden",
+            object(
+                json!({
+                    "plan": plan, "paths": texts("Only these files and directories"),
+                    "call": { "type": "integer", "minimum": 1, "description": "Only what this call of a tool changed" },
+                }),
+                &["plan"],
+            ),
+            true,
+        ),
+        offer("plan_errors", "Shows what went wrong in a plan, and what happens next", of_plan(), true),
+        offer(
+            "run_plan",
+            "Starts a plan in a sandbox and returns at once: a command, or a task in words for an actor",
+            json!({
+                "type": "object",
+                "properties": {
+                    "command": {
+                        "type": "array", "items": { "type": "string" }, "minItems": 1,
+                        "description": "A program and its arguments"
+                    },
+                    "task": {
+                        "type": "string", "pattern": "^[^-]",
+                        "description": "Instead of a command: a task in words, or the name of an action"
+                    },
+                    "actor": text("Who does the task; the setting says unless this does"),
+                    "args": texts("Arguments of the action, as NAME=VALUE"),
+                    "projects": texts("Directories to work in, as [NAME=]DIR[:ro]; the server's own unless said"),
+                    "checks": texts("Commands for the shell that have to pass before the plan can be applied"),
+                    "title": text("One line about the plan"),
+                    "timeout": text("When to stop a command: 30s, 10m, 2h"),
+                },
+                "additionalProperties": false
+            }),
+            false,
+        ),
+        offer(
+            "cancel_plan",
+            "Stops a plan for good; what it changed is kept",
+            object(json!({ "plan": plan, "reason": text("Why, for the record") }), &["plan"]),
+            false,
+        ),
+        offer(
+            "apply_plan",
+            "Brings a plan's changes into the project's files; refused unless the server was started to allow it",
+            object(
+                json!({
+                    "plan": plan, "only": texts("Only these files, directories, globs or hunks (FILE#N)"),
+                    "reject": texts("Not these files, directories, globs or hunks"),
+                }),
+                &["plan"],
+            ),
+            false,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(name: &str, arguments: &Value) -> String {
+        let words = words(name, arguments, false);
+        let args = std::iter::once("agents".to_owned()).chain(words);
+        Cli::try_parse_from(args).unwrap().command.unwrap().name().to_owned()
+    }
+
+    #[test]
+    fn every_tool_is_a_command() {
+        let plan = json!({ "plan": "01JB3QK7XM" });
+        let commands: Vec<String> = offers()
+            .iter()
+            .map(|offer| match offer.name {
+                "run_plan" => parsed("run_plan", &json!({ "command": ["make"] })),
+                "list_plans" => parsed("list_plans", &json!({ "limit": 3, "state": "complete" })),
+                name => parsed(name, &plan),
+            })
+            .collect();
+        let expected =
+            ["plan list", "plan status", "plan diff", "plan errors", "run", "plan cancel", "plan apply"];
+        assert_eq!(commands, expected);
+    }
+
+    #[test]
+    fn what_a_caller_says_never_becomes_an_option() {
+        let hostile = json!({
+            "plan": "@last", "paths": ["--reveal"], "reason": "--all", "only": ["--branch=x"],
+            "title": "--trust", "checks": ["--network"], "command": ["--apply", "--trust"]
+        });
+        assert_eq!(words("plan_diff", &hostile, true)[2..], ["--", "@last", "--reveal"]);
+        assert_eq!(words("cancel_plan", &hostile, true)[3], "--reason=--all");
+        assert_eq!(words("apply_plan", &hostile, true)[3], "--only=--branch=x");
+        let run = words("run_plan", &hostile, false);
+        let expected = [
+            "run",
+            "--detach",
+            "--automation=review",
+            "--check=--network",
+            "--title=--trust",
+            "--",
+            "--apply",
+            "--trust",
+        ];
+        assert_eq!(run, expected);
+        let schema = &offers()[4].input["properties"]["task"]["pattern"];
+        assert_eq!(schema, "^[^-]");
+    }
+}

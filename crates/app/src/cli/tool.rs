@@ -1,0 +1,116 @@
+//! `agents tool list | show | check`.
+
+use engine::tools::{Catalog, GROUPS, ToolError, ToolSpec, group};
+use serde_json::{Value, json};
+
+use super::Invocation;
+use crate::failure::{Failure, codes};
+use crate::output::{Report, Table, calm};
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum ToolCommand {
+    /// List the tools that a model can be given
+    List,
+    /// Print what a tool takes and gives, as JSON schemas
+    Show {
+        /// The name of a tool
+        #[arg(value_name = "NAME")]
+        tool: String,
+    },
+    /// Check the arguments of a call, and tell all that is wrong with them
+    Check {
+        /// The name of a tool
+        #[arg(value_name = "NAME")]
+        tool: String,
+        /// The arguments, a JSON object
+        #[arg(value_name = "JSON")]
+        arguments: String,
+    },
+}
+
+impl ToolCommand {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            ToolCommand::List => "tool list",
+            ToolCommand::Show { .. } => "tool show",
+            ToolCommand::Check { .. } => "tool check",
+        }
+    }
+}
+
+pub(super) fn run(command: ToolCommand, invocation: &Invocation) -> Result<Report, Failure> {
+    let catalog = Catalog::builtin().map_err(|error| Failure::new(&codes::INTERNAL, error.to_string()))?;
+    match command {
+        ToolCommand::List => Ok(list(&catalog, invocation)),
+        ToolCommand::Show { tool } => show(&catalog.find(&tool).map_err(|error| failure(&error))?.spec),
+        ToolCommand::Check { tool, arguments } => {
+            let found = catalog.find(&tool).map_err(|error| failure(&error))?;
+            // What is no JSON is told as a model would be told.
+            let arguments = serde_json::from_str(&arguments).unwrap_or(Value::String(arguments));
+            found.check_input(&arguments).map_err(|error| failure(&error))?;
+            Ok(Report::new(json!({ "tool": tool, "sound": true }), calm(&format!("{tool}: ok\n"))))
+        }
+    }
+}
+
+fn list(catalog: &Catalog, invocation: &Invocation) -> Report {
+    let specs = catalog.specs();
+    let mut table = Table::new(&["tool", "group", "what it does"]);
+    for spec in &specs {
+        table.row(vec![spec.name.clone(), group_of(&spec.name).to_owned(), spec.description.clone()]);
+    }
+    let all: Vec<Value> = specs
+        .iter()
+        .map(|spec| {
+            json!({
+                "name": spec.name, "group": group_of(&spec.name), "description": spec.description,
+                "reads": spec.reads, "writes": spec.writes, "network": spec.network,
+                "timeout_s": spec.timeout_s, "source": spec.source,
+            })
+        })
+        .collect();
+    Report::new(json!({ "tools": all }), table.shown(&invocation.look))
+}
+
+fn group_of(tool: &str) -> &'static str {
+    let has = |name: &&str| group(name).is_some_and(|tools| tools.contains(&tool));
+    GROUPS.into_iter().find(has).unwrap_or("")
+}
+
+fn show(spec: &ToolSpec) -> Result<Report, Failure> {
+    let value = serde_json::to_value(spec)
+        .map_err(|error| Failure::new(&codes::INTERNAL, format!("it cannot be printed: {error}")))?;
+    let yaml = serde_saphyr::to_string(&value)
+        .map_err(|error| Failure::new(&codes::INTERNAL, format!("it cannot be printed: {error}")))?;
+    Ok(Report::new(value, calm(&format!("{}\n", yaml.trim_end()))))
+}
+
+fn failure(error: &ToolError) -> Failure {
+    match error {
+        ToolError::UnknownTool { name, meant, .. } => {
+            Failure::new(&codes::TOOL_NOT_FOUND, format!("there is no tool `{name}`{meant}"))
+                .hint("see `agents tool list`")
+        }
+        ToolError::InvalidArguments { tool, problems } => {
+            let failure =
+                Failure::new(&codes::TOOL_ARGUMENTS, format!("the arguments of {tool} are not valid"));
+            let failure = problems.iter().fold(failure, |failure, problem| failure.line(problem.as_str()));
+            failure.hint(format!("see what it takes with `agents tool show {tool}`"))
+        }
+        other @ (ToolError::NotAllowed { .. }
+        | ToolError::PathEscapes { .. }
+        | ToolError::ProtectedPath { .. }
+        | ToolError::NotFound { .. }
+        | ToolError::InTheWay { .. }
+        | ToolError::UnreadFile { .. }
+        | ToolError::StaleFile { .. }
+        | ToolError::NoMatch { .. }
+        | ToolError::NotUnique { .. }
+        | ToolError::NotText { .. }
+        | ToolError::RedactedContent { .. }
+        | ToolError::TimedOut { .. }
+        | ToolError::BadOutput { .. }
+        | ToolError::Repeated { .. }
+        | ToolError::Failed { .. }) => Failure::new(&codes::INTERNAL, other.to_string()),
+    }
+}

@@ -1,0 +1,140 @@
+//! Definitions as the program finds them: in the projects, in the user's folder, and in itself.
+//!
+//! # Invariants
+//! 1. A word that names an action or an actor is a file iff it ends with `.yaml` or has a slash.
+//! 2. Every finding of a definition is told, with its place.
+//!
+//! # Not here
+//! What definitions mean (`engine::definition`).
+
+use std::path::{Path, PathBuf};
+
+use domain::{ArgError, ProjectLink};
+use engine::definition::{
+    Action, Actor, DefinitionError, Finding, FindingKind, Library, Loaded, Surroundings, is_name,
+};
+use serde_json::{Value, json};
+
+use crate::config::{Key, Settings};
+use crate::failure::{Code, Failure, codes};
+use crate::places::{self, Env};
+
+/// The word for nobody, where an actor is named.
+const NOBODY: &str = "none";
+
+/// The definitions that hold for these projects.
+pub fn library(projects: &[ProjectLink], env: &Env) -> Library {
+    use std::os::unix::ffi::OsStrExt;
+    let root = |project: &ProjectLink| PathBuf::from(std::ffi::OsStr::from_bytes(project.root.as_bytes()));
+    let roots: Vec<PathBuf> = projects.iter().map(root).collect();
+    let user = places::user_config(env).and_then(|file| Some(file.parent()?.to_owned()));
+    Library::new(&roots, user)
+}
+
+/// What the settings say about actors and models; `actor` is the one that was asked for.
+pub fn surroundings(settings: &Settings, actor: Option<Loaded<Actor>>) -> Surroundings {
+    let named = |key| Some(settings.word(key)).filter(|word| !word.is_empty()).map(str::to_owned);
+    let model_default = named(Key::ModelDefault);
+    let usual = model_default.as_ref().map(|_| "strategist".to_owned());
+    Surroundings {
+        actor,
+        actor_default: named(Key::ActorDefault),
+        strategist_default: named(Key::ActorStrategist).or(usual).filter(|name| name != NOBODY),
+        model_default,
+    }
+}
+
+/// Whether a word means a file.
+pub fn is_file(word: &str) -> bool {
+    word.ends_with(".yaml") || word.contains('/')
+}
+
+/// The action that a word names.
+///
+/// # Errors
+/// There is none, or it is not sound.
+pub fn action(library: &Library, word: &str, here: &Path) -> Result<Loaded<Action>, DefinitionError> {
+    if is_file(word) { library.action_file(&here.join(word)) } else { library.action(word) }
+}
+
+/// The actor that a word names. A file without the usual ending is found too, if nothing has its name.
+///
+/// # Errors
+/// There is none, or it is not sound.
+pub fn actor(library: &Library, word: &str, here: &Path) -> Result<Loaded<Actor>, DefinitionError> {
+    let file = here.join(word);
+    if is_file(word) || !is_name(word) {
+        return library.actor_file(&file);
+    }
+    match library.actor(word) {
+        Err(DefinitionError::NotFound { .. }) if file.is_file() => library.actor_file(&file),
+        found => found,
+    }
+}
+
+/// Why there is no definition, as people and programs are told.
+pub fn failure(error: &DefinitionError) -> Failure {
+    match error {
+        DefinitionError::NotFound { kind, places, .. } => {
+            let code = if *kind == "action" { &codes::ACTION_NOT_FOUND } else { &codes::ACTOR_NOT_FOUND };
+            let failure = Failure::new(code, error.to_string()).detail(json!({ "looked_at": places }));
+            failure.hint(format!("see what there is with `agents {kind} list`"))
+        }
+        DefinitionError::Unreadable { .. } => {
+            Failure::new(&codes::ACTION_NOT_FOUND, error.to_string()).hint("check the path of the file")
+        }
+        DefinitionError::Invalid(findings) => invalid(findings, error.to_string()),
+        DefinitionError::Args(errors) => wrong_args(errors, error.to_string()),
+        DefinitionError::NoActor => Failure::new(&codes::NO_ACTOR, error.to_string())
+            .hint("name one with `--actor NAME`; see them with `agents actor list`")
+            .hint("or name one for all tasks: `agents config set actor.default=NAME`"),
+    }
+}
+
+fn invalid(findings: &[Finding], message: String) -> Failure {
+    let code = findings.first().map_or(&codes::DEFINITION_INVALID, |first| code_of(first.kind));
+    let is_one_kind = findings.iter().all(|finding| code_of(finding.kind) == code);
+    let code = if is_one_kind { code } else { &codes::DEFINITION_INVALID };
+    let failure = Failure::new(code, message).detail(json!({ "findings": findings_json(findings) }));
+    let failure = match findings {
+        [_] => failure,
+        _ => findings.iter().fold(failure, |failure, finding| failure.line(finding.to_string())),
+    };
+    failure.hint("docs/actors.md has all keys; `schema/` tells them to your editor")
+}
+
+fn code_of(kind: FindingKind) -> &'static Code {
+    match kind {
+        FindingKind::Invalid => &codes::DEFINITION_INVALID,
+        FindingKind::TemplateUnknown => &codes::TEMPLATE_UNKNOWN,
+        FindingKind::TemplateInShell => &codes::TEMPLATE_IN_SHELL,
+        FindingKind::ActorCycle => &codes::ACTOR_CYCLE,
+        FindingKind::ActorTooLarge => &codes::ACTOR_TOO_LARGE,
+        FindingKind::ActorNotFound => &codes::ACTOR_NOT_FOUND,
+    }
+}
+
+/// The findings for programs.
+pub fn findings_json(findings: &[Finding]) -> Vec<Value> {
+    let one = |finding: &Finding| {
+        json!({
+            "file": finding.file, "line": finding.at.line, "column": finding.at.column,
+            "code": code_of(finding.kind).name, "message": finding.message,
+        })
+    };
+    findings.iter().map(one).collect()
+}
+
+fn wrong_args(errors: &[ArgError], message: String) -> Failure {
+    let code = match errors.first() {
+        Some(ArgError::Missing { .. }) => &codes::ARG_MISSING,
+        Some(ArgError::Unknown { .. }) => &codes::ARG_UNKNOWN,
+        Some(ArgError::Invalid { .. }) | None => &codes::ARG_INVALID,
+    };
+    let failure = Failure::new(code, message);
+    let failure = match errors {
+        [_] => failure,
+        _ => errors.iter().fold(failure, |failure, error| failure.line(error.to_string())),
+    };
+    failure.hint("arguments are given as `--arg NAME=VALUE`; see them with `agents action show NAME`")
+}

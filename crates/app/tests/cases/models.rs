@@ -1,0 +1,286 @@
+//! Models that work: on both wires, recorded and replayed, within their limits.
+
+use serde_json::{Value, json};
+
+use super::model_world::{KEY, Said, Wire, World, calls, mending, says};
+use super::scripted::Scripted;
+
+const MENDED: &str = "total() { echo $(($1 * $2)); }\n";
+
+/// The results in the newest message to the model, as JSON where they are some.
+fn results(body: &Value) -> Vec<Value> {
+    let messages = body["messages"].as_array().unwrap();
+    let json = |text: &Value| {
+        let text = text.as_str().unwrap();
+        serde_json::from_str(text).unwrap_or_else(|_| text.into())
+    };
+    let newest = messages.last().unwrap();
+    if newest["role"] == "user" {
+        // Anthropic's tools answer in a message of the user.
+        let parts = newest["content"].as_array().unwrap().iter();
+        return parts
+            .filter(|part| part["type"] == "tool_result")
+            .map(|part| json(&part["content"]))
+            .collect();
+    }
+    let tools = messages.iter().rev().take_while(|message| message["role"] == "tool");
+    let mut all: Vec<Value> = tools.map(|message| json(&message["content"])).collect();
+    all.reverse();
+    all
+}
+
+#[test]
+fn a_model_edits_a_project_until_its_tests_pass_on_either_wire() {
+    for wire in [Wire::Openai, Wire::Anthropic] {
+        let world = World::new(wire, wire.scripts(&mending()));
+        let said = world.run(&["--check", "sh test.sh"]);
+        assert_eq!(said.exit, 0, "{wire:?}: {said:?}");
+        let first = world.server.asked();
+        match wire {
+            Wire::Openai => {
+                assert_eq!(first.line, "POST /v1/chat/completions HTTP/1.1");
+                assert_eq!(first.headers["authorization"], format!("Bearer {KEY}"));
+                let asked = json!([
+                    {"role": "system", "content": "Be careful."},
+                    {"role": "user", "content": "Make the tests pass."},
+                ]);
+                assert_eq!(first.body["messages"], asked);
+            }
+            Wire::Anthropic => {
+                assert_eq!(first.line, "POST /v1/messages HTTP/1.1");
+                assert_eq!(first.headers["x-api-key"], KEY);
+                assert_eq!(first.body["system"][0]["text"], "Be careful.");
+                assert_eq!(first.body["messages"][0]["content"][0]["text"], "Make the tests pass.");
+            }
+        }
+        assert_eq!((&first.body["model"], &first.body["stream"]), (&json!("m-1"), &json!(true)));
+        let names: Vec<&str> = first.body["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| tool.get("function").unwrap_or(tool)["name"].as_str().unwrap())
+            .collect();
+        let offered = [
+            "read_file",
+            "list_directory",
+            "search_files",
+            "write_file",
+            "edit_file",
+            "delete_file",
+            "move_file",
+            "run_command",
+        ];
+        assert_eq!(names, offered);
+        let second = results(&world.server.asked().body);
+        assert_eq!(second[0]["content"], "total() { echo $(($1 + $2)); }\n");
+        assert_eq!((&second[1]["exit"], &second[1]["stdout"]), (&json!(1), &json!("2 times 3 is 5\n")));
+        let third = results(&world.server.asked().body);
+        assert_eq!(third[0]["replacements"], 1, "{third:?}");
+        let fourth = world.server.asked();
+        assert_eq!(results(&fourth.body)[0]["stdout"], "passed\n");
+        assert_eq!(
+            fourth.body["messages"].as_array().unwrap().len(),
+            if wire == Wire::Openai { 9 } else { 7 }
+        );
+        world.server.was_not_asked_again();
+
+        let data = said.data();
+        assert_eq!(data["validations"]["verdict"], "passed", "{data}");
+        assert_eq!(data["changes"]["files"], 1);
+        // Four turns of 100 tokens read at 2 and 10 written at 10 micro-dollars.
+        assert_eq!(world.used("tokens"), json!({"used": 440, "reserved": 0, "max": 5_000_000, "assumed": 0}));
+        assert_eq!(
+            world.used("cost"),
+            json!({"used": 1_200, "reserved": 0, "max": 10_000_000, "assumed": 0})
+        );
+        assert_eq!(
+            world.person.read("price.sh"),
+            "total() { echo $(($1 + $2)); }\n",
+            "nothing is applied yet"
+        );
+        let applied = world.person.agents(&["plan", "apply", "@last", "--yes"]);
+        assert_eq!(applied.exit, 0, "{applied:?}");
+        assert_eq!(world.person.read("price.sh"), MENDED);
+        assert_eq!(world.person.git(&["status", "--porcelain"]), " M price.sh\n");
+    }
+}
+
+#[test]
+fn the_key_of_a_provider_is_nowhere_in_what_is_kept() {
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("done")]));
+    let tape = world.person.home().join("run.jsonl");
+    assert_eq!(world.run(&["--record", tape.to_str().unwrap()]).exit, 0);
+    let found =
+        std::process::Command::new("grep").args(["-rl", KEY]).arg(world.person.home()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&found.stdout), "", "{found:?}");
+}
+
+#[test]
+fn a_key_in_a_file_is_taken_out_of_all_that_a_model_reads() {
+    use std::os::unix::fs::PermissionsExt;
+    let look = ("read_file", json!({"path": "notes.txt"}));
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[calls([look]), says("done")]));
+    let (key, file) = ("nobody-knows-this-word", world.person.home().join("box.key"));
+    std::fs::write(&file, key).unwrap();
+    world.person.write("notes.txt", &format!("it is {key}\n"));
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let settings = std::fs::read_to_string(world.person.config_file()).unwrap();
+    let settings = settings.replace("key_env = \"SCRIPTED_KEY\"", "key_file = \"~/box.key\"");
+    std::fs::write(world.person.config_file(), settings).unwrap();
+    let said = world.run(&[]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    assert_eq!(world.server.asked().headers["authorization"], format!("Bearer {key}"));
+    let read = results(&world.server.asked().body)[0]["content"].to_string();
+    assert!(read.contains("it is [REDACTED:") && !read.contains(key), "{read}");
+}
+
+#[test]
+fn a_recorded_run_is_repeated_without_a_key_and_without_a_network() {
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&mending()));
+    let tape = world.person.home().join("run.jsonl");
+    let tape = tape.to_str().unwrap();
+    let said = world.run(&["--record", tape]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    let recorded = world.person.agents(&["plan", "diff", "@last"]).stdout;
+    assert!(recorded.contains("+total() { echo $(($1 * $2)); }"), "{recorded}");
+
+    let nobody = Scripted::nobody();
+    world.settings(Wire::Openai, &nobody);
+    let words = ["--format", "json", "run", "Make the tests pass", "--actor", "mender", "--replay", tape];
+    let replayed = world.person.agents(&words);
+    assert_eq!(replayed.exit, 0, "{replayed:?}");
+    assert!(replayed.stderr.is_empty(), "every call was asked for: {replayed:?}");
+    assert_eq!(world.person.agents(&["plan", "diff", "@last"]).stdout, recorded);
+    assert_eq!(world.used("cost")["used"], 0, "a replay costs nothing");
+    let again = world.run(&["--record", tape]);
+    assert_eq!(
+        (again.exit, again.code()),
+        (4, "PREFLIGHT_FAILED".to_owned()),
+        "never written over: {again:?}"
+    );
+}
+
+#[test]
+fn a_changed_prompt_is_told_as_drift_and_what_was_not_asked_for_as_a_note() {
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&mending()));
+    let tape = world.person.home().join("run.jsonl");
+    let tape = tape.to_str().unwrap();
+    assert_eq!(world.run(&["--record", tape]).exit, 0);
+    let actor = world.person.home().join(".config/cleveragents/actors/mender.yaml");
+    let text = std::fs::read_to_string(&actor).unwrap();
+    std::fs::write(&actor, text.replace("Be careful.", "Be quick.")).unwrap();
+    let said = world.run(&["--replay", tape]);
+    assert_eq!(said.exit, 1, "{said:?}");
+    let (category, message) = world.error();
+    assert_eq!(category, "invalid_input");
+    assert!(message.contains("call 1 is not what was recorded: the system prompt"), "{message}");
+    assert!(message.contains("Be quick."), "{message}");
+    let told = said.envelope()["messages"].to_string();
+    assert!(told.contains("4 recorded calls of a model were not asked for"), "{told}");
+}
+
+#[test]
+fn a_limit_of_tokens_stops_before_it_is_overrun_and_the_plan_goes_on_with_more() {
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&mending()));
+    let said = world.run(&["--limit", "tokens=9000"]);
+    assert_eq!((said.exit, said.code()), (6, "LIMIT_REACHED".to_owned()), "{said:?}");
+    let used = world.used("tokens");
+    assert_eq!((&used["used"], &used["reserved"]), (&json!(0), &json!(0)), "nothing was asked: {used}");
+    let (_, message) = world.error();
+    assert!(message.starts_with("the plan has a limit of 9000 tokens (tokens): 0 used, "), "{message}");
+    let command =
+        world.person.json(&["plan", "status"]).data()["error"]["command"].as_str().unwrap().to_owned();
+    assert!(command.contains("--limit tokens="), "{command}");
+    let words: Vec<&str> = ["--format", "json"].into_iter().chain(command.split(' ').skip(1)).collect();
+    // It reserves for a long answer, so what would do for all turns is more than was used.
+    let said = world.agents(&words);
+    assert_eq!(said.exit, 0, "{said:?}");
+    assert_eq!(world.used("tokens")["used"], 440);
+}
+
+#[test]
+fn a_limit_of_the_day_holds_for_all_plans_and_tells_how_it_is_raised() {
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("one"), says("two")]));
+    let set = world.person.agents(&["config", "set", "limits.day_cost=0.09"]);
+    assert_eq!(set.exit, 0, "{set:?}");
+    assert_eq!(world.run(&[]).exit, 0);
+    assert_eq!(world.person.agents(&["config", "set", "limits.day_cost=0.0003"]).exit, 0);
+    let said = world.run(&[]);
+    assert_eq!((said.exit, said.code()), (6, "LIMIT_REACHED".to_owned()), "{said:?}");
+    let (_, message) = world.error();
+    assert!(message.starts_with("the day 20") && message.contains("300 used"), "{message}");
+    let used = world.used("tokens");
+    assert_eq!((&used["used"], &used["reserved"]), (&json!(0), &json!(0)), "both or none: {used}");
+}
+
+#[test]
+fn a_model_that_cannot_be_asked_is_found_out_before_anything_is_stored() {
+    let world = World::new(Wire::Openai, Vec::new());
+    let words = ["--format", "json", "run", "x y", "--actor", "mender"];
+    let said = world.person.agents(&words);
+    assert_eq!((said.exit, said.code()), (4, "PREFLIGHT_FAILED".to_owned()), "{said:?}");
+    let told = said.envelope().to_string();
+    assert!(told.contains("SCRIPTED_KEY"), "the variable is named: {told}");
+    std::fs::write(world.person.config_file(), "").unwrap();
+    let told = world.run(&[]).envelope().to_string();
+    assert!(told.contains("there is no provider `scripted`"), "{told}");
+    assert_eq!(world.person.json(&["plan", "list"]).data()["plans"], json!([]));
+}
+
+#[test]
+fn the_doctor_tells_which_providers_can_be_asked_and_what_to_set() {
+    let world = World::new(Wire::Openai, Vec::new());
+    let settings = std::fs::read_to_string(world.person.config_file()).unwrap();
+    std::fs::write(world.person.config_file(), settings + "[providers.half]\nspeaks = \"openai\"\n").unwrap();
+    let with_key = world.agents(&["--format", "json", "doctor"]);
+    assert!(!with_key.stdout.contains(KEY), "a key is never shown");
+    let providers = with_key.data()["providers"].clone();
+    let of = |name: &str| {
+        let all = providers.as_array().unwrap();
+        all.iter().find(|provider| provider["name"] == name).cloned().unwrap_or_else(|| panic!("{providers}"))
+    };
+    let url = format!("{}/v1", world.server.url);
+    let scripted = json!({"name": "scripted", "url": url, "local": true, "has_key": true, "lacks": null});
+    assert_eq!(of("scripted"), scripted);
+    assert_eq!(of("half")["lacks"], "its settings lack `url`");
+    assert_eq!(of("openai")["lacks"], "the key is missing: set the environment variable OPENAI_API_KEY");
+    let text = world.person.agents(&["doctor"]).stdout;
+    let line = text.lines().find(|line| line.contains("scripted")).unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains("set the environment variable SCRIPTED_KEY"), "{line}");
+}
+
+#[test]
+fn an_answer_that_is_to_be_json_gets_one_more_turn_and_then_fails() {
+    let output = "output: {ok: boolean}\nretries: 0\n";
+    let wrong = || -> Said { says("it is fine") };
+    let fits = || says("```json\n{\"ok\": true}\n```");
+    let world = World::with(Wire::Openai, Wire::Openai.scripts(&[wrong(), fits()]), output);
+    let said = world.run(&[]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    world.server.asked();
+    let second = world.server.asked().body;
+    let told = second["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
+    assert!(told.starts_with("Your answer cannot be used: it is no JSON"), "{told}");
+    let scripts = Wire::Openai.scripts(&[wrong(), says("{\"ok\": 1}")]);
+    let world = World::with(Wire::Openai, scripts, output);
+    assert_eq!(world.run(&[]).exit, 1);
+    let (category, message) = world.error();
+    assert_eq!(category, "model_output");
+    assert!(message.contains("does not fit `output`: `ok`"), "{message}");
+}
+
+#[test]
+fn a_model_that_only_reads_needs_no_write() {
+    let turns = [
+        calls([("write_file", json!({"path": "x", "content": "x"})), ("list_directory", json!({}))]),
+        says("two files"),
+    ];
+    let world = World::with(Wire::Openai, Wire::Openai.scripts(&turns), "tools: [read]\n");
+    let said = world.run(&[]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    world.server.asked();
+    let told = results(&world.server.asked().body);
+    assert!(told[0].as_str().unwrap().contains("UNKNOWN_TOOL"), "{told:?}");
+    assert_eq!(told[1]["entries"][1]["path"], "price.sh", "{told:?}");
+    assert_eq!(said.data()["changes"]["files"], 0);
+}

@@ -1,0 +1,69 @@
+//! The name that was probably meant by a word that names nothing.
+
+/// How many letters are enough of a beginning.
+const BEGINNING_MIN: usize = 3;
+
+/// The candidate that takes the fewest letters changed, added, left out or swapped to get from `word`, if they are few; else one
+/// that `word` is the beginning of. Of equals the first.
+///
+/// ```
+/// use domain::nearest;
+///
+/// assert_eq!(nearest("promt", ["args", "prompt"]), Some("prompt"));
+/// assert_eq!(nearest("colour", ["args", "prompt"]), None);
+/// ```
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let near: Vec<(usize, &str)> =
+        candidates.into_iter().map(|candidate| (edits(word, candidate), candidate)).collect();
+    let (distance, candidate) = near.iter().min_by_key(|(distance, _)| *distance)?;
+    if *distance <= 1 + word.chars().count() / 3 {
+        return Some(candidate);
+    }
+    let is_longer = |candidate: &str| word.chars().count() >= BEGINNING_MIN && candidate.starts_with(word);
+    near.iter().map(|(_, candidate)| *candidate).find(|candidate| is_longer(candidate))
+}
+
+/// `; did you mean …?`, or nothing: the end of a sentence about a word that names nothing.
+pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    match nearest(word, candidates) {
+        Some(meant) => format!("; did you mean `{meant}`?"),
+        None => String::new(),
+    }
+}
+
+/// How many letters are changed, added, left out, or swapped with their neighbour.
+fn edits(one: &str, other: &str) -> usize {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    let mut before_last: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.iter().enumerate() {
+        let mut row = vec![at + 1];
+        for (place, candidate) in other.iter().enumerate() {
+            let replaced = last[place] + usize::from(letter != candidate);
+            let mut fewest = replaced.min(row[place] + 1).min(last[place + 1] + 1);
+            let is_swapped = at > 0 && place > 0 && one[at - 1] == *candidate && *letter == other[place - 1];
+            if is_swapped {
+                fewest = fewest.min(before_last[place - 1] + 1);
+            }
+            row.push(fewest);
+        }
+        before_last = std::mem::replace(&mut last, row);
+    }
+    last.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_near_is_meant() {
+        assert_eq!(nearest("", ["a"]), Some("a"));
+        assert_eq!(nearest("a", []), None);
+        assert_eq!(nearest("nedes", ["node", "needs"]), Some("needs"), "two letters changed places");
+        assert_eq!(nearest("xyz", ["abc"]), None);
+        assert_eq!(nearest("bool", ["string", "boolean"]), Some("boolean"), "a beginning");
+        assert_eq!(did_you_mean("promt", ["prompt"]), "; did you mean `prompt`?");
+        assert_eq!(did_you_mean("colour", ["prompt"]), "");
+    }
+}

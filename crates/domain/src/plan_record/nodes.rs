@@ -1,0 +1,39 @@
+//! How the nodes of a plan's actors ended.
+
+use super::PlanRecord;
+use crate::id::Claim;
+use crate::job::LeaseLost;
+use crate::node_run::NodeRun;
+use crate::time::Ms;
+use crate::told::{self, Told};
+
+impl PlanRecord {
+    /// Keeps how nodes of the owner ended; of a node that ended before in the same attempt and phase, the new run takes the
+    /// place of the old one.
+    ///
+    /// # Errors
+    /// The claim is not the owner's.
+    pub fn settle_nodes(&mut self, claim: &Claim, runs: Vec<NodeRun>, now: Ms) -> Result<(), LeaseLost> {
+        self.guard(claim)?;
+        let told = self.keep_nodes(runs);
+        self.tell(told, now);
+        Ok(())
+    }
+
+    /// Keeps the runs, and says what is to be told of them. One that is known as it is tells nothing.
+    pub(super) fn keep_nodes(&mut self, runs: Vec<NodeRun>) -> Vec<Told> {
+        let mut told = Vec::new();
+        for run in runs {
+            let known = self.nodes.iter_mut().find(|known| known.is_of_the_same(&run));
+            if known.as_deref() == Some(&run) {
+                continue;
+            }
+            told.push(told::node_finished(&run));
+            match known {
+                Some(known) => *known = run,
+                None => self.nodes.push(run),
+            }
+        }
+        told
+    }
+}

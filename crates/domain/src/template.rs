@@ -1,0 +1,256 @@
+//! Text with placeholders: `{{path}}`.
+//!
+//! `\{{` is a literal `{{`. A path is a value of [`Values`]: `prompt`, `args.from` (or `from`), `nodes.survey.text`.
+//!
+//! # Invariants
+//! 1. One pass: a value is put in as it is, whatever it holds.
+//! 2. What [`Template`] prints is read back as the same template.
+//! 3. A value is never taken for an option: a word of an argv that begins with a placeholder and becomes one that begins
+//!    with `-` is refused, unless `--` stands before it.
+//!
+//! # Not here
+//! What is computed from values: [`crate::expr`]. Shells: a command line has no templates, its values are variables.
+
+mod path;
+mod values;
+
+use std::fmt;
+
+pub(crate) use path::is_path_char;
+pub use path::{PathFlaw, TemplatePath};
+pub use values::{Known, NODE_FIELDS, RESERVED, UnknownPath, Values, node_value, value_text};
+
+use crate::plan::ByteText;
+
+/// How long a word of an argv may become.
+pub const WORD_BYTES_MAX: usize = 100 * 1024;
+
+/// A text with placeholders, read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Template {
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Value(TemplatePath),
+}
+
+/// Why a text is no template, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct TemplateFlaw {
+    /// The byte of the text that it is about.
+    pub at: usize,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// Why no text came out of a template.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExpandError {
+    /// There is no such value.
+    #[error("there is no value `{path}`")]
+    Unknown {
+        /// Which was asked for.
+        path: TemplatePath,
+    },
+    /// It would be taken for an option.
+    #[error("`{word}` would be taken for an option of the program: put `--` before it")]
+    LeadingDash {
+        /// What it would have become, as far as it is repeated.
+        word: String,
+    },
+    /// A word of an argv is longer than programs take.
+    #[error("an argument of {bytes} bytes is more than {WORD_BYTES_MAX}: hand it over with `stdin:`")]
+    TooLong {
+        /// How long it would have become.
+        bytes: usize,
+    },
+    /// It is no template.
+    #[error(transparent)]
+    Flaw(#[from] TemplateFlaw),
+    /// Bytes that are no text cannot hold a placeholder.
+    #[error("an argument is no text")]
+    NoText,
+}
+
+impl Template {
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// A placeholder is not closed, or holds no path.
+    pub fn parse(source: &str) -> Result<Template, TemplateFlaw> {
+        let mut template = Template::default();
+        let mut at = 0;
+        while let Some(found) = source[at..].find("{{") {
+            let open = at + found;
+            if source[at..open].ends_with('\\') {
+                template.push_text(&source[at..open - 1]);
+                template.push_text("{{");
+                at = open + 2;
+                continue;
+            }
+            template.push_text(&source[at..open]);
+            let inner = open + 2;
+            let Some(length) = source[inner..].find("}}") else {
+                let why = "`{{` is not closed by `}}`; for a literal write `\\{{`".to_owned();
+                return Err(TemplateFlaw { at: open, why });
+            };
+            let path = TemplatePath::parse(source[inner..inner + length].trim()).map_err(|flaw| {
+                let shown = source[open..inner + length + 2].chars().take(60).collect::<String>();
+                TemplateFlaw { at: open, why: format!("`{shown}` {flaw}; for a literal write `\\{{{{`") }
+            })?;
+            template.parts.push(Part::Value(path));
+            at = inner + length + 2;
+        }
+        template.push_text(&source[at..]);
+        Ok(template)
+    }
+
+    /// Whether a line for the shell holds something that would be a placeholder elsewhere; the byte where it begins.
+    pub fn found_in(line: &str) -> Option<usize> {
+        line.match_indices("{{").map(|(at, _)| at).find(|at| {
+            let is_escaped = line[..*at].ends_with('\\');
+            let inner = line[at + 2..].split_once("}}").map(|(inner, _)| inner.trim());
+            !is_escaped && inner.is_some_and(|inner| TemplatePath::parse(inner).is_ok())
+        })
+    }
+
+    /// The paths of its placeholders, in their order.
+    pub fn paths(&self) -> impl Iterator<Item = &TemplatePath> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Value(path) => Some(path),
+            Part::Text(_) => None,
+        })
+    }
+
+    /// The path, when it is nothing but one placeholder.
+    pub fn only_path(&self) -> Option<&TemplatePath> {
+        match &self.parts[..] {
+            [Part::Value(path)] => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Its text, when it has no placeholder.
+    pub fn plain(&self) -> Option<String> {
+        self.parts
+            .iter()
+            .map(|part| match part {
+                Part::Text(text) => Some(text.as_str()),
+                Part::Value(_) => None,
+            })
+            .collect()
+    }
+
+    /// The text with the values in it.
+    ///
+    /// # Errors
+    /// A path names no value.
+    pub fn expand(&self, values: &Values) -> Result<String, ExpandError> {
+        let mut text = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(literal) => text.push_str(literal),
+                Part::Value(path) => {
+                    let value =
+                        values.get(path).ok_or_else(|| ExpandError::Unknown { path: path.clone() })?;
+                    text.push_str(&value_text(&value));
+                }
+            }
+        }
+        Ok(text)
+    }
+
+    /// The template with some of its placeholders replaced by templates.
+    ///
+    /// # Errors
+    /// What is put before a placeholder ends with `\` or `{` and would change its meaning; the text that does.
+    pub fn replaced(&self, by: &dyn Fn(&TemplatePath) -> Option<Template>) -> Result<Template, String> {
+        let mut template = Template::default();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => template.push_text(text),
+                Part::Value(path) => match by(path) {
+                    None => template.parts.push(Part::Value(path.clone())),
+                    Some(other) => other.parts.into_iter().for_each(|part| match part {
+                        Part::Text(text) => template.push_text(&text),
+                        Part::Value(path) => template.parts.push(Part::Value(path)),
+                    }),
+                },
+            }
+        }
+        for pair in template.parts.windows(2) {
+            if let [Part::Text(text), Part::Value(_)] = pair
+                && text.ends_with(['\\', '{'])
+            {
+                return Err(text.clone());
+            }
+        }
+        Ok(template)
+    }
+
+    /// A text without placeholders.
+    pub fn literal(text: &str) -> Template {
+        let mut template = Template::default();
+        template.push_text(text);
+        template
+    }
+
+    /// Nothing but one placeholder.
+    pub fn of(path: TemplatePath) -> Template {
+        Template { parts: vec![Part::Value(path)] }
+    }
+
+    fn push_text(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        match self.parts.last_mut() {
+            Some(Part::Text(last)) => last.push_str(text),
+            Some(Part::Value(_)) | None => self.parts.push(Part::Text(text.to_owned())),
+        }
+    }
+
+    /// Whether it begins with a placeholder.
+    pub fn begins_with_value(&self) -> bool {
+        matches!(self.parts.first(), Some(Part::Value(_)))
+    }
+}
+
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => f.write_str(&text.replace("{{", "\\{{"))?,
+                Part::Value(path) => write!(f, "{{{{{path}}}}}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The argv with the values in it, word for word: no value becomes two words, and none an option.
+///
+/// # Errors
+/// The first word that cannot be made.
+pub fn expand_argv(argv: &[ByteText], values: &Values) -> Result<Vec<ByteText>, ExpandError> {
+    let mut words: Vec<ByteText> = Vec::with_capacity(argv.len());
+    let mut is_past_options = false;
+    for word in argv {
+        let source = std::str::from_utf8(word.as_bytes()).map_err(|_| ExpandError::NoText)?;
+        let template = Template::parse(source)?;
+        let text = template.expand(values)?;
+        if text.len() > WORD_BYTES_MAX {
+            return Err(ExpandError::TooLong { bytes: text.len() });
+        }
+        if template.begins_with_value() && text.starts_with('-') && !is_past_options {
+            return Err(ExpandError::LeadingDash { word: text.chars().take(60).collect() });
+        }
+        is_past_options |= source == "--";
+        words.push(ByteText::from(text.as_str()));
+    }
+    Ok(words)
+}

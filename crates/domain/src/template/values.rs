@@ -1,0 +1,178 @@
+//! The values that templates and conditions see, and which of them exist.
+//!
+//! # Invariants
+//! 1. A path that [`Known::check`] accepts has a value in every run; one that it refuses has none.
+//! 2. A field of a node's JSON that is not there is null: what a model leaves out is not known before it ran.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::path::TemplatePath;
+use crate::likeness::did_you_mean;
+use crate::node_run::NodeRun;
+
+/// The words that are values by themselves; no argument has such a name.
+pub const RESERVED: [&str; 9] =
+    ["prompt", "task", "strategy", "findings", "definition_of_done", "plan_id", "attempt", "args", "nodes"];
+
+/// What is known of a node that has settled.
+pub const NODE_FIELDS: [&str; 5] = ["text", "exit_code", "outcome", "changed", "json"];
+
+/// What templates and conditions see in a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Values {
+    /// The whole brief: task, strategy, definition of done, invariants, guidance, and findings in a fix or a retry.
+    pub prompt: String,
+    /// What is to be done, in the words of the person or the action.
+    pub task: String,
+    /// How it is to be done, as strategize found.
+    pub strategy: String,
+    /// What checks found.
+    pub findings: String,
+    /// When it is done.
+    pub definition_of_done: String,
+    /// The plan.
+    pub plan_id: String,
+    /// The plan's attempt.
+    pub attempt: u32,
+    /// The arguments of the action.
+    pub args: BTreeMap<String, Value>,
+    /// What nodes left, as [`node_value`] makes it, by their paths.
+    pub nodes: BTreeMap<String, Value>,
+}
+
+/// A path that names no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no value `{path}`{why}")]
+pub struct UnknownPath {
+    /// Which.
+    pub path: String,
+    /// What was probably meant, or why it is none.
+    pub why: String,
+}
+
+/// What of a node's end others can use.
+pub fn node_value(run: &NodeRun) -> Value {
+    json!({
+        "text": run.text,
+        "exit_code": run.exit,
+        "outcome": run.outcome.as_str(),
+        "changed": run.changed,
+        "json": run.json,
+    })
+}
+
+/// A value as text: null is nothing, the texts of a list stand in lines, an object is JSON.
+pub fn value_text(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::Null => Cow::Borrowed(""),
+        Value::String(text) => Cow::Borrowed(text),
+        Value::Bool(_) | Value::Number(_) | Value::Object(_) => Cow::Owned(value.to_string()),
+        Value::Array(items) => Cow::Owned(items.iter().map(value_text).collect::<Vec<_>>().join("\n")),
+    }
+}
+
+impl Values {
+    /// The value at a path; none when there is none.
+    pub fn get(&self, path: &TemplatePath) -> Option<Value> {
+        let text = |text: &str| Some(Value::from(text));
+        let [first, rest @ ..] = path.segments() else { return None };
+        match (first.as_str(), rest) {
+            ("prompt", []) => text(&self.prompt),
+            ("task", []) => text(&self.task),
+            ("strategy", []) => text(&self.strategy),
+            ("findings", []) => text(&self.findings),
+            ("definition_of_done", []) => text(&self.definition_of_done),
+            ("plan_id", []) => text(&self.plan_id),
+            ("attempt", []) => Some(Value::from(self.attempt)),
+            ("args", [name]) => self.args.get(name).cloned(),
+            ("nodes", [node, field, rest @ ..]) => {
+                let value = self.nodes.get(node)?.get(field)?;
+                match (field.as_str(), rest) {
+                    (_, []) => Some(value.clone()),
+                    ("json", rest) => Some(within(value, rest)),
+                    (_, [_, ..]) => None,
+                }
+            }
+            (name, []) => self.args.get(name).cloned(),
+            (_, [_, ..]) => None,
+        }
+    }
+
+    /// What is known of a settled node, added.
+    pub fn add(&mut self, run: &NodeRun) {
+        self.nodes.insert(run.path.clone(), node_value(run));
+    }
+}
+
+/// A list is entered by number from 0, an object by key; what is not there is null.
+fn within(value: &Value, way: &[String]) -> Value {
+    let found = way.iter().try_fold(value, |value, step| match value {
+        Value::Object(fields) => fields.get(step),
+        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    });
+    found.cloned().unwrap_or(Value::Null)
+}
+
+/// Which values there are where a template or a condition stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The names of arguments.
+    pub args: BTreeSet<String>,
+    /// Nodes that are settled by then.
+    pub nodes: BTreeSet<String>,
+    /// All other nodes.
+    pub later: BTreeSet<String>,
+    /// Whether the values of a run are known, or the arguments alone.
+    pub in_run: bool,
+}
+
+impl Known {
+    /// Whether there is a value at this path.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn check(&self, path: &TemplatePath) -> Result<(), UnknownPath> {
+        let unknown = |why: String| Err(UnknownPath { path: path.to_string(), why });
+        let [first, rest @ ..] = path.segments() else { return unknown(String::new()) };
+        let args = || self.args.iter().map(String::as_str);
+        match (first.as_str(), rest) {
+            ("args", [name]) if self.args.contains(name) => Ok(()),
+            ("args", [name]) => unknown(did_you_mean(name, args())),
+            ("args", _) => unknown("; an argument is `args.NAME`".to_owned()),
+            (word, _) if RESERVED.contains(&word) && !self.in_run => {
+                unknown(": here only the arguments are known".to_owned())
+            }
+            ("nodes", [node, rest @ ..]) => self.check_node(path, node, rest),
+            ("nodes", []) => unknown("; what a node left is `nodes.ID.text`".to_owned()),
+            (word, []) if RESERVED.contains(&word) || self.args.contains(word) => Ok(()),
+            (word, []) => unknown(did_you_mean(word, RESERVED.into_iter().chain(args()))),
+            (word, [_, ..]) if RESERVED.contains(&word) => unknown(format!(": `{word}` has no parts")),
+            (_, [_, ..]) => unknown("; arguments are `args.NAME`, nodes `nodes.ID.FIELD`".to_owned()),
+        }
+    }
+
+    fn check_node(&self, path: &TemplatePath, node: &str, rest: &[String]) -> Result<(), UnknownPath> {
+        let unknown = |why: String| Err(UnknownPath { path: path.to_string(), why });
+        if !self.nodes.contains(node) {
+            return unknown(match self.later.contains(node) {
+                true => format!(": node `{node}` is not settled by then; name it in `needs`"),
+                false => did_you_mean(node, self.nodes.iter().map(String::as_str)),
+            });
+        }
+        match rest {
+            [field] if NODE_FIELDS.contains(&field.as_str()) => Ok(()),
+            [json, _, ..] if json == "json" => Ok(()),
+            [field, ..] if !NODE_FIELDS.contains(&field.as_str()) => unknown(format!(
+                "; of a node there are {}{}",
+                NODE_FIELDS.join(", "),
+                did_you_mean(field, NODE_FIELDS)
+            )),
+            [field, ..] => unknown(format!(": `{field}` has no parts")),
+            [] => unknown(format!("; of a node there are {}", NODE_FIELDS.join(", "))),
+        }
+    }
+}

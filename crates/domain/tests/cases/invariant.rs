@@ -1,0 +1,128 @@
+//! Invariants: rules on what was touched, sentences that are told once.
+
+use domain::invariant::{effective, violations};
+use domain::{Invariant, InvariantScope, RelPath, Rule, Touched};
+use proptest::prelude::*;
+
+fn broken(rule: Rule, files: &[(&str, &str, Option<&str>, u64)]) -> Option<String> {
+    let paths: Vec<(RelPath, Option<RelPath>)> = files
+        .iter()
+        .map(|(_, path, from, _)| (RelPath::new(path).unwrap(), from.map(|from| RelPath::new(from).unwrap())))
+        .collect();
+    let touched: Vec<Touched<'_>> = files
+        .iter()
+        .zip(&paths)
+        .map(|((alias, _, _, lines), (path, from))| Touched {
+            alias,
+            path,
+            from: from.as_ref(),
+            lines: *lines,
+        })
+        .collect();
+    let invariant = Invariant { text: "rule".to_owned(), scope: InvariantScope::Action, rule: Some(rule) };
+    violations(&[invariant], &touched).first().map(|violation| violation.what.clone())
+}
+
+fn globs(globs: &[&str]) -> Vec<String> {
+    globs.iter().map(|glob| (*glob).to_owned()).collect()
+}
+
+#[test]
+fn what_must_not_be_touched_is_found_wherever_it_lies() {
+    let touched = |path| [("shop", path, None, 1)];
+    for (glob, path, hit) in [
+        ("**/snapshots/**", "a/snapshots/b/c.snap", true),
+        ("**/snapshots/**", "snapshots/c.snap", true),
+        ("**/snapshots/**", "a/snapshot.rs", false),
+        ("*.lock", "deep/Cargo.lock", true),
+        ("docs/*.md", "docs/a.md", true),
+        ("docs/*.md", "docs/b/a.md", false),
+        ("docs/", "docs/b/a.md", true),
+        ("docs", "src/docs/a.md", true),
+        ("src/docs", "docs/a.md", false),
+        ("shop:*.rs", "a.rs", true),
+        ("other:*.rs", "a.rs", false),
+    ] {
+        assert_eq!(broken(Rule::Never(globs(&[glob])), &touched(path)).is_some(), hit, "{glob} {path}");
+        assert_eq!(broken(Rule::Only(globs(&[glob])), &touched(path)).is_none(), hit, "{glob} {path}");
+    }
+}
+
+#[test]
+fn a_moved_file_counts_with_both_its_paths() {
+    let moved = [("shop", "b.rs", Some("a.snap"), 0)];
+    assert_eq!(
+        broken(Rule::Never(globs(&["*.snap"])), &moved).as_deref(),
+        Some("a.snap must not be touched")
+    );
+    assert_eq!(broken(Rule::Only(globs(&["*.rs"])), &moved).as_deref(), Some("a.snap must not be touched"));
+    assert_eq!(broken(Rule::MaxFiles(1), &moved), None, "it is one file");
+}
+
+#[test]
+fn counts_are_bounds_that_may_be_reached() {
+    let files = [("a", "x", None, 3), ("a", "y", None, 4)];
+    assert_eq!((broken(Rule::MaxFiles(2), &files), broken(Rule::MaxLines(7), &files)), (None, None));
+    assert_eq!(broken(Rule::MaxFiles(1), &files).as_deref(), Some("2 files are touched, 1 are allowed"));
+    assert_eq!(broken(Rule::MaxLines(6), &files).as_deref(), Some("7 lines are changed, 6 are allowed"));
+    assert!(broken(Rule::MaxLines(6), &[("a", "x", None, u64::MAX), ("a", "y", None, u64::MAX)]).is_some());
+}
+
+#[test]
+fn many_places_are_named_in_part() {
+    let names: Vec<String> = (0..8).map(|at| format!("f{at}")).collect();
+    let files: Vec<_> = names.iter().map(|name| ("a", name.as_str(), None, 0)).collect();
+    let said = broken(Rule::Never(globs(&["*"])), &files);
+    assert_eq!(said.as_deref(), Some("f0, f1, f2, f3, f4 and 3 more must not be touched"));
+}
+
+#[test]
+fn a_bad_glob_is_told_before_anything_runs() {
+    assert!(Rule::Never(globs(&["a[", "", "ok"])).flaws().len() == 2);
+    assert_eq!(Rule::Only(Vec::new()).flaws(), ["there is no glob"]);
+    assert!(Rule::MaxFiles(0).flaws().is_empty());
+}
+
+#[test]
+fn equal_sentences_are_told_once_and_the_stronger_come_first() {
+    let told = |text: &str, scope| Invariant { text: text.to_owned(), scope, rule: None };
+    let all = [
+        told("Keep the  API", InvariantScope::User),
+        told("no unsafe", InvariantScope::Action),
+        told("keep the api", InvariantScope::Plan),
+        Invariant { rule: Some(Rule::MaxFiles(3)), ..told("no unsafe", InvariantScope::Project) },
+    ];
+    let effective = effective(all);
+    let texts: Vec<(&str, InvariantScope)> =
+        effective.iter().map(|one| (one.text.as_str(), one.scope)).collect();
+    assert_eq!(
+        texts,
+        [
+            ("keep the api", InvariantScope::Plan),
+            ("no unsafe", InvariantScope::Action),
+            ("no unsafe", InvariantScope::Project),
+        ],
+        "a rule is not lost behind a sentence of the same words"
+    );
+}
+
+proptest! {
+    #[test]
+    fn never_and_only_are_opposites_for_a_file_that_stays(
+        glob in "[ab*?/]{1,6}", path in "[ab]{1,2}(/[ab]{1,2}){0,2}",
+    ) {
+        prop_assume!(Rule::Never(globs(&[&glob])).flaws().is_empty());
+        let file = [("shop", path.as_str(), None, 1)];
+        let never = broken(Rule::Never(globs(&[&glob])), &file).is_some();
+        let only = broken(Rule::Only(globs(&[&glob])), &file).is_some();
+        prop_assert!(never != only, "{glob} {path}");
+    }
+
+    #[test]
+    fn counts_agree_with_counting(lines in prop::collection::vec(0..9_u64, 0..6), max in 0..30_u64) {
+        let names: Vec<String> = (0..lines.len()).map(|at| format!("f{at}")).collect();
+        let files: Vec<_> = names.iter().zip(&lines).map(|(name, lines)| ("a", name.as_str(), None, *lines)).collect();
+        prop_assert_eq!(broken(Rule::MaxLines(max), &files).is_some(), lines.iter().sum::<u64>() > max);
+        prop_assert_eq!(broken(Rule::MaxFiles(max), &files).is_some(), lines.len() as u64 > max);
+    }
+}

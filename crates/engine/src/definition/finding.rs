@@ -1,0 +1,106 @@
+//! What is wrong with a definition, and where.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use domain::ArgError;
+
+/// A place in a file, counted from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The line.
+    pub line: u64,
+    /// The letter in it.
+    pub column: u64,
+}
+
+/// Which rule a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FindingKind {
+    /// It is not what an action or an actor looks like.
+    Invalid,
+    /// A placeholder names no value.
+    TemplateUnknown,
+    /// A placeholder stands in a line for the shell.
+    TemplateInShell,
+    /// Actors are made of each other.
+    ActorCycle,
+    /// An actor has too many nodes, or is nested too deep.
+    ActorTooLarge,
+    /// An actor that is named is not there.
+    ActorNotFound,
+}
+
+/// Something that is wrong with a definition.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// The file, as people know it.
+    pub file: String,
+    /// Where in it.
+    pub at: Place,
+    /// Which rule.
+    pub kind: FindingKind,
+    /// What is wrong, and what was probably meant.
+    pub message: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Finding { file, at: Place { line, column }, message, .. } = self;
+        match line {
+            0 => write!(f, "{file}: {message}"),
+            line => write!(f, "{file}:{line}:{column}: {message}"),
+        }
+    }
+}
+
+/// Why there is no definition.
+#[derive(Debug, thiserror::Error)]
+pub enum DefinitionError {
+    /// Nothing has this name.
+    #[error("there is no {kind} `{name}`{meant}")]
+    NotFound {
+        /// `action` or `actor`.
+        kind: &'static str,
+        /// What was asked for.
+        name: String,
+        /// What was probably meant, in words.
+        meant: String,
+        /// Where it was looked for.
+        places: Vec<String>,
+    },
+    /// Its file cannot be read.
+    #[error("{} cannot be read: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// It is not sound; all that was found.
+    #[error("{}", headline(.0))]
+    Invalid(Vec<Finding>),
+    /// Its arguments are not what they have to be; all that was found.
+    #[error("{}", args_headline(.0))]
+    Args(Vec<ArgError>),
+    /// A task without anybody to do it.
+    #[error("there is no actor to do this")]
+    NoActor,
+}
+
+fn headline(findings: &[Finding]) -> String {
+    match findings {
+        [only] => only.to_string(),
+        [first, ..] => format!("{} has {} faults", first.file, findings.len()),
+        [] => "the definition is not sound".to_owned(),
+    }
+}
+
+fn args_headline(errors: &[ArgError]) -> String {
+    match errors {
+        [only] => only.to_string(),
+        _ => format!("{} arguments are wrong", errors.len()),
+    }
+}

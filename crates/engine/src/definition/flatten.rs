@@ -1,0 +1,509 @@
+//! An actor as one list of steps: nested actors put in, names made whole, arguments put where they are used.
+//!
+//! # How
+//! The nodes of a nested actor `ID` become `ID/CHILD`, followed by a step `ID` that stands for the actor. What a template
+//! of the nested actor calls `nodes.X` is `nodes.ID/X` then, and an argument of `with` is replaced by what was given,
+//! which is a template of the outer actor. Arguments of the plan are known by now and put in as they are.
+//!
+//! # Invariants
+//! 1. A step comes after all that it needs; among those that could come next the first in the file does.
+//! 2. What an argument was given for never becomes an option of a program.
+//! 3. Actors are nested at most [`DEPTH_MAX`] deep and not in each other; all steps together are at most
+//!    [`NODES_MAX`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::template::{RESERVED, WORD_BYTES_MAX, value_text};
+use domain::{
+    ArgError, ByteText, CommandTask, DefinitionSource, Does, Expr, ExternalTask, Graph, ModelTask, Run, Step,
+    Template, TemplatePath, arg,
+};
+use serde_json::{Map, Value, json};
+
+use super::actor::{Actor, NODES_MAX, skeleton};
+use super::check::{self, Given};
+use super::finding::{DefinitionError, Finding, FindingKind, Place};
+use super::library::{Kind, Library, Loaded, Origin};
+use super::node::{self, Node, NodeDoes, RunSpec};
+use super::reader::Reader;
+use super::{TOOL_GROUPS, TOOL_NAMES};
+
+/// How deep actors may be nested.
+pub(super) const DEPTH_MAX: usize = 8;
+/// The tools that only read.
+const READING: [&str; 4] = ["read", TOOL_NAMES[0], TOOL_NAMES[1], TOOL_NAMES[2]];
+
+/// What part an actor has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// It works.
+    Execute,
+    /// It only reads.
+    Strategize,
+}
+
+/// An actor that is put into the list.
+#[derive(Clone, Copy)]
+pub(super) struct Whose<'a> {
+    pub(super) actor: &'a Actor,
+    /// The file that its findings are told of.
+    pub(super) file: &'a str,
+    pub(super) origin: Origin,
+}
+
+/// The list that grows, and all that was found on the way.
+pub(super) struct Flattening<'a> {
+    library: &'a Library,
+    args: &'a BTreeMap<String, Value>,
+    /// The names of arguments; none when only those who use the actor know them.
+    declared: Option<BTreeSet<String>>,
+    part: Part,
+    pub(super) steps: Vec<Step>,
+    pub(super) findings: Vec<Finding>,
+    pub(super) arg_errors: Vec<ArgError>,
+    pub(super) sources: Vec<DefinitionSource>,
+    /// What files of projects ask for, in words.
+    pub(super) asks: BTreeSet<String>,
+    names: Vec<String>,
+}
+
+/// Where in the plan an actor stands.
+struct Scope {
+    /// What its nodes' names begin with.
+    prefix: String,
+    /// What it was given, in the plan's own terms.
+    given: BTreeMap<String, Value>,
+    /// The condition of the actors around it.
+    only_if: Option<Expr>,
+}
+
+impl<'a> Flattening<'a> {
+    pub(super) fn new(
+        library: &'a Library,
+        args: &'a BTreeMap<String, Value>,
+        declared: Option<BTreeSet<String>>,
+        part: Part,
+    ) -> Flattening<'a> {
+        Flattening {
+            library,
+            args,
+            declared,
+            part,
+            steps: Vec::new(),
+            findings: Vec::new(),
+            arg_errors: Vec::new(),
+            sources: Vec::new(),
+            asks: BTreeSet::new(),
+            names: Vec::new(),
+        }
+    }
+
+    /// Puts the outermost actor in.
+    pub(super) fn add(&mut self, name: &str, whose: Whose<'_>) {
+        self.names.push(name.to_owned());
+        let scope = Scope { prefix: String::new(), given: BTreeMap::new(), only_if: None };
+        self.add_nodes(whose, &scope);
+        self.names.pop();
+    }
+
+    fn add_nodes(&mut self, whose: Whose<'_>, scope: &Scope) {
+        let reader = Reader::new(whose.file);
+        let known = self.names_in(scope);
+        let given = if self.declared.is_some() { Given::These(&known) } else { Given::Unknown };
+        check::actor(&reader, whose.actor, &given);
+        let found = reader.findings();
+        if !found.is_empty() {
+            self.findings.extend(found);
+            return;
+        }
+        for at in order(whose.actor) {
+            if self.steps.len() >= NODES_MAX {
+                self.too_large(whose, whose.actor.nodes[at].at);
+                return;
+            }
+            self.add_node(whose, scope, &whose.actor.nodes[at]);
+        }
+    }
+
+    /// The names of the arguments that an actor is given there.
+    fn names_in(&self, scope: &Scope) -> BTreeSet<String> {
+        self.declared.iter().flatten().chain(scope.given.keys()).cloned().collect()
+    }
+
+    fn add_node(&mut self, whose: Whose<'_>, scope: &Scope, node: &Node) {
+        let name = format!("{}{}", scope.prefix, node.id);
+        let own_if = node.only_if.as_deref().and_then(|text| self.condition(whose, scope, node, text));
+        let only_if = joined(scope.only_if.clone(), own_if);
+        let until = node.repeat.as_ref().and_then(|repeat| {
+            let until = self.condition(whose, scope, node, &repeat.until)?;
+            Some(domain::Repeat { until: until.to_string(), max: repeat.max })
+        });
+        if let NodeDoes::Actor { name: nested, with } = &node.does {
+            self.add_nested(whose, scope, node, (nested, with), only_if);
+            return;
+        }
+        let Some(does) = self.does(whose, scope, node) else { return };
+        // A wait ends by itself.
+        let is_wait = matches!(does, Does::Wait { .. });
+        self.steps.push(Step {
+            needs: Some(node.needs.iter().map(|need| format!("{}{need}", scope.prefix)).collect()),
+            on: node.on,
+            only_if: only_if.map(|expr| expr.to_string()),
+            timeout_s: node::timeout_s(node).filter(|_| !is_wait).or(node.timeout_s),
+            retries: node.retries,
+            ignore: node.ignore.clone(),
+            repeat: until,
+            ..Step::new(name, does)
+        });
+    }
+
+    fn add_nested(
+        &mut self,
+        whose: Whose<'_>,
+        scope: &Scope,
+        node: &Node,
+        (nested, with): (&str, &Map<String, Value>),
+        only_if: Option<Expr>,
+    ) {
+        let name = format!("{}{}", scope.prefix, node.id);
+        if self.names.iter().any(|outer| outer == nested) {
+            let circle = self.names.iter().skip_while(|outer| *outer != nested).map(String::as_str);
+            let circle: Vec<&str> = circle.chain([nested]).collect();
+            let message = format!("actors are made of each other: {}", circle.join(" → "));
+            return self.tell(whose, FindingKind::ActorCycle, node.at, message);
+        }
+        if self.names.len() >= DEPTH_MAX {
+            let message = format!("actors are nested deeper than {DEPTH_MAX}: {}", self.names.join(" → "));
+            return self.tell(whose, FindingKind::ActorTooLarge, node.at, message);
+        }
+        let loaded = match self.library.actor(nested) {
+            Ok(loaded) => loaded,
+            Err(DefinitionError::Invalid(findings)) => return self.findings.extend(findings),
+            Err(error @ DefinitionError::NotFound { .. }) => {
+                return self.tell(whose, FindingKind::ActorNotFound, node.at, error.to_string());
+            }
+            Err(
+                error @ (DefinitionError::Unreadable { .. }
+                | DefinitionError::Args(_)
+                | DefinitionError::NoActor),
+            ) => return self.tell(whose, FindingKind::Invalid, node.at, error.to_string()),
+        };
+        self.sources.push(source(Kind::Actor, &loaded));
+        let mut given = scope.given.clone();
+        for (key, value) in with {
+            given.insert(key.clone(), self.replaced_value(whose, scope, node, value));
+        }
+        let inner = Scope { prefix: format!("{name}/"), given, only_if: only_if.clone() };
+        self.names.push(nested.to_owned());
+        let file = label(&loaded);
+        self.add_nodes(Whose { actor: &loaded.definition, file: &file, origin: loaded.origin }, &inner);
+        self.names.pop();
+        let result = format!("{name}/{}", loaded.definition.result);
+        self.steps.push(Step {
+            needs: Some(node.needs.iter().map(|need| format!("{}{need}", scope.prefix)).collect()),
+            on: node.on,
+            only_if: only_if.map(|expr| expr.to_string()),
+            ..Step::new(name, Does::Actor { name: nested.to_owned(), result })
+        });
+    }
+
+    fn does(&mut self, whose: Whose<'_>, scope: &Scope, node: &Node) -> Option<Does> {
+        Some(match &node.does {
+            NodeDoes::Model { model, system, prompt, tools, context_tokens, max_turns, output } => {
+                Does::Model(ModelTask {
+                    model: model.clone(),
+                    system: self.text(whose, scope, node, system).to_string(),
+                    prompt: self.text(whose, scope, node, prompt).to_string(),
+                    tools: self.tools(whose, node, tools.as_deref())?,
+                    context_tokens: *context_tokens,
+                    max_turns: *max_turns,
+                    output: output.clone(),
+                })
+            }
+            NodeDoes::Tool { name, with } => {
+                let with = self.replaced_value(whose, scope, node, with);
+                self.tool(whose, node, name, with)?
+            }
+            NodeDoes::Run(program) => Does::Command(self.command(whose, scope, node, program)),
+            NodeDoes::External { program, prompt } => Does::External(ExternalTask {
+                command: self.command(whose, scope, node, program),
+                prompt: self.text(whose, scope, node, prompt).to_string(),
+            }),
+            NodeDoes::Actor { .. } => return None,
+        })
+    }
+
+    /// A strategist reads, whatever it is.
+    fn tools(&mut self, whose: Whose<'_>, node: &Node, named: Option<&[String]>) -> Option<Vec<String>> {
+        let writing = named.into_iter().flatten().find(|tool| !READING.contains(&tool.as_str()));
+        match (self.part, named, writing) {
+            (Part::Execute, None, _) => Some(TOOL_GROUPS.map(str::to_owned).to_vec()),
+            (Part::Strategize, None, _) => Some(vec![TOOL_GROUPS[0].to_owned()]),
+            (Part::Execute, Some(named), _) | (Part::Strategize, Some(named), None) => Some(named.to_vec()),
+            (Part::Strategize, Some(_), Some(tool)) => {
+                let message =
+                    format!("node `{}` of a strategist may only read, and `{tool}` may do more", node.id);
+                self.tell(whose, FindingKind::Invalid, node.at, message);
+                None
+            }
+        }
+    }
+
+    /// The steps from before there were tools stay what they were, unless a value is known only when they run.
+    fn tool(&mut self, whose: Whose<'_>, node: &Node, name: &str, with: Value) -> Option<Does> {
+        let text = |key: &str| with[key].as_str().unwrap_or_default().to_owned();
+        let is_open = ["path", "text", "old", "new"].iter().any(|key| text(key).contains("{{"));
+        let path = ByteText::from(text("path").as_str());
+        let does = match (name, is_open) {
+            ("read", false) => Does::Read { path },
+            ("write", false) => Does::Write { path, text: text("text") },
+            ("edit", false) => Does::Edit { path, old: text("old"), new: text("new") },
+            ("wait", _) => Does::Wait { seconds: with["seconds"].as_u64().unwrap_or(0) },
+            ("read", true) => Does::Tool { name: "read_file".to_owned(), with },
+            ("write", true) => {
+                let with = json!({ "path": with["path"], "content": with["text"] });
+                Does::Tool { name: "write_file".to_owned(), with }
+            }
+            ("edit", true) => Does::Tool { name: "edit_file".to_owned(), with },
+            (_, _) => Does::Tool { name: name.to_owned(), with },
+        };
+        let reads = match &does {
+            Does::Tool { name, .. } => READING.contains(&name.as_str()),
+            Does::Read { .. } | Does::Wait { .. } => true,
+            Does::Write { .. }
+            | Does::Edit { .. }
+            | Does::Command(_)
+            | Does::Model(_)
+            | Does::External(_)
+            | Does::Actor { .. } => false,
+        };
+        if self.part == Part::Strategize && !reads {
+            let message =
+                format!("node `{}` of a strategist may only read, and `{name}` may do more", node.id);
+            self.tell(whose, FindingKind::Invalid, node.at, message);
+            return None;
+        }
+        Some(does)
+    }
+
+    fn command(&mut self, whose: Whose<'_>, scope: &Scope, node: &Node, program: &RunSpec) -> CommandTask {
+        self.ask(whose, program);
+        let run = match &program.run {
+            Run::Shell(line) => Run::Shell(line.clone()),
+            Run::Argv(argv) => Run::Argv(self.argv(whose, scope, node, argv)),
+        };
+        // Values that every plan has may be given to a nested actor too; they are no arguments of the plan.
+        let names = self.names_in(scope).into_iter().filter(|name| !RESERVED.contains(&name.as_str()));
+        let of_args: Vec<(String, String)> =
+            names.map(|name| (arg::variable(&name), format!("{{{{args.{name}}}}}"))).collect();
+        let env: Vec<(String, String)> = of_args
+            .iter()
+            .chain(&program.env)
+            .map(|(name, value)| (name.clone(), self.text(whose, scope, node, value).to_string()))
+            .collect();
+        let stdin = program.stdin.as_ref().map(|text| self.text(whose, scope, node, text).to_string());
+        let in_argv = match &run {
+            Run::Argv(argv) => argv.iter().any(|word| word.to_string().contains("{{")),
+            Run::Shell(_) => false,
+        };
+        let is_open = |text: &String| text.contains("{{");
+        let expand =
+            in_argv || stdin.as_ref().is_some_and(is_open) || env.iter().any(|(_, value)| is_open(value));
+        CommandTask {
+            run,
+            cwd: program.cwd.as_deref().map(ByteText::from).unwrap_or_default(),
+            timeout_s: node.timeout_s,
+            network: program.network,
+            env: env.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect(),
+            pass_env: program.pass_env.clone(),
+            writable: program.writable.iter().map(|path| path.as_str().into()).collect(),
+            stdin,
+            writes: program.writes && self.part == Part::Execute,
+            expand,
+        }
+    }
+
+    /// What a file that came with a project wants, and only its user can allow.
+    fn ask(&mut self, whose: Whose<'_>, program: &RunSpec) {
+        if !matches!(whose.origin, Origin::Project | Origin::File) {
+            return;
+        }
+        if program.network {
+            self.asks.insert("the network".to_owned());
+        }
+        self.asks.extend(program.pass_env.iter().map(|name| format!("your variable {name}")));
+        self.asks.extend(program.writable.iter().map(|path| format!("to write {path}")));
+    }
+
+    fn argv(&mut self, whose: Whose<'_>, scope: &Scope, node: &Node, argv: &[ByteText]) -> Vec<ByteText> {
+        let mut is_past_options = false;
+        let mut words = Vec::with_capacity(argv.len());
+        for word in argv {
+            let source = word.to_string();
+            let before = Template::parse(&source).unwrap_or_default();
+            let after = self.text(whose, scope, node, &source);
+            if let (Some(path), Some(text)) = (before.paths().next(), after.plain()) {
+                let rule = if text.len() > WORD_BYTES_MAX {
+                    Some(format!("an argument of a program has at most {WORD_BYTES_MAX} bytes; use `stdin:`"))
+                } else if before.begins_with_value() && text.starts_with('-') && !is_past_options {
+                    Some(format!("node `{}` would take it for an option: put `--` before it there", node.id))
+                } else {
+                    None
+                };
+                if let Some(rule) = rule {
+                    let name = path.segments().last().cloned().unwrap_or_default();
+                    let value = text.chars().take(60).collect();
+                    self.arg_errors.push(ArgError::Invalid { name, value, rule });
+                }
+            }
+            is_past_options |= source == "--";
+            words.push(ByteText::from(after.to_string().as_str()));
+        }
+        words
+    }
+
+    /// A template in the plan's own terms.
+    fn text(&mut self, whose: Whose<'_>, scope: &Scope, node: &Node, source: &str) -> Template {
+        // What is no template was told of before.
+        let template = Template::parse(source).unwrap_or_default();
+        let inner = template.replaced(&|path| match renamed(scope, path) {
+            Some(path) => Some(Template::of(path)),
+            None => scope.given.get(arg_name(path)?).map(as_template),
+        });
+        let inner = match inner {
+            Ok(template) => template,
+            Err(text) => {
+                let message =
+                    format!("`{text}` cannot stand before a placeholder: it ends with a sign of its own");
+                self.tell(whose, FindingKind::Invalid, node.at, message);
+                return Template::default();
+            }
+        };
+        let args = self.args;
+        let folded = inner
+            .replaced(&|path| args.get(arg_name(path)?).map(|value| Template::literal(&value_text(value))));
+        // What cannot be put in now is put in when the step runs.
+        folded.unwrap_or(inner)
+    }
+
+    /// Every text of a value in the plan's own terms.
+    fn replaced_value(&mut self, whose: Whose<'_>, scope: &Scope, node: &Node, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.text(whose, scope, node, text).to_string()),
+            Value::Array(items) => {
+                Value::Array(items.iter().map(|item| self.replaced_value(whose, scope, node, item)).collect())
+            }
+            Value::Object(fields) => {
+                let fields = fields.iter();
+                Value::Object(
+                    fields
+                        .map(|(key, item)| (key.clone(), self.replaced_value(whose, scope, node, item)))
+                        .collect(),
+                )
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        }
+    }
+
+    /// A condition in the plan's own terms.
+    fn condition(&mut self, whose: Whose<'_>, scope: &Scope, node: &Node, text: &str) -> Option<Expr> {
+        let expr = Expr::parse(text).ok()?;
+        let args = self.args;
+        let replaced = expr.replaced(&|path: &TemplatePath| -> Result<Expr, String> {
+            if let Some(path) = renamed(scope, path) {
+                return Ok(Expr::Path(path));
+            }
+            let Some(name) = arg_name(path) else { return Ok(Expr::Path(path.clone())) };
+            match scope.given.get(name) {
+                Some(Value::String(text)) => {
+                    let template = Template::parse(text).unwrap_or_default();
+                    match (template.only_path(), template.plain()) {
+                        (Some(path), _) => Ok(Expr::Path(path.clone())),
+                        (None, Some(plain)) => Ok(Expr::Literal(Value::String(plain))),
+                        (None, None) => {
+                            Err(format!("`{name}` is a text with placeholders, which a condition cannot see"))
+                        }
+                    }
+                }
+                Some(value) => Ok(Expr::Literal(value.clone())),
+                None => Ok(args
+                    .get(name)
+                    .map_or_else(|| Expr::Path(path.clone()), |value| Expr::Literal(value.clone()))),
+            }
+        });
+        replaced.map_err(|message| self.tell(whose, FindingKind::Invalid, node.at, message)).ok()
+    }
+
+    fn too_large(&mut self, whose: Whose<'_>, at: Place) {
+        let message = format!("the actor has more than {NODES_MAX} nodes, those of nested actors included");
+        self.tell(whose, FindingKind::ActorTooLarge, at, message);
+    }
+
+    fn tell(&mut self, whose: Whose<'_>, kind: FindingKind, at: Place, message: String) {
+        self.findings.push(Finding { file: whose.file.to_owned(), at, kind, message });
+    }
+}
+
+/// The path of a sibling's value in the plan's own terms; none when it is about no node.
+fn renamed(scope: &Scope, path: &TemplatePath) -> Option<TemplatePath> {
+    let (node, rest) = path.node()?;
+    Some(TemplatePath::of_node(&format!("{}{node}", scope.prefix), rest))
+}
+
+/// The argument that a path names. `prompt` and the like are arguments when they were given as such.
+fn arg_name(path: &TemplatePath) -> Option<&str> {
+    match path.segments() {
+        [name] => Some(name),
+        [args, name] if args == "args" => Some(name),
+        _ => None,
+    }
+}
+
+/// A value that was given: a text is a template, anything else stands for itself.
+fn as_template(value: &Value) -> Template {
+    match value {
+        Value::String(text) => Template::parse(text).unwrap_or_default(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            Template::literal(&value_text(value))
+        }
+    }
+}
+
+fn joined(outer: Option<Expr>, own: Option<Expr>) -> Option<Expr> {
+    match (outer, own) {
+        (Some(outer), Some(own)) => Some(Expr::And(Box::new(outer), Box::new(own))),
+        (one, None) | (None, one) => one,
+    }
+}
+
+/// The nodes so that each comes after what it needs, and else in the order of the file.
+fn order(actor: &Actor) -> Vec<usize> {
+    let Ok(graph) = Graph::new(&skeleton(&actor.nodes)) else { return Vec::new() };
+    let mut left: BTreeSet<usize> = (0..graph.len()).collect();
+    let mut order = Vec::with_capacity(graph.len());
+    while let Some(next) =
+        left.iter().copied().find(|at| graph.needs(*at).iter().all(|need| !left.contains(need)))
+    {
+        left.remove(&next);
+        order.push(next);
+    }
+    order
+}
+
+/// How a definition's findings name it.
+pub(super) fn label<T>(loaded: &Loaded<T>) -> String {
+    match loaded.origin {
+        Origin::BuiltIn => format!("{} ({})", loaded.name, loaded.place),
+        Origin::File | Origin::Project | Origin::User => loaded.place.clone(),
+    }
+}
+
+/// What a plan keeps of where it came from.
+pub(super) fn source<T>(kind: Kind, loaded: &Loaded<T>) -> DefinitionSource {
+    DefinitionSource {
+        kind: kind.as_str().to_owned(),
+        name: loaded.name.clone(),
+        place: loaded.place.clone(),
+        digest: loaded.digest.clone(),
+    }
+}

@@ -1,0 +1,458 @@
+//! What a plan keeps of its definitions: action, actors and arguments joined, so that later edits do not touch it.
+//!
+//! # Invariants
+//! 1. All that is wrong with the action, its actors and its arguments is told at once.
+//! 2. What a definition says about automation and limits only ever makes them stricter.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::{
+    Automation, ByteText, DefinitionSource, Does, Invariant, Limits, PlanSpec, RootNo, Run, Step, Strategist,
+    Template, Validation, Values, arg, expand_argv,
+};
+use serde_json::Value;
+
+use super::action::{Action, ActorRef, Check, StrategistRef};
+use super::actor::Actor;
+use super::finding::{DefinitionError, Finding, FindingKind, Place};
+use super::flatten::{Flattening, Part, Whose, label, source};
+use super::library::{Kind, Library, Loaded, Origin};
+
+/// How an actor is called that stands in an action.
+const INLINE: &str = "inline";
+
+/// What a definition asks for; none leaves it as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AskedLimits {
+    /// Seconds of work.
+    pub time_s: Option<u64>,
+    /// Steps.
+    pub steps: Option<u64>,
+    /// Calls of tools.
+    pub tool_calls: Option<u64>,
+    /// Tokens.
+    pub tokens: Option<u64>,
+    /// Millionths of a dollar.
+    pub cost: Option<u64>,
+    /// Steps beside each other.
+    pub parallel: Option<u32>,
+}
+
+impl AskedLimits {
+    /// The smaller of each.
+    #[must_use]
+    pub fn and(self, other: AskedLimits) -> AskedLimits {
+        AskedLimits {
+            time_s: smaller(self.time_s, other.time_s),
+            steps: smaller(self.steps, other.steps),
+            tool_calls: smaller(self.tool_calls, other.tool_calls),
+            tokens: smaller(self.tokens, other.tokens),
+            cost: smaller(self.cost, other.cost),
+            parallel: smaller(self.parallel, other.parallel),
+        }
+    }
+}
+
+fn smaller<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, None) | (None, one) => one,
+    }
+}
+
+/// What the settings and the command line say about a definition.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// The actor that was asked for, instead of the action's.
+    pub actor: Option<Loaded<Actor>>,
+    /// `actor.default`.
+    pub actor_default: Option<String>,
+    /// `actor.strategist`.
+    pub strategist_default: Option<String>,
+    /// `model.default`.
+    pub model_default: Option<String>,
+}
+
+/// A definition as a plan keeps it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frozen {
+    /// The action's name; none for a task in words.
+    pub action: Option<String>,
+    /// One line about it.
+    pub title: String,
+    /// The task.
+    pub prompt: String,
+    /// The values of its arguments.
+    pub args: BTreeMap<String, Value>,
+    /// When it is done.
+    pub definition_of_done: Vec<String>,
+    /// What execute does. Paths outside (`writable`) are as they were written; an end that is not named is none.
+    pub steps: Vec<Step>,
+    /// The step that mends.
+    pub fix: Option<String>,
+    /// The step whose text is the answer.
+    pub result: String,
+    /// Who does strategize.
+    pub strategist: Option<Strategist>,
+    /// What is checked.
+    pub validations: Vec<Validation>,
+    /// What must hold.
+    pub invariants: Vec<Invariant>,
+    /// What goes on without asking.
+    pub automation: Option<Automation>,
+    /// What it may use.
+    pub limits: AskedLimits,
+    /// Whether nothing is written.
+    pub read_only: bool,
+    /// The files that it was made from.
+    pub sources: Vec<DefinitionSource>,
+    /// What files of projects ask for that only the user can allow, in words.
+    pub asks: Vec<String>,
+    /// Whether a step wants the model that the settings name, and they name none.
+    pub misses_model: bool,
+}
+
+impl Frozen {
+    /// Puts it into a plan that knows all else.
+    pub fn put_into(self, spec: &mut PlanSpec) {
+        spec.steps = self.steps;
+        spec.action = self.action;
+        spec.prompt = self.prompt;
+        spec.args = self.args;
+        spec.definition_of_done = self.definition_of_done;
+        spec.fix = self.fix;
+        spec.result = Some(self.result);
+        spec.strategist = self.strategist;
+        spec.invariants = domain::invariant::effective(spec.invariants.drain(..).chain(self.invariants));
+        spec.read_only = self.read_only;
+        spec.sources = self.sources;
+        let AskedLimits { time_s, steps, tool_calls, tokens, cost, parallel } = self.limits;
+        spec.time_limit_s = time_s.map_or(spec.time_limit_s, |asked| asked.min(spec.time_limit_s));
+        spec.limits = Limits {
+            steps: smaller(steps, spec.limits.steps),
+            tool_calls: smaller(tool_calls, spec.limits.tool_calls),
+            tokens: smaller(tokens, spec.limits.tokens),
+            cost: smaller(cost, spec.limits.cost),
+        };
+        spec.parallel = parallel.map_or(spec.parallel, |asked| asked.min(spec.parallel));
+        let strictness = |level: Automation| Automation::ALL.iter().position(|other| *other == level);
+        if let Some(asked) = self.automation.filter(|asked| strictness(*asked) < strictness(spec.automation))
+        {
+            spec.automation = asked;
+        }
+    }
+}
+
+/// Joins an action with its actors and these arguments.
+///
+/// # Errors
+/// All that is wrong with any of them.
+pub fn freeze_action(
+    library: &Library,
+    loaded: &Loaded<Action>,
+    given: &[(String, String)],
+    surroundings: &Surroundings,
+) -> Result<Frozen, DefinitionError> {
+    let args = arg::resolve(&loaded.definition.args, given).map_err(DefinitionError::Args)?;
+    join(library, loaded, args, surroundings)
+}
+
+/// An action as it would be frozen, its arguments left open.
+///
+/// # Errors
+/// All that is wrong with it and its actors; or nobody would do it.
+pub fn preview_action(
+    library: &Library,
+    loaded: &Loaded<Action>,
+    surroundings: &Surroundings,
+) -> Result<Frozen, DefinitionError> {
+    join(library, loaded, BTreeMap::new(), surroundings)
+}
+
+/// An actor as it would be frozen, its arguments left open.
+///
+/// # Errors
+/// All that is wrong with it and the actors that it is made of.
+pub fn preview_actor(
+    library: &Library,
+    loaded: &Loaded<Actor>,
+    surroundings: &Surroundings,
+) -> Result<Frozen, DefinitionError> {
+    let file = label(loaded);
+    let here = Here { library, args: &BTreeMap::new(), declared: None, file: &file, origin: loaded.origin };
+    let flat = here.loaded(loaded, Part::Execute)?;
+    Ok(frozen(typed(""), flat, None, surroundings))
+}
+
+fn join(
+    library: &Library,
+    loaded: &Loaded<Action>,
+    args: BTreeMap<String, Value>,
+    surroundings: &Surroundings,
+) -> Result<Frozen, DefinitionError> {
+    let action = &loaded.definition;
+    let file = label(loaded);
+    let declared = Some(action.args.keys().cloned().collect());
+    let here = Here { library, args: &args, declared, file: &file, origin: loaded.origin };
+    let default = surroundings.actor_default.as_deref();
+    let actor = match &surroundings.actor {
+        Some(asked) => Some(here.loaded(asked, Part::Execute)?),
+        None => here.actor(&action.actor, default, Part::Execute)?,
+    };
+    let actor = actor.ok_or(DefinitionError::NoActor)?;
+    let strategist = here.strategist(&action.strategist, surroundings, &actor)?;
+    let values = Values { args: args.clone(), ..Values::default() };
+    let is_whole = action.args.keys().all(|name| args.contains_key(name));
+    // Both name arguments alone, which was looked at when the action was read.
+    let text = |source: &str| match is_whole {
+        true => Template::parse(source).ok().and_then(|text| text.expand(&values).ok()).unwrap_or_default(),
+        false => source.to_owned(),
+    };
+    let checks = action.validations.iter().filter(|_| is_whole);
+    let validations = checks.map(|check| validation(check, &values)).collect::<Result<_, _>>()?;
+    let mut joined = frozen(action.clone(), actor, strategist, surroundings);
+    joined.action = Some(loaded.name.clone());
+    joined.title = text(&action.description);
+    joined.prompt = text(&action.prompt);
+    joined.validations = validations;
+    joined.sources.insert(0, source(Kind::Action, loaded));
+    joined.args = args;
+    Ok(joined)
+}
+
+fn frozen(action: Action, actor: Flat, strategist: Option<Flat>, surroundings: &Surroundings) -> Frozen {
+    let Flat { name: _, mut steps, fix, result, limits, mut sources, mut asks } = actor;
+    let mut limits = action.limits.and(limits);
+    let model = surroundings.model_default.as_deref();
+    let mut misses_model = set_model(&mut steps, model);
+    let strategist = strategist.map(|mut flat| {
+        sources.extend(flat.sources);
+        asks.extend(flat.asks);
+        limits = limits.and(flat.limits);
+        misses_model |= set_model(&mut flat.steps, model);
+        Strategist { name: flat.name, steps: flat.steps, result: flat.result }
+    });
+    Frozen {
+        action: None,
+        title: String::new(),
+        prompt: String::new(),
+        args: BTreeMap::new(),
+        definition_of_done: action.definition_of_done,
+        steps,
+        fix,
+        result,
+        strategist,
+        validations: Vec::new(),
+        invariants: action.invariants,
+        automation: action.automation,
+        limits,
+        read_only: action.read_only,
+        sources,
+        asks: asks.into_iter().collect(),
+        misses_model,
+    }
+}
+
+/// Joins a task in words, which may be empty, with an actor.
+///
+/// # Errors
+/// All that is wrong with it; or there is nobody to do it.
+pub fn freeze_actor(
+    library: &Library,
+    task: &str,
+    surroundings: &Surroundings,
+) -> Result<Frozen, DefinitionError> {
+    let loaded = Loaded {
+        name: String::new(),
+        origin: Origin::User,
+        place: "the command line".to_owned(),
+        digest: String::new(),
+        text: String::new(),
+        definition: typed(task),
+    };
+    let frozen = join(library, &loaded, BTreeMap::new(), surroundings)?;
+    let sources = frozen.sources.into_iter().filter(|source| source.kind != Kind::Action.as_str()).collect();
+    Ok(Frozen { action: None, sources, ..frozen })
+}
+
+/// The action that a task in words is.
+fn typed(task: &str) -> Action {
+    let first = task.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    Action {
+        // Words of a person are no template.
+        description: Template::literal(first).to_string(),
+        prompt: Template::literal(task).to_string(),
+        definition_of_done: Vec::new(),
+        args: BTreeMap::new(),
+        actor: ActorRef::Default,
+        strategist: StrategistRef::Actor(ActorRef::Default),
+        validations: Vec::new(),
+        invariants: Vec::new(),
+        automation: None,
+        limits: AskedLimits::default(),
+        read_only: false,
+    }
+}
+
+/// Where an action stands.
+struct Here<'a> {
+    library: &'a Library,
+    args: &'a BTreeMap<String, Value>,
+    /// As of [`Flattening::new`].
+    declared: Option<BTreeSet<String>>,
+    file: &'a str,
+    origin: Origin,
+}
+
+/// An actor in one list of steps.
+struct Flat {
+    name: String,
+    steps: Vec<Step>,
+    fix: Option<String>,
+    result: String,
+    limits: AskedLimits,
+    sources: Vec<DefinitionSource>,
+    asks: BTreeSet<String>,
+}
+
+impl Here<'_> {
+    fn actor(
+        &self,
+        named: &ActorRef,
+        default: Option<&str>,
+        part: Part,
+    ) -> Result<Option<Flat>, DefinitionError> {
+        match (named, default) {
+            (ActorRef::Inline(actor), _) => {
+                let whose = Whose { actor, file: self.file, origin: self.origin };
+                self.flat(INLINE, whose, part, Vec::new()).map(Some)
+            }
+            (ActorRef::Named { name, at }, _) => self.loaded(&self.named(name, *at)?, part).map(Some),
+            (ActorRef::Default, Some(name)) => self.loaded(&self.library.actor(name)?, part).map(Some),
+            (ActorRef::Default, None) => Ok(None),
+        }
+    }
+
+    fn loaded(&self, loaded: &Loaded<Actor>, part: Part) -> Result<Flat, DefinitionError> {
+        let file = label(loaded);
+        let whose = Whose { actor: &loaded.definition, file: &file, origin: loaded.origin };
+        self.flat(&loaded.name, whose, part, vec![source(Kind::Actor, loaded)])
+    }
+
+    fn named(&self, name: &str, at: Place) -> Result<Loaded<Actor>, DefinitionError> {
+        self.library.actor(name).map_err(|error| match error {
+            DefinitionError::NotFound { .. } => {
+                let (kind, message) = (FindingKind::ActorNotFound, error.to_string());
+                DefinitionError::Invalid(vec![Finding { file: self.file.to_owned(), at, kind, message }])
+            }
+            DefinitionError::Unreadable { .. }
+            | DefinitionError::Invalid(_)
+            | DefinitionError::Args(_)
+            | DefinitionError::NoActor => error,
+        })
+    }
+
+    /// Nobody thinks about a task for an actor that would not be told: whoever wants it all the same names a strategist.
+    fn strategist(
+        &self,
+        named: &StrategistRef,
+        surroundings: &Surroundings,
+        actor: &Flat,
+    ) -> Result<Option<Flat>, DefinitionError> {
+        let StrategistRef::Actor(named) = named else { return Ok(None) };
+        if *named == ActorRef::Default && !actor.steps.iter().any(listens) {
+            return Ok(None);
+        }
+        self.actor(named, surroundings.strategist_default.as_deref(), Part::Strategize)
+    }
+
+    fn flat(
+        &self,
+        name: &str,
+        whose: Whose<'_>,
+        part: Part,
+        sources: Vec<DefinitionSource>,
+    ) -> Result<Flat, DefinitionError> {
+        let mut flattening = Flattening::new(self.library, self.args, self.declared.clone(), part);
+        flattening.add(name, whose);
+        if !flattening.findings.is_empty() {
+            let mut findings = flattening.findings;
+            findings.sort();
+            findings.dedup();
+            return Err(DefinitionError::Invalid(findings));
+        }
+        if !flattening.arg_errors.is_empty() {
+            return Err(DefinitionError::Args(flattening.arg_errors));
+        }
+        Ok(Flat {
+            name: name.to_owned(),
+            steps: flattening.steps,
+            fix: whose.actor.fix.clone(),
+            result: whose.actor.result.clone(),
+            limits: whose.actor.limits,
+            sources: sources.into_iter().chain(flattening.sources).collect(),
+            asks: flattening.asks,
+        })
+    }
+}
+
+/// Whether a step is told of the strategy.
+fn listens(step: &Step) -> bool {
+    let names = |text: &str| {
+        let template = Template::parse(text).unwrap_or_default();
+        template
+            .paths()
+            .any(|path| matches!(path.segments(), [word] if word == "prompt" || word == "strategy"))
+    };
+    match &step.does {
+        Does::Model(_) | Does::External(_) => true,
+        Does::Command(task) => {
+            let in_argv = match &task.run {
+                Run::Argv(argv) => argv.iter().any(|word| names(&word.to_string())),
+                Run::Shell(_) => false,
+            };
+            let in_env = task.env.iter().any(|(_, value)| names(&value.to_string()));
+            task.expand && (in_argv || in_env || task.stdin.as_deref().is_some_and(names))
+        }
+        Does::Read { .. }
+        | Does::Write { .. }
+        | Does::Edit { .. }
+        | Does::Wait { .. }
+        | Does::Tool { .. }
+        | Does::Actor { .. } => false,
+    }
+}
+
+/// Puts the model that the settings name where a step wants it; true when they name none.
+fn set_model(steps: &mut [Step], default: Option<&str>) -> bool {
+    let mut is_missing = false;
+    for step in steps {
+        if let Does::Model(task) = &mut step.does
+            && task.model == "default"
+        {
+            match default {
+                Some(model) => task.model = model.to_owned(),
+                None => is_missing = true,
+            }
+        }
+    }
+    is_missing
+}
+
+fn validation(check: &Check, values: &Values) -> Result<Validation, DefinitionError> {
+    let run = match &check.run {
+        Run::Shell(line) => Run::Shell(line.clone()),
+        Run::Argv(argv) => Run::Argv(expand_argv(argv, values).map_err(|error| {
+            let (name, rule) = (check.name.clone(), error.to_string());
+            DefinitionError::Args(vec![domain::ArgError::Invalid { value: check.run.shown(), name, rule }])
+        })?),
+    };
+    Ok(Validation {
+        name: check.name.clone(),
+        run,
+        mode: check.mode,
+        timeout_s: check.timeout_s,
+        root: RootNo(0),
+        cwd: check.cwd.as_deref().map(ByteText::from).unwrap_or_default(),
+    })
+}

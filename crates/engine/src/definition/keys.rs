@@ -1,0 +1,306 @@
+//! Every key that a definition can have: what it takes, and what it means.
+//!
+//! # Invariants
+//! A key that is not here is refused by the reader and not offered to editors: both go by these tables.
+
+/// A key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyDoc {
+    pub(super) name: &'static str,
+    pub(super) takes: Takes,
+    pub(super) doc: &'static str,
+}
+
+/// What a key takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Takes {
+    Text,
+    /// A text that is a condition, or `true` or `false`.
+    Condition,
+    Boolean,
+    Number,
+    Count {
+        min: u64,
+        max: u64,
+    },
+    Span,
+    Texts,
+    TextOrTexts,
+    OneOf(&'static [&'static str]),
+    Anything,
+    /// A map from names to texts.
+    TextMap,
+    /// A map from names to anything.
+    Map,
+    /// A map with these keys.
+    Keys(&'static [KeyDoc]),
+    /// A map from names to maps with these keys.
+    MapOf(&'static [KeyDoc]),
+    /// A text, or a map with these keys, in a list.
+    ListOf(&'static [KeyDoc]),
+    /// The name of an actor, or an actor.
+    Actor,
+    /// Nodes by their names.
+    Nodes,
+}
+
+const fn key(name: &'static str, takes: Takes, doc: &'static str) -> KeyDoc {
+    KeyDoc { name, takes, doc }
+}
+
+pub(super) const TIMEOUT_MAX_S: u64 = 86_400;
+pub(super) const RETRIES_MAX: u64 = domain::RETRIES_PER_STEP_MAX as u64;
+pub(super) const TURNS_MAX: u64 = 1_000;
+pub(super) const CONTEXT_TOKENS_MAX: u64 = 1_000_000;
+pub(super) const ON: [&str; 3] = ["success", "failure", "always"];
+pub(super) const MODES: [&str; 2] = ["required", "informational"];
+pub(super) const AUTOMATIONS: [&str; 3] = ["manual", "review", "auto"];
+pub(super) const ARG_TYPES: [&str; 5] = ["string", "integer", "number", "boolean", "list"];
+
+pub(super) const ACTION: &[KeyDoc] = &[
+    key(
+        "description",
+        Takes::Text,
+        "What it does, in one line of at most 200 letters; a template of the arguments. Required.",
+    ),
+    key(
+        "prompt",
+        Takes::Text,
+        "The task as actors are told it; a template of the arguments. The description when it is left out.",
+    ),
+    key(
+        "definition_of_done",
+        Takes::TextOrTexts,
+        "When it is done: told to actors and shown at review. What can be checked belongs under `validations`.",
+    ),
+    key(
+        "args",
+        Takes::MapOf(ARG),
+        "Arguments, given by `--arg NAME=VALUE`. Commands of the shell find them in $ARG_NAME.",
+    ),
+    key(
+        "actor",
+        Takes::Actor,
+        "Who does it: the name of an actor, or an actor. `actor.default` when it is left out.",
+    ),
+    key(
+        "strategist",
+        Takes::Actor,
+        "Who thinks about it before, without writing: the name of an actor, an actor, or `none`.",
+    ),
+    key(
+        "validations",
+        Takes::ListOf(CHECK),
+        "Commands that have to exit with 0 before the result can be applied.",
+    ),
+    key(
+        "invariants",
+        Takes::ListOf(INVARIANT),
+        "What must hold of the changes: sentences for models, and rules that are checked.",
+    ),
+    key(
+        "automation",
+        Takes::OneOf(&AUTOMATIONS),
+        "What goes on without asking; it can only be stricter than what the user allows.",
+    ),
+    key(
+        "limits",
+        Takes::Keys(LIMITS),
+        "What it may use all in all; it can only be less than what the user allows.",
+    ),
+    key("read_only", Takes::Boolean, "Whether nothing is to be written: it ends with its answer."),
+];
+
+pub(super) const ARG: &[KeyDoc] = &[
+    key(
+        "type",
+        Takes::OneOf(&ARG_TYPES),
+        "What it is; `string` when it is left out. A list is given by repeating `--arg`.",
+    ),
+    key("default", Takes::Anything, "What it is when it is not given. Without one it has to be given."),
+    key("description", Takes::Text, "What it means, in one line."),
+    key(
+        "pattern",
+        Takes::Text,
+        "A regular expression that a string, or every string of a list, has to match.",
+    ),
+    key("choices", Takes::Anything, "A list of all that it can be."),
+    key(
+        "min",
+        Takes::Number,
+        "The smallest number, the fewest letters of a string, the fewest strings of a list.",
+    ),
+    key(
+        "max",
+        Takes::Number,
+        "The largest number, the most letters of a string, the most strings of a list.",
+    ),
+];
+
+pub(super) const CHECK: &[KeyDoc] = &[
+    key("name", Takes::Text, "Its name; the command when it is left out."),
+    key(
+        "run",
+        Takes::TextOrTexts,
+        "The command: a list is program and arguments, a text is for the shell (`sh -ec`). Exit 0 passes.",
+    ),
+    key("mode", Takes::OneOf(&MODES), "Whether it can block the apply; `required` when it is left out."),
+    key("timeout", Takes::Span, "When it is ended; 10m when it is left out."),
+    key("cwd", Takes::Text, "Where it runs, below the project's root."),
+];
+
+pub(super) const INVARIANT: &[KeyDoc] = &[
+    key("text", Takes::Text, "What must hold, in words."),
+    key("never", Takes::TextOrTexts, "Globs of files that must not be touched."),
+    key("only", Takes::TextOrTexts, "Globs of the only files that may be touched."),
+    key("max_files", Takes::Count { min: 0, max: u64::MAX >> 1 }, "How many files may be touched."),
+    key("max_lines", Takes::Count { min: 0, max: u64::MAX >> 1 }, "How many lines may be added and removed."),
+];
+
+pub(super) const LIMITS: &[KeyDoc] = &[
+    key("time", Takes::Span, "How long it may work."),
+    key(
+        "steps",
+        Takes::Count { min: 0, max: 1_000_000_000 },
+        "How many nodes may be run; to try one again is none.",
+    ),
+    key(
+        "tool_calls",
+        Takes::Count { min: 0, max: 1_000_000_000 },
+        "How many tools may be called, commands and checks too.",
+    ),
+    key(
+        "tokens",
+        Takes::Count { min: 0, max: 1_000_000_000_000 },
+        "How many tokens models may read and write.",
+    ),
+    key("cost", Takes::Number, "How many dollars models may cost."),
+    key(
+        "parallel",
+        Takes::Count { min: 1, max: domain::PARALLEL_MAX as u64 },
+        "How many nodes run beside each other.",
+    ),
+];
+
+pub(super) const ACTOR: &[KeyDoc] = &[
+    key("description", Takes::Text, "What it is good for, in one line."),
+    key(
+        "nodes",
+        Takes::Nodes,
+        "Its nodes by their names. An actor of one node has the keys of the node instead.",
+    ),
+    key(
+        "fix",
+        Takes::Text,
+        "The node that is run again, with what was found, when a required validation failed.",
+    ),
+    key(
+        "result",
+        Takes::Text,
+        "The node whose text is the answer; the last that nobody needs when it is left out.",
+    ),
+    key(
+        "limits",
+        Takes::Keys(LIMITS),
+        "What it may use all in all; it can only be less than what the user allows.",
+    ),
+];
+
+pub(super) const NODE: &[KeyDoc] = &[
+    key("needs", Takes::Texts, "The nodes that have to be settled before it."),
+    key("if", Takes::Condition, "A condition; when it does not hold the node is skipped."),
+    key("on", Takes::OneOf(&ON), "How its needs have to have ended; `success` when it is left out."),
+    key(
+        "timeout",
+        Takes::Span,
+        "When it is ended; 10m for a model or a tool, 30m for others when it is left out.",
+    ),
+    key(
+        "retries",
+        Takes::Count { min: 0, max: RETRIES_MAX },
+        "How often it is done again when it failed; its changes are taken back first.",
+    ),
+    key("ignore", Takes::Texts, "Globs of files that it may change and that are no part of the result."),
+    key("repeat", Takes::Keys(REPEAT), "A bounded loop around the node."),
+];
+
+pub(super) const REPEAT: &[KeyDoc] = &[
+    key("until", Takes::Condition, "A condition on what the node left; the loop ends when it holds."),
+    key(
+        "max",
+        Takes::Count { min: 1, max: domain::REPEAT_MAX as u64 },
+        "How often the node is done at most.",
+    ),
+];
+
+pub(super) const MODEL: &[KeyDoc] = &[
+    key("model", Takes::Text, "The model, as PROVIDER/NAME; `default` is the setting `model.default`."),
+    key("system", Takes::Text, "What the model is told about its part; a template."),
+    key(
+        "prompt",
+        Takes::Text,
+        "What the model is asked; a template. `{{prompt}}`, the whole brief, when it is left out.",
+    ),
+    key(
+        "tools",
+        Takes::Texts,
+        "Tools and groups of tools that it may call: read, write, shell are the groups and the default.",
+    ),
+    key("context", Takes::Keys(CONTEXT), "How much of the project is put before the prompt."),
+    key(
+        "max_turns",
+        Takes::Count { min: 1, max: TURNS_MAX },
+        "How often the model is asked at most; 50 when it is left out.",
+    ),
+    key(
+        "output",
+        Takes::Map,
+        "The fields that its answer has to have, with their types: string, integer, number, boolean, list.",
+    ),
+];
+
+pub(super) const CONTEXT: &[KeyDoc] =
+    &[key("tokens", Takes::Count { min: 0, max: CONTEXT_TOKENS_MAX }, "How many tokens of it at most.")];
+
+pub(super) const TOOL: &[KeyDoc] = &[
+    key("tool", Takes::Text, "The name of a tool."),
+    key("with", Takes::Map, "Its arguments; texts are templates."),
+];
+
+pub(super) const RUN: &[KeyDoc] = &[key(
+    "run",
+    Takes::TextOrTexts,
+    "A command: a list is program and arguments, a text is for the shell (`sh -ec`).",
+)];
+
+pub(super) const EXTERNAL: &[KeyDoc] = &[
+    key(
+        "external",
+        Takes::Texts,
+        "An agent program that speaks the Agent Client Protocol on its standard input and output.",
+    ),
+    key(
+        "prompt",
+        Takes::Text,
+        "What it is asked; a template. `{{prompt}}`, the whole brief, when it is left out.",
+    ),
+];
+
+/// Keys of both kinds of programs.
+pub(super) const PROGRAM: &[KeyDoc] = &[
+    key("stdin", Takes::Text, "What it reads on its standard input; a template."),
+    key("cwd", Takes::Text, "Where it runs, below the project's root."),
+    key("env", Takes::TextMap, "Variables set for it; their values are templates."),
+    key("pass_env", Takes::Texts, "Names of variables that it gets from your environment."),
+    key("network", Takes::Boolean, "Whether it may use the network; not when it is left out."),
+    key("writable", Takes::Texts, "Paths outside the project that it may write."),
+    key("writes", Takes::Boolean, "Whether it may change files of the project; it may when it is left out."),
+];
+
+pub(super) const NESTED: &[KeyDoc] = &[
+    key("actor", Takes::Text, "The name of another actor, whose nodes are run in this one's place."),
+    key("with", Takes::Map, "Its arguments; texts are templates."),
+];
+
+/// The keys of which a node has exactly one.
+pub(super) const NODE_KINDS: [&str; 5] = ["model", "tool", "run", "external", "actor"];

@@ -1,0 +1,370 @@
+//! Where definitions lie, and who hides whom: the project's, then the user's, then those of the program.
+//!
+//! # Invariants
+//! 1. A file's name is its definition's: there is no registry.
+//! 2. A file is read once, never more of it than [`DEFINITION_BYTES_MAX`], and what was read is what was hashed.
+//! 3. Every definition that is there is listed, also one that is hidden or not sound.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use domain::did_you_mean;
+
+use super::action::{self, Action};
+use super::actor::{self, Actor};
+use super::check::{self, Given};
+use super::finding::{DefinitionError, Finding, FindingKind, Place};
+use super::reader::Reader;
+use super::{builtin, yaml};
+
+/// How large a definition may be.
+pub const DEFINITION_BYTES_MAX: u64 = 256 * 1024;
+/// How many definitions of one folder are looked at.
+const LISTED_MAX: usize = 1_000;
+/// The folder of a project.
+const PROJECT_FOLDER: &str = ".cleveragents";
+/// How long a name may be.
+const NAME_CHARS_MAX: usize = 64;
+
+/// What is defined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A piece of work.
+    Action,
+    /// Somebody who does it.
+    Actor,
+}
+
+impl Kind {
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Kind::Action => "action",
+            Kind::Actor => "actor",
+        }
+    }
+
+    const fn folder(self) -> &'static str {
+        match self {
+            Kind::Action => "actions",
+            Kind::Actor => "actors",
+        }
+    }
+}
+
+/// Whose a definition is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
+    /// A file that was named itself.
+    File,
+    /// A project's.
+    Project,
+    /// The user's.
+    User,
+    /// The program's.
+    BuiltIn,
+}
+
+impl Origin {
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Origin::File => "file",
+            Origin::Project => "project",
+            Origin::User => "user",
+            Origin::BuiltIn => "built in",
+        }
+    }
+}
+
+/// Whether a text is a name of a definition or an argument.
+pub fn is_name(text: &str) -> bool {
+    let part =
+        |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    text.len() <= NAME_CHARS_MAX
+        && text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.split(['-', '_']).all(part)
+}
+
+/// A definition that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded<T> {
+    /// Its name.
+    pub name: String,
+    /// Whose it is.
+    pub origin: Origin,
+    /// Its file, or `built in`.
+    pub place: String,
+    /// The BLAKE3 hash of its text.
+    pub digest: String,
+    /// Its text.
+    pub text: String,
+    /// What it says.
+    pub definition: T,
+}
+
+/// A line of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Whose it is.
+    pub origin: Origin,
+    /// Its file, or `built in`.
+    pub place: String,
+    /// What it says about itself.
+    pub description: String,
+    /// Whose definition of the same name is taken instead.
+    pub hidden_by: Option<Origin>,
+    /// What is wrong with it.
+    pub findings: Vec<Finding>,
+}
+
+/// All places where definitions lie.
+#[derive(Clone, Debug, Default)]
+pub struct Library {
+    folders: Vec<(Origin, PathBuf)>,
+}
+
+/// A text with its name, before anybody understood it.
+struct Source {
+    name: String,
+    origin: Origin,
+    place: String,
+    text: String,
+}
+
+impl Library {
+    /// The definitions of these projects, the first one first, and of the user.
+    pub fn new(project_roots: &[PathBuf], user_folder: Option<PathBuf>) -> Library {
+        let projects = project_roots.iter().map(|root| (Origin::Project, root.join(PROJECT_FOLDER)));
+        Library { folders: projects.chain(user_folder.map(|folder| (Origin::User, folder))).collect() }
+    }
+
+    /// The action with this name.
+    ///
+    /// # Errors
+    /// There is none, its file cannot be read, or it is not sound.
+    pub fn action(&self, name: &str) -> Result<Loaded<Action>, DefinitionError> {
+        as_action(self.source(Kind::Action, name)?)
+    }
+
+    /// The action in this file.
+    ///
+    /// # Errors
+    /// It cannot be read, or it is not sound.
+    pub fn action_file(&self, path: &Path) -> Result<Loaded<Action>, DefinitionError> {
+        as_action(source_of(path, Origin::File)?)
+    }
+
+    /// The actor with this name.
+    ///
+    /// # Errors
+    /// There is none, its file cannot be read, or it is not sound.
+    pub fn actor(&self, name: &str) -> Result<Loaded<Actor>, DefinitionError> {
+        as_actor(self.source(Kind::Actor, name)?)
+    }
+
+    /// The actor in this file.
+    ///
+    /// # Errors
+    /// It cannot be read, or it is not sound.
+    pub fn actor_file(&self, path: &Path) -> Result<Loaded<Actor>, DefinitionError> {
+        as_actor(source_of(path, Origin::File)?)
+    }
+
+    /// All definitions of a kind, by name and in the order in which they are taken.
+    ///
+    /// # Errors
+    /// A folder cannot be read.
+    pub fn list(&self, kind: Kind) -> Result<Vec<Listed>, DefinitionError> {
+        let mut listed: Vec<Listed> = Vec::new();
+        for (origin, folder) in &self.folders {
+            for path in files(&folder.join(kind.folder()))? {
+                listed.push(match source_of(&path, *origin) {
+                    Ok(source) => line(kind, source),
+                    Err(error) => unreadable(&path, *origin, &error),
+                });
+            }
+        }
+        for (name, text) in builtin::of(kind) {
+            listed.push(line(kind, built_in(name, text)));
+        }
+        // The sort is stable: of one name the first is the one that is taken.
+        listed.sort_by(|one, other| one.name.cmp(&other.name));
+        for at in 1..listed.len() {
+            let (before, rest) = listed.split_at_mut(at);
+            if let Some(taken) =
+                before.iter().find(|line| line.name == rest[0].name && line.hidden_by.is_none())
+            {
+                rest[0].hidden_by = Some(taken.origin);
+            }
+        }
+        Ok(listed)
+    }
+
+    /// The names of a kind, each once.
+    pub fn names(&self, kind: Kind) -> BTreeSet<String> {
+        let of_files = self
+            .folders
+            .iter()
+            .flat_map(|(_, folder)| files(&folder.join(kind.folder())).unwrap_or_default());
+        let of_files = of_files.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()));
+        of_files.chain(builtin::of(kind).map(|(name, _)| name.to_owned())).collect()
+    }
+
+    fn source(&self, kind: Kind, name: &str) -> Result<Source, DefinitionError> {
+        let file = Path::new(kind.folder()).join(format!("{name}.yaml"));
+        if is_name(name) {
+            for (origin, folder) in &self.folders {
+                let path = folder.join(&file);
+                if path.symlink_metadata().is_ok() {
+                    return source_of(&path, *origin);
+                }
+            }
+            if let Some((name, text)) = builtin::of(kind).find(|(known, _)| *known == name) {
+                return Ok(built_in(name, text));
+            }
+        }
+        let names = self.names(kind);
+        Err(DefinitionError::NotFound {
+            kind: kind.as_str(),
+            name: name.to_owned(),
+            meant: did_you_mean(name, names.iter().map(String::as_str)),
+            places: self.folders.iter().map(|(_, folder)| folder.join(&file).display().to_string()).collect(),
+        })
+    }
+}
+
+fn built_in(name: &str, text: &str) -> Source {
+    Source {
+        name: name.to_owned(),
+        origin: Origin::BuiltIn,
+        place: "built in".to_owned(),
+        text: text.to_owned(),
+    }
+}
+
+/// Reads a file, once and not too much of it.
+fn source_of(path: &Path, origin: Origin) -> Result<Source, DefinitionError> {
+    let unreadable = |source: io::Error| DefinitionError::Unreadable { path: path.to_owned(), source };
+    let place = path.display().to_string();
+    // A pipe or a device would never end.
+    if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, "it is no file")));
+    }
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(unreadable)?;
+    file.take(DEFINITION_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    let whole = |message: String| {
+        let finding =
+            Finding { file: place.clone(), at: Place::default(), kind: FindingKind::Invalid, message };
+        DefinitionError::Invalid(vec![finding])
+    };
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > DEFINITION_BYTES_MAX {
+        return Err(whole(format!("a definition has at most {DEFINITION_BYTES_MAX} bytes")));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| whole("a definition is text in UTF-8".to_owned()))?;
+    let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(Source { name, origin, place, text })
+}
+
+/// The files of a folder that can be definitions, by name; a folder that is not there has none.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, DefinitionError> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        Err(source) => return Err(DefinitionError::Unreadable { path: folder.to_owned(), source }),
+    };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut paths: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|end| end == "yaml")).take(LISTED_MAX).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+fn line(kind: Kind, source: Source) -> Listed {
+    let (name, origin, place) = (source.name.clone(), source.origin, source.place.clone());
+    let read = match kind {
+        Kind::Action => as_action(source).map(|action| action.definition.description),
+        Kind::Actor => as_actor(source).map(|actor| actor.definition.description),
+    };
+    match read {
+        Ok(description) => Listed { name, origin, place, description, hidden_by: None, findings: Vec::new() },
+        Err(error) => Listed { name, origin, place, ..faulty(error) },
+    }
+}
+
+fn unreadable(path: &Path, origin: Origin, error: &DefinitionError) -> Listed {
+    let place = path.display().to_string();
+    let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let message = error.to_string();
+    let finding = Finding { file: place.clone(), at: Place::default(), kind: FindingKind::Invalid, message };
+    Listed { name, origin, place, description: String::new(), hidden_by: None, findings: vec![finding] }
+}
+
+fn faulty(error: DefinitionError) -> Listed {
+    let findings = match error {
+        DefinitionError::Invalid(findings) => findings,
+        DefinitionError::NotFound { .. }
+        | DefinitionError::Unreadable { .. }
+        | DefinitionError::Args(_)
+        | DefinitionError::NoActor => Vec::new(),
+    };
+    Listed {
+        name: String::new(),
+        origin: Origin::File,
+        place: String::new(),
+        description: String::new(),
+        hidden_by: None,
+        findings,
+    }
+}
+
+fn as_action(source: Source) -> Result<Loaded<Action>, DefinitionError> {
+    understood(source, |reader, tree| {
+        let action = action::read(reader, tree)?;
+        let given: BTreeSet<String> = action.args.keys().cloned().collect();
+        let inline = [Some(&action.actor), action.strategist.actor()].into_iter().flatten();
+        inline.filter_map(action::ActorRef::inline).for_each(|actor| {
+            check::actor(reader, actor, &Given::These(&given));
+        });
+        Some(action)
+    })
+}
+
+fn as_actor(source: Source) -> Result<Loaded<Actor>, DefinitionError> {
+    understood(source, |reader, tree| {
+        let actor = actor::read(reader, tree)?;
+        check::actor(reader, &actor, &Given::Unknown);
+        Some(actor)
+    })
+}
+
+fn understood<T>(
+    source: Source,
+    read: impl FnOnce(&Reader<'_>, &yaml::Tree) -> Option<T>,
+) -> Result<Loaded<T>, DefinitionError> {
+    let Source { name, origin, place, text } = source;
+    let file = if origin == Origin::BuiltIn { format!("{name} ({place})") } else { place.clone() };
+    let reader = Reader::new(&file);
+    let definition = match yaml::parse(&text) {
+        Ok(tree) => read(&reader, &tree),
+        Err(no) => {
+            reader.wrong(no.at, no.why);
+            None
+        }
+    };
+    let findings = reader.findings();
+    match definition {
+        Some(definition) if findings.is_empty() => {
+            let digest = blake3::hash(text.as_bytes()).to_hex().to_string();
+            Ok(Loaded { name, origin, place, digest, text, definition })
+        }
+        Some(_) | None => Err(DefinitionError::Invalid(findings)),
+    }
+}

@@ -1,0 +1,57 @@
+//! Definitions: actions and actors as people write them, in YAML, and what a plan freezes of them.
+//!
+//! # The way of a definition
+//! `library` finds a file by its name, reads it once and hashes it. `yaml` makes a tree of it in which everything knows its
+//! place. `reader`, `action`, `actor` and `node` make an [`Action`] or an [`Actor`] of the tree. `check` looks at
+//! templates and conditions, `flatten` puts nested actors into one list of steps, and `freeze` joins all that with the
+//! arguments into a [`Frozen`], which a plan keeps.
+//!
+//! # Invariants
+//! 1. What is not understood is a [`Finding`] with its place; nothing is guessed or left out. All findings of a
+//!    definition are told at once.
+//! 2. A definition that has no finding can be frozen with any arguments that fit.
+//! 3. A file is read once: what was checked is what is frozen and hashed.
+//! 4. No value of an argument ever becomes a part of a shell's text or an option of a program.
+//!
+//! # Not here
+//! Running any of it (`plans`), and settings: who asks passes in what they say.
+
+mod action;
+mod actor;
+mod builtin;
+mod check;
+mod finding;
+mod flatten;
+mod freeze;
+mod keys;
+mod library;
+mod node;
+mod reader;
+mod schema;
+mod show;
+mod yaml;
+
+pub use action::{Action, ActorRef, Check, StrategistRef};
+pub use actor::Actor;
+pub use finding::{DefinitionError, Finding, FindingKind, Place};
+pub use freeze::{
+    AskedLimits, Frozen, Surroundings, freeze_action, freeze_actor, preview_action, preview_actor,
+};
+pub use library::{DEFINITION_BYTES_MAX, Kind, Library, Listed, Loaded, Origin, is_name};
+pub use node::{Node, NodeDoes, RunSpec};
+pub use schema::{action_schema, actor_schema};
+pub use show::{action_value, actor_value};
+
+/// The tools that a node or a model can name, and the groups of them.
+pub const TOOL_NAMES: [&str; 8] = [
+    "read_file",
+    "list_directory",
+    "search_files",
+    "write_file",
+    "edit_file",
+    "delete_file",
+    "move_file",
+    "run_command",
+];
+/// The groups of tools that a model can be given.
+pub const TOOL_GROUPS: [&str; 3] = ["read", "write", "shell"];

@@ -1,0 +1,246 @@
+//! Takes a tree apart, key by key, and collects what is wrong with it.
+//!
+//! # Invariants
+//! Every key of a map is either taken or told as unknown; every value that is taken is of the wanted type or told as wrong.
+
+use std::cell::RefCell;
+
+use domain::did_you_mean;
+use serde_json::Value;
+
+use super::finding::{Finding, FindingKind, Place};
+use super::keys::KeyDoc;
+use super::yaml::{Key, Tree, Yaml};
+
+/// The file that is being read, and what was found in it.
+pub(super) struct Reader<'f> {
+    file: &'f str,
+    findings: RefCell<Vec<Finding>>,
+}
+
+impl<'f> Reader<'f> {
+    pub(super) fn new(file: &'f str) -> Reader<'f> {
+        Reader { file, findings: RefCell::new(Vec::new()) }
+    }
+
+    pub(super) fn findings(self) -> Vec<Finding> {
+        let mut findings = self.findings.into_inner();
+        findings.sort();
+        findings.dedup();
+        findings
+    }
+
+    pub(super) fn wrong(&self, at: Place, message: impl Into<String>) {
+        self.tell(FindingKind::Invalid, at, message);
+    }
+
+    pub(super) fn tell(&self, kind: FindingKind, at: Place, message: impl Into<String>) {
+        let finding = Finding { file: self.file.to_owned(), at, kind, message: message.into() };
+        self.findings.borrow_mut().push(finding);
+    }
+
+    /// The fields of a map; none when it is no map.
+    pub(super) fn fields<'t>(&self, tree: &'t Tree, what: &'static str) -> Option<Fields<'t>> {
+        match &tree.value {
+            Yaml::Map(entries) => {
+                for (at, (key, _)) in entries.iter().enumerate() {
+                    if entries[..at].iter().any(|(earlier, _)| earlier.name == key.name) {
+                        self.wrong(key.at, format!("the key `{}` stands here twice", key.name));
+                    }
+                }
+                Some(Fields { entries, at: tree.at, what })
+            }
+            Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) | Yaml::Text(_) | Yaml::List(_) => {
+                self.wrong(tree.at, format!("{what} is a map of keys, this is {}", tree.kind()));
+                None
+            }
+        }
+    }
+
+    pub(super) fn text(&self, key: &str, tree: &Tree) -> Option<String> {
+        match &tree.value {
+            Yaml::Text(text) => Some(text.clone()),
+            Yaml::Number(_) | Yaml::Boolean(_) => {
+                self.wrong(
+                    tree.at,
+                    format!("`{key}` takes a text, this is {}: put it in quotes", tree.kind()),
+                );
+                None
+            }
+            Yaml::Null | Yaml::List(_) | Yaml::Map(_) => self.no("a text", key, tree),
+        }
+    }
+
+    pub(super) fn boolean(&self, key: &str, tree: &Tree) -> Option<bool> {
+        match &tree.value {
+            Yaml::Boolean(value) => Some(*value),
+            Yaml::Null | Yaml::Number(_) | Yaml::Text(_) | Yaml::List(_) | Yaml::Map(_) => {
+                self.no("true or false", key, tree)
+            }
+        }
+    }
+
+    pub(super) fn count(&self, key: &str, tree: &Tree, min: u64, max: u64) -> Option<u64> {
+        let number = match &tree.value {
+            Yaml::Number(number) => number.as_u64(),
+            Yaml::Null | Yaml::Boolean(_) | Yaml::Text(_) | Yaml::List(_) | Yaml::Map(_) => None,
+        };
+        match number.filter(|number| (min..=max).contains(number)) {
+            Some(number) => Some(number),
+            None => {
+                let is = shown(tree);
+                self.wrong(
+                    tree.at,
+                    format!("`{key}` takes a whole number from {min} to {max}, this is {is}"),
+                );
+                None
+            }
+        }
+    }
+
+    pub(super) fn number(&self, key: &str, tree: &Tree) -> Option<f64> {
+        match &tree.value {
+            Yaml::Number(number) => number.as_f64(),
+            Yaml::Null | Yaml::Boolean(_) | Yaml::Text(_) | Yaml::List(_) | Yaml::Map(_) => {
+                self.no("a number", key, tree)
+            }
+        }
+    }
+
+    /// A duration, in seconds.
+    pub(super) fn seconds(&self, key: &str, tree: &Tree, min: u64, max: u64) -> Option<u64> {
+        let seconds = match &tree.value {
+            Yaml::Text(text) => seconds(text),
+            Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) | Yaml::List(_) | Yaml::Map(_) => None,
+        };
+        match seconds.filter(|seconds| (min..=max).contains(seconds)) {
+            Some(seconds) => Some(seconds),
+            None => {
+                let (min, max) = (typed(min), typed(max));
+                let is = shown(tree);
+                let takes = format!("a duration from {min} to {max}, like 30s, 10m or 2h");
+                self.wrong(tree.at, format!("`{key}` takes {takes}, this is {is}"));
+                None
+            }
+        }
+    }
+
+    /// A list of texts, with their places; one text alone is a list of one where `or_one`.
+    pub(super) fn texts(&self, key: &str, tree: &Tree, or_one: bool) -> Option<Vec<(Place, String)>> {
+        match &tree.value {
+            Yaml::List(items) => {
+                let texts = items.iter().map(|item| Some((item.at, self.text(key, item)?)));
+                // All of them are looked at, so that all that is wrong is told.
+                texts.collect::<Vec<_>>().into_iter().collect()
+            }
+            Yaml::Text(text) if or_one => Some(vec![(tree.at, text.clone())]),
+            Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) | Yaml::Text(_) | Yaml::Map(_) => {
+                self.no(if or_one { "a text or a list of texts" } else { "a list of texts" }, key, tree)
+            }
+        }
+    }
+
+    pub(super) fn words(&self, key: &str, tree: &Tree) -> Vec<String> {
+        let texts = self.texts(key, tree, false).unwrap_or_default();
+        texts.into_iter().map(|(_, text)| text).collect()
+    }
+
+    /// One of these words.
+    pub(super) fn one_of(&self, key: &str, tree: &Tree, words: &[&'static str]) -> Option<&'static str> {
+        let text = self.text(key, tree)?;
+        let found = words.iter().find(|word| **word == text).copied();
+        if found.is_none() {
+            let meant = did_you_mean(&text, words.iter().copied());
+            self.wrong(
+                tree.at,
+                format!("`{key}` cannot be `{text}`: it is one of {}{meant}", words.join(", ")),
+            );
+        }
+        found
+    }
+
+    fn no<T>(&self, wanted: &str, key: &str, tree: &Tree) -> Option<T> {
+        self.wrong(tree.at, format!("`{key}` takes {wanted}, this is {}", tree.kind()));
+        None
+    }
+}
+
+/// The fields of a map.
+pub(super) struct Fields<'t> {
+    entries: &'t [(Key, Tree)],
+    pub(super) at: Place,
+    what: &'static str,
+}
+
+impl<'t> Fields<'t> {
+    /// The value of a key, the first if it stands twice.
+    pub(super) fn get(&self, name: &str) -> Option<&'t Tree> {
+        self.entry(name).map(|(_, tree)| tree)
+    }
+
+    pub(super) fn entry(&self, name: &str) -> Option<&'t (Key, Tree)> {
+        self.entries.iter().find(|(key, _)| key.name == name)
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = &'t (Key, Tree)> {
+        self.entries.iter()
+    }
+
+    /// Tells of keys that are not among these.
+    pub(super) fn refuse_others(&self, reader: &Reader<'_>, known: &[&[KeyDoc]]) {
+        let names = || known.iter().flat_map(|keys| keys.iter()).map(|key| key.name);
+        for (key, _) in self.entries {
+            if !names().any(|name| name == key.name) {
+                let meant = did_you_mean(&key.name, names());
+                let all = if meant.is_empty() {
+                    format!("; there are {}", names().collect::<Vec<_>>().join(", "))
+                } else {
+                    meant
+                };
+                reader.wrong(key.at, format!("{} has no key `{}`{all}", self.what, key.name));
+            }
+        }
+    }
+}
+
+fn shown(tree: &Tree) -> String {
+    match tree.to_json() {
+        Value::String(text) => format!("`{}`", text.chars().take(60).collect::<String>()),
+        value @ (Value::Number(_) | Value::Bool(_)) => format!("`{value}`"),
+        Value::Null | Value::Array(_) | Value::Object(_) => tree.kind().to_owned(),
+    }
+}
+
+const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
+
+/// The seconds in `30s`, `10m`, `1h30m`: the larger unit first.
+fn seconds(text: &str) -> Option<u64> {
+    let mut rest = text.trim();
+    let mut total: u64 = 0;
+    let mut units = UNITS.iter();
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|letter: char| !letter.is_ascii_digit())?;
+        let (number, tail) = rest.split_at(digits);
+        let unit = tail.chars().next()?;
+        let (_, each) = units.find(|(letter, _)| *letter == unit)?;
+        total = total.checked_add(number.parse::<u64>().ok()?.checked_mul(*each)?)?;
+        rest = &tail[unit.len_utf8()..];
+    }
+    Some(total)
+}
+
+/// Seconds as they are typed.
+pub(super) fn typed(seconds: u64) -> String {
+    let mut left = seconds;
+    let mut text = String::new();
+    for (unit, each) in UNITS {
+        if left >= each {
+            text.push_str(&format!("{}{unit}", left / each));
+            left %= each;
+        }
+    }
+    if text.is_empty() { "0s".to_owned() } else { text }
+}

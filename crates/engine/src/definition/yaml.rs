@@ -1,0 +1,234 @@
+//! YAML as a tree in which every key and value knows its place.
+//!
+//! # Invariants
+//! 1. YAML 1.2, one document, no merge keys and no tags of its own; aliases cannot blow a small file up.
+//! 2. A key that stands twice is in the tree twice: whoever reads it says so, together with all else.
+
+use std::fmt;
+
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Number, Value};
+use serde_saphyr::{DuplicateKeyPolicy, Location, MergeKeyPolicy, Spanned};
+
+use super::finding::Place;
+
+/// How many values aliases may add to a file.
+const ALIASED_VALUES_MAX: usize = 10_000;
+
+/// A value and its place.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Tree {
+    pub(super) at: Place,
+    pub(super) value: Yaml,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Yaml {
+    Null,
+    Boolean(bool),
+    Number(Number),
+    Text(String),
+    List(Vec<Tree>),
+    Map(Vec<(Key, Tree)>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Key {
+    pub(super) at: Place,
+    pub(super) name: String,
+}
+
+/// Where a text stops being YAML, and why.
+pub(super) struct NoYaml {
+    pub(super) at: Place,
+    pub(super) why: String,
+}
+
+pub(super) fn parse(text: &str) -> Result<Tree, NoYaml> {
+    let options = serde_saphyr::options! {
+        duplicate_keys: DuplicateKeyPolicy::LastWins,
+        merge_keys: MergeKeyPolicy::Error,
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: ALIASED_VALUES_MAX },
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let at = error.location().map_or(Place::default(), |location| place(&location));
+        match tab(text) {
+            Some(tab) => NoYaml { at: tab, why: "a tab cannot indent a line in YAML: use spaces".to_owned() },
+            None => {
+                let error = error.without_snippet().to_string();
+                let why = error.lines().next().unwrap_or_default().trim();
+                NoYaml { at, why: format!("this is no YAML: {}", without_place(why)) }
+            }
+        }
+    })
+}
+
+/// The message without the place in it: ours stands before it already.
+fn without_place(why: &str) -> &str {
+    match why.rfind(" at line ") {
+        Some(end) => &why[..end],
+        None => why,
+    }
+}
+
+/// The first line that is indented by a tab. In a text of several lines one may be meant: it is looked for only when the
+/// whole is no YAML.
+fn tab(text: &str) -> Option<Place> {
+    let lines = text.lines().zip(1..);
+    let mut tabs = lines.filter_map(|(line, number)| {
+        let indent = &line[..line.len() - line.trim_start().len()];
+        let column = indent.find('\t')?;
+        (!line.trim().is_empty()).then_some(Place { line: number, column: column as u64 + 1 })
+    });
+    tabs.next()
+}
+
+fn place(location: &Location) -> Place {
+    Place { line: location.line(), column: location.column() }
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Tree, D::Error> {
+        let spanned: Spanned<Yaml> = Spanned::deserialize(deserializer)?;
+        Ok(Tree { at: place(&spanned.referenced), value: spanned.value })
+    }
+}
+
+impl<'de> Deserialize<'de> for Yaml {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Yaml, D::Error> {
+        deserializer.deserialize_any(AnyYaml)
+    }
+}
+
+struct AnyYaml;
+
+impl<'de> Visitor<'de> for AnyYaml {
+    type Value = Yaml;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, a number, true, false, null, a list or a map")
+    }
+
+    fn visit_unit<E>(self) -> Result<Yaml, E> {
+        Ok(Yaml::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Yaml, E> {
+        Ok(Yaml::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Yaml, D::Error> {
+        deserializer.deserialize_any(AnyYaml)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Yaml, E> {
+        Ok(Yaml::Boolean(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Yaml, E> {
+        Ok(Yaml::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Yaml, E> {
+        Ok(Yaml::Number(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Yaml, E> {
+        Ok(Number::from_f64(value).map_or_else(|| Yaml::Text(value.to_string()), Yaml::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Yaml, E> {
+        Ok(Yaml::Text(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Yaml, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Yaml::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Yaml, A::Error> {
+        let mut map = Vec::new();
+        while let Some(key) = entries.next_key::<Spanned<KeyName>>()? {
+            let at = place(&key.referenced);
+            map.push((Key { at, name: key.value.0 }, entries.next_value()?));
+        }
+        Ok(Yaml::Map(map))
+    }
+}
+
+/// A key, as text whatever it is.
+struct KeyName(String);
+
+impl<'de> Deserialize<'de> for KeyName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<KeyName, D::Error> {
+        struct AnyKey;
+        impl Visitor<'_> for AnyKey {
+            type Value = KeyName;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text as key")
+            }
+
+            fn visit_str<E>(self, value: &str) -> Result<KeyName, E> {
+                Ok(KeyName(value.to_owned()))
+            }
+
+            fn visit_bool<E>(self, value: bool) -> Result<KeyName, E> {
+                Ok(KeyName(value.to_string()))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<KeyName, E> {
+                Ok(KeyName(value.to_string()))
+            }
+
+            fn visit_u64<E>(self, value: u64) -> Result<KeyName, E> {
+                Ok(KeyName(value.to_string()))
+            }
+
+            fn visit_f64<E>(self, value: f64) -> Result<KeyName, E> {
+                Ok(KeyName(value.to_string()))
+            }
+
+            fn visit_unit<E>(self) -> Result<KeyName, E> {
+                Ok(KeyName("null".to_owned()))
+            }
+        }
+        deserializer.deserialize_any(AnyKey)
+    }
+}
+
+impl Tree {
+    /// What it is, for a sentence.
+    pub(super) fn kind(&self) -> &'static str {
+        match self.value {
+            Yaml::Null => "nothing",
+            Yaml::Boolean(_) => "true or false",
+            Yaml::Number(_) => "a number",
+            Yaml::Text(_) => "a text",
+            Yaml::List(_) => "a list",
+            Yaml::Map(_) => "a map",
+        }
+    }
+
+    /// As JSON; of a key that stands twice the last one.
+    pub(super) fn to_json(&self) -> Value {
+        match &self.value {
+            Yaml::Null => Value::Null,
+            Yaml::Boolean(value) => Value::Bool(*value),
+            Yaml::Number(number) => Value::Number(number.clone()),
+            Yaml::Text(text) => Value::String(text.clone()),
+            Yaml::List(items) => Value::Array(items.iter().map(Tree::to_json).collect()),
+            Yaml::Map(entries) => {
+                let entries = entries.iter().map(|(key, value)| (key.name.clone(), value.to_json()));
+                Value::Object(entries.collect::<Map<_, _>>())
+            }
+        }
+    }
+}

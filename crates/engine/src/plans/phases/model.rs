@@ -1,0 +1,196 @@
+//! A model node: asked, answered, its tools called, until it is done.
+//!
+//! A turn is one question and its answer. Calls of tools are made in the order in which the model named them, through the
+//! gate of all calls, and what they answered is the next thing that the model reads. An answer without calls is the last.
+//!
+//! # Invariants
+//! 1. The node ends: after `max_turns` turns, a refusal, the same call again and again (`actors::tool`), a second answer
+//!    that was cut off, a second one that does not fit `output`. Each of these fails it with what happened, in words.
+//! 2. What is wrong with a call is told to the model, never an end. An answer that was cut off, and one that does not fit,
+//!    get one turn more each, which `max_turns` does not count.
+//! 3. The conversation is bounded by the model's window: when it grows beyond, the oldest results of tools are replaced by
+//!    a note, then long arguments of old calls; what the model was asked first always stays (`talk`).
+//! 4. Nothing is asked that is not reserved, and what was reserved is settled whatever became of it (`spent`).
+//! 5. A turn that failed in passing is asked again as the recovery says, with the conversation as it was (`ask`).
+//!
+//! # Not here
+//! The brief that `{{prompt}}` stands for, and retries of the node as a whole: the graph.
+
+mod ask;
+mod output;
+mod spent;
+mod talk;
+
+use actors::model::{Message, ModelAnswer, Stop, ToolResult, ToolUse};
+use actors::tool::{Catalog, Memory, ToolRunner};
+use domain::{ErrorCategory, ModelTask, Usage};
+use serde_json::Value;
+
+use super::super::models::{NoModel, told};
+use super::node::{Left, Node};
+use super::tools::{self, Gate, Tools};
+use super::{Stopped, brief};
+use ask::Asker;
+use output::Wanted;
+use talk::Talk;
+
+/// How many calls of one answer are made.
+const CALLS_PER_TURN_MAX: usize = 64;
+/// How much of what a model said stands in an error.
+const SAID_CHARS_MAX: usize = 300;
+
+/// Lets the model of a node work until it has answered.
+pub(super) async fn run(node: &Node<'_>, task: &ModelTask) -> Result<Left, Stopped> {
+    let resolved = node.house.models.resolve(&task.model, &node.house.redactor);
+    let resolved = resolved.map_err(|error| Stopped::failed(category(&error), told(&error)))?;
+    let tools = tools_of(node, task)?;
+    let talk = Talk::begin(node, task, &resolved, tools.catalog().specs())?;
+    let wanted = task.output.as_ref().map(Wanted::new).transpose().map_err(|error| node.unfit(&error))?;
+    let asker = Asker { node, model: &task.model, resolved: &resolved };
+    let guidance_seen = node.guidance_seen;
+    let turns = Turns { asker, talk, tools, wanted, usage: Usage::default(), changed: 0, guidance_seen };
+    turns.all(task.max_turns).await
+}
+
+fn category(error: &NoModel) -> ErrorCategory {
+    match error {
+        NoModel::Provider(actors::model::ProviderError::Key { .. }) => ErrorCategory::Auth,
+        NoModel::All(_) | NoModel::Provider(_) => ErrorCategory::InvalidInput,
+    }
+}
+
+fn tools_of<'a>(node: &Node<'a>, task: &ModelTask) -> Result<Tools<'a>, Stopped> {
+    let all = Catalog::builtin().map_err(|error| Stopped::failed(ErrorCategory::Internal, error))?;
+    let offered = all.only(&task.tools).map_err(|error| node.unfit(&error))?;
+    Ok(ToolRunner::new(Gate::new(node), offered, Memory::Strict))
+}
+
+/// A conversation under way.
+struct Turns<'a, 'n> {
+    asker: Asker<'a, 'n>,
+    talk: Talk,
+    tools: Tools<'n>,
+    wanted: Option<Wanted>,
+    usage: Usage,
+    changed: u32,
+    /// The number of the last thing that a person said which the model was told.
+    guidance_seen: u32,
+}
+
+impl Turns<'_, '_> {
+    async fn all(mut self, max_turns: u32) -> Result<Left, Stopped> {
+        let mut turns = 0;
+        let mut was_cut = false;
+        let mut unfit: Option<String> = None;
+        while turns < max_turns {
+            turns += 1;
+            self.tell_what_was_said().await?;
+            let answer = self.asker.ask(&mut self.talk).await?;
+            self.usage = self.usage.plus(answer.usage);
+            match answer.stop {
+                Stop::Refused => return Err(self.refused(&answer)),
+                Stop::MaxTokens if was_cut => {
+                    return Err(self.failed("was cut off again: its answer is too long"));
+                }
+                Stop::MaxTokens => {
+                    (was_cut, turns) = (true, turns - 1);
+                    self.talk.cut_off(answer.text);
+                }
+                Stop::End | Stop::ToolUse if !answer.calls.is_empty() => {
+                    let results = self.call_all(&answer.calls).await?;
+                    self.talk.add(answer.text, answer.calls, results);
+                }
+                Stop::End | Stop::ToolUse => match self.fits(&answer.text) {
+                    Ok(json) => return Ok(self.left(answer.text, json)),
+                    Err(why) => {
+                        if unfit.as_deref() == Some(&answer.text) {
+                            return Err(
+                                self.failed("answered the same twice, though it does not fit `output`")
+                            );
+                        }
+                        if unfit.is_some() {
+                            return Err(self.failed(&format!("answered what does not fit `output`: {why}")));
+                        }
+                        turns -= 1;
+                        self.talk.does_not_fit(&answer.text, &why);
+                        unfit = Some(answer.text);
+                    }
+                },
+            }
+        }
+        Err(self.failed(&format!("was asked {max_turns} times and is not done (`max_turns`)")))
+    }
+
+    /// Tells the model what a person said since its last turn.
+    async fn tell_what_was_said(&mut self) -> Result<(), Stopped> {
+        let node = self.asker.node;
+        let decisions = node.house.store.decisions(node.plan.id).await?;
+        let seen = self.guidance_seen;
+        for decision in brief::guidance(&decisions).filter(|decision| decision.seq > seen) {
+            self.guidance_seen = decision.seq;
+            let said = node.house.redactor.redact_text(&decision.new.chosen);
+            self.talk.tell(format!("The person who asked for this says:\n{said}"));
+        }
+        Ok(())
+    }
+
+    /// Makes the calls one after the other, and says what came of each.
+    async fn call_all(&mut self, calls: &[ToolUse]) -> Result<Vec<ToolResult>, Stopped> {
+        let mut results = Vec::with_capacity(calls.len());
+        for (index, call) in calls.iter().enumerate() {
+            let id = call.id.clone();
+            if index >= CALLS_PER_TURN_MAX {
+                let text = format!(
+                    "TOO_MANY_CALLS: {CALLS_PER_TURN_MAX} calls are made in one turn, this one was not; make it again"
+                );
+                results.push(ToolResult { id, text, is_error: true });
+                continue;
+            }
+            self.asker.node.scope.check()?;
+            let answer = self.tools.call(call).await.map_err(tools::stopped)?;
+            self.changed = self.changed.saturating_add(answer.changed);
+            results.push(ToolResult { id, text: answer.text, is_error: answer.is_error });
+        }
+        Ok(results)
+    }
+
+    /// What an answer is for programs; null where nothing is wanted.
+    fn fits(&self, text: &str) -> Result<Value, String> {
+        self.wanted.as_ref().map_or(Ok(Value::Null), |wanted| wanted.read(text))
+    }
+
+    fn left(self, text: String, json: Value) -> Left {
+        let redactor = &self.asker.node.house.redactor;
+        let json = match (redactor.redactor(), json) {
+            (_, Value::Null) | (None, _) => Value::Null,
+            (Some(redactor), json) => redactor.redact_json(&json),
+        };
+        let text = redactor.redact_text(&text);
+        Left {
+            exit: None,
+            text,
+            json,
+            changed: self.changed,
+            usage: self.usage,
+            guidance_seen: self.guidance_seen,
+        }
+    }
+
+    fn refused(&self, answer: &ModelAnswer) -> Stopped {
+        let said: String = answer.text.trim().chars().take(SAID_CHARS_MAX).collect();
+        match said.is_empty() {
+            true => self.failed("refused to answer"),
+            false => self.failed(&format!("refused: {said}")),
+        }
+    }
+
+    fn failed(&self, what: &str) -> Stopped {
+        let Asker { node, model, .. } = &self.asker;
+        Stopped::failed(ErrorCategory::ModelOutput, format!("node {}: {model} {what}", node.path))
+    }
+}
+
+/// What a model said, and what came of it, as it goes on reading it.
+fn exchange(text: String, calls: Vec<ToolUse>, results: Vec<ToolResult>) -> [Message; 2] {
+    [Message::Assistant { text, calls }, Message::Results(results)]
+}

@@ -1,0 +1,145 @@
+//! The strategize phase: an actor that only reads thinks about the task, and what it came to is recorded.
+//!
+//! # Invariants
+//! 1. Nothing is changed: models get no tool that writes, commands see the projects read-only, and a sandbox is opened for
+//!    commands alone.
+//! 2. What was thought of is recorded in one step: the strategy, and below it the choices. A plan that is broken off before
+//!    that step has no decision of it, and the node that said it is not asked again.
+
+use std::sync::Arc;
+
+use domain::strategy::Strategy;
+use domain::{
+    Alternative, Decision, DecisionKind, Does, NewDecision, NodeRun, Phase, Plan, Step, StepDecision,
+    Strategist,
+};
+use serde_json::Value;
+
+use super::super::House;
+use super::super::use_plan::strategy;
+use super::execute::{progress, told};
+use super::graph::{self, Actor, RoundEnd};
+use super::work::LiveRun;
+use super::{Stopped, ground, steps};
+use crate::worker::JobRun;
+
+/// How many choices of one strategist are recorded.
+const CHOICES_MAX: usize = 20;
+
+pub(super) async fn strategize(
+    house: &Arc<House>,
+    run: &JobRun,
+    live: &Arc<LiveRun>,
+    plan: &Plan,
+) -> Result<(), Stopped> {
+    let known = house.store.decisions(plan.id).await?;
+    if known.iter().any(|decision| is_strategy_of(decision, plan)) {
+        return Ok(());
+    }
+    let decisions = match &plan.spec.strategist {
+        None => vec![StepDecision::from(strategy(&plan.spec, plan.attempt))],
+        Some(strategist) => {
+            let actor = Actor { house, run, live, plan, phase: Phase::Strategize, steps: &strategist.steps };
+            think(&actor).await?;
+            let runs = house.store.node_runs(plan.id).await?;
+            decided(plan, strategist, &runs)
+        }
+    };
+    let effect = run.enter()?;
+    house.store.decide_all(&effect, &run.claim(), decisions).await?;
+    Ok(())
+}
+
+fn is_strategy_of(decision: &Decision, plan: &Plan) -> bool {
+    let Decision { new, superseded_by, .. } = decision;
+    new.kind == DecisionKind::Strategy && new.attempt == plan.attempt && superseded_by.is_none()
+}
+
+/// Runs the strategist's graph.
+async fn think(actor: &Actor<'_>) -> Result<(), Stopped> {
+    loop {
+        let again = match round(actor).await {
+            Ok(RoundEnd::Done) => return Ok(()),
+            Ok(RoundEnd::Again { after }) => after,
+            Err(Stopped::Failed { category, message, .. }) => told(actor, category, message).await?,
+            Err(stopped) => return Err(stopped),
+        };
+        ground::close(actor.live).await?;
+        steps::pause(actor.run, again).await?;
+    }
+}
+
+async fn round(actor: &Actor<'_>) -> Result<RoundEnd, Stopped> {
+    let runs_command = |step: &Step| matches!(step.does, Does::Command(_) | Does::External(_));
+    if actor.steps.iter().any(runs_command)
+        && ground::open(actor.house, actor.run, actor.live, actor.plan).await?.is_some()
+    {
+        // Kept by an execute of an earlier attempt; nothing here goes on with it.
+        ground::discard(actor.live).await?;
+        ground::open(actor.house, actor.run, actor.live, actor.plan).await?;
+    }
+    let mut progress = progress(actor, "").await?;
+    graph::run(actor, &mut progress).await
+}
+
+/// What the strategist said, as decisions: the strategy first, the choices below it.
+fn decided(plan: &Plan, strategist: &Strategist, runs: &[NodeRun]) -> Vec<StepDecision> {
+    let is_result = |run: &&NodeRun| {
+        run.phase == Phase::Strategize && run.attempt == plan.attempt && run.path == strategist.result
+    };
+    let said = runs.iter().find(is_result);
+    let json = said.map(|run| &run.json).unwrap_or(&Value::Null);
+    let said_text = said.map(|run| run.text.as_str()).unwrap_or_default();
+    let chosen = Strategy::of(json, said_text).to_string();
+    let choices = json.get("decisions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let choices: Vec<NewDecision> =
+        choices.iter().take(CHOICES_MAX).filter_map(|said| choice(plan, &strategist.result, said)).collect();
+    let least = choices.iter().filter_map(|choice| choice.confidence).reduce(f32::min);
+    let strategy = NewDecision {
+        kind: DecisionKind::Strategy,
+        question: "How is it done?".to_owned(),
+        chosen: if chosen.is_empty() { "as the task says".to_owned() } else { chosen },
+        rationale: format!("thought out by {}", strategist.name),
+        confidence: least,
+        ..blank(plan, &strategist.result)
+    };
+    let below = choices.into_iter().map(|new| StepDecision { new, parent: Some(0), depends_on: Vec::new() });
+    std::iter::once(StepDecision::from(strategy)).chain(below).collect()
+}
+
+/// A choice that an actor tells of: `{question, chosen, rationale, confidence, alternatives: [{text, why_not}]}`. None when
+/// it does not say what was chosen.
+pub(super) fn choice(plan: &Plan, node: &str, said: &Value) -> Option<NewDecision> {
+    let word = |key: &str| said.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let chosen = Some(word("chosen")).filter(|chosen| !chosen.trim().is_empty())?;
+    let confidence =
+        said.get("confidence").and_then(Value::as_f64).filter(|value| (0.0..=1.0).contains(value));
+    let alternatives = said.get("alternatives").cloned().unwrap_or_default();
+    Some(NewDecision {
+        kind: DecisionKind::Choice,
+        question: word("question"),
+        chosen,
+        rationale: word("rationale"),
+        alternatives: serde_json::from_value::<Vec<Alternative>>(alternatives).unwrap_or_default(),
+        #[expect(clippy::cast_possible_truncation, reason = "a confidence has few digits")]
+        confidence: confidence.map(|value| value as f32),
+        ..blank(plan, node)
+    })
+}
+
+fn blank(plan: &Plan, node: &str) -> NewDecision {
+    NewDecision {
+        parent: Some(1),
+        attempt: plan.attempt,
+        phase: Phase::Strategize,
+        kind: DecisionKind::Choice,
+        question: String::new(),
+        chosen: String::new(),
+        alternatives: Vec::new(),
+        rationale: String::new(),
+        confidence: None,
+        depends_on: Vec::new(),
+        node: Some(node.to_owned()),
+        at_entry: 0,
+    }
+}

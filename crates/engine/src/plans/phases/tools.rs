@@ -1,0 +1,437 @@
+//! The gate that every call of a tool passes: permit, admission, work, capture, record.
+//!
+//! The order is that of every call: what can be judged beforehand was judged by the runner; then the sandbox's permit, the
+//! effect, the work under its time limit, the schema of the result, the capture, one step of the store, and the answer.
+//!
+//! # Invariants
+//! 1. A call that can write is alone in the sandbox, from before it is admitted until what it changed is recorded. Others
+//!    look side by side. Who waits is served in turn, and a cancel ends the waiting.
+//! 2. What changed is captured after a failure, a panic and a time-out too.
+//! 3. Without a sandbox only looking is possible, and it looks at the live tree.
+
+use std::any::Any;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use actors::tool::{
+    CallHead, Catalog, CommandText, ForeignTool, HEAD_BYTES, Halt, Memory, Performed, Place, Project,
+    TAIL_BYTES, ToolAnswer, ToolError, ToolRunner, ToolSpec, ToolUse, Work, Workplace, head_and_tail,
+};
+use async_trait::async_trait;
+use domain::{ByteText, CallEnd, CallState, ErrorCategory, Hash, NewCall, Phase, Plan, RootNo, Run, WallMs};
+use sandbox::beneath;
+use sandbox::command::HowEnded;
+use serde_json::{Value, json};
+use sync::{Effect, Observed};
+use tokio::task::JoinError;
+
+use super::super::House;
+use super::super::facts::RUN_COMMAND;
+use super::super::use_plan::path_of;
+use super::Stopped;
+use super::command::{self, Asked, Task};
+use super::ground::blocking;
+use super::node::Node;
+use super::spending;
+use super::work::LiveRun;
+use crate::tools::{Changing, Done, Looking, change, kept_arguments, kept_result, look};
+use crate::worker::JobRun;
+
+/// How many changed paths a command's result names.
+const CHANGED_MAX: usize = 500;
+
+/// Where the tools of one node work.
+pub(super) struct Gate<'a> {
+    house: &'a Arc<House>,
+    run: &'a JobRun,
+    live: &'a Arc<LiveRun>,
+    plan: &'a Plan,
+    node: &'a str,
+    /// Ends with the run, and when the node is to be stopped.
+    scope: Observed,
+    projects: Vec<Project>,
+}
+
+/// Runs the tools of one node.
+pub(super) type Tools<'a> = ToolRunner<Gate<'a>>;
+
+impl<'a> Gate<'a> {
+    /// For the calls of `node`.
+    pub(super) fn new(node: &Node<'a>) -> Self {
+        let Node { house, run, live, plan, path, .. } = *node;
+        let projects = plan.projects.iter().map(|project| Project {
+            alias: project.alias.clone(),
+            root: path_of(&project.root),
+            read_only: project.read_only,
+        });
+        let scope = node.scope.clone();
+        Self { house, run, live, plan, node: path, scope, projects: projects.collect() }
+    }
+
+    /// Begins something that has an effect.
+    fn enter(&self) -> Result<Effect, Stopped> {
+        self.scope.check()?;
+        Ok(self.run.enter()?)
+    }
+
+    fn new_call(&self, head: &CallHead) -> NewCall {
+        let redactor = self.house.redactor.redactor();
+        NewCall {
+            attempt: self.plan.attempt,
+            node: self.node.to_owned(),
+            tool: head.name.clone(),
+            requested: kept_arguments(redactor, &head.requested),
+            effective: kept_arguments(redactor, &head.effective),
+        }
+    }
+
+    fn end(&self, started: WallMs, outcome: &Result<Value, ToolError>) -> CallEnd {
+        let (state, error, result) = match outcome {
+            Ok(result) => (CallState::Ok, None, kept_result(result)),
+            Err(why @ ToolError::TimedOut { .. }) => (CallState::TimedOut, Some(why.told()), Value::Null),
+            Err(why) => (CallState::Failed, Some(why.told()), Value::Null),
+        };
+        CallEnd {
+            state,
+            duration_ms: self.house.wall().0.saturating_sub(started.0),
+            exit: None,
+            error: error.map(|error| self.house.redactor.redact_text(&error)),
+            result,
+            isolation: None,
+            stdout: None,
+            stderr: None,
+        }
+    }
+
+    /// The tree of a project as the plan sees it: in its sandbox, if it has one.
+    async fn tree(&self, no: RootNo) -> Result<OwnedFd, Stopped> {
+        let failed = |error: &dyn std::fmt::Display| Stopped::failed(ErrorCategory::Sandbox, error);
+        let place = Arc::clone(&self.live.open).lock_owned().await;
+        let project = self.project(no);
+        let tree = blocking(move || match place.as_ref() {
+            Some(open) => match open.sandbox.root(no) {
+                Ok(root) => root.try_clone_to_owned(),
+                Err(error) => Err(std::io::Error::other(error)),
+            },
+            None => beneath::open_root(&project),
+        });
+        tree.await?.map_err(|error| failed(&error))
+    }
+
+    fn project(&self, no: RootNo) -> PathBuf {
+        self.projects.get(usize::from(no.0)).map(|project| project.root.clone()).unwrap_or_default()
+    }
+
+    /// Reads, lists or searches; the call is kept with its end.
+    async fn look(&self, head: &CallHead, no: RootNo, work: Work) -> Result<Performed, Stopped> {
+        let (effect, started) = (self.enter()?, self.house.wall());
+        let (tree, project) = (self.tree(no).await?, self.project(no));
+        let (house, scope) = (Arc::clone(self.house), self.scope.clone());
+        let until = Instant::now() + time_limit(head);
+        let looked = tokio::task::spawn_blocking(move || {
+            let redactor = house.redactor.redactor()?;
+            let is_over = || scope.is_cancelled() || Instant::now() >= until;
+            let at = Looking { root: tree.as_fd(), project: &project, redactor, is_over: &is_over };
+            look(&at, &work)
+        });
+        let done = came_to(&head.name, looked.await);
+        self.scope.check()?;
+        let (outcome, seen) = checked(head, done);
+        let end = self.end(started, &outcome);
+        spending::keep(self.house, self.run, &effect, self.new_call(head), end).await?;
+        Ok(Performed { outcome, changed: 0, seen })
+    }
+
+    /// Writes, edits, removes or moves; what changed is captured, whatever came of it.
+    async fn change(&self, head: &CallHead, work: Work) -> Result<Performed, Stopped> {
+        let effect = self.enter()?;
+        let call = spending::begin(self.house, self.run, &effect, self.new_call(head)).await?;
+        let house = Arc::clone(self.house);
+        self.live.occupy(self.run, &call).await?;
+        let mut place = Arc::clone(&self.live.open).lock_owned().await;
+        let changing = tokio::task::spawn_blocking(move || {
+            let open = place.as_mut()?;
+            let (rules, sink) = (command::rules(open), Arc::clone(&open.staging));
+            let redactor = house.redactor.redactor()?;
+            let with = Changing { sandbox: &mut open.sandbox, sink: sink.as_ref(), rules: &rules, redactor };
+            change(&mut { with }, &work)
+        });
+        let done = came_to(&head.name, changing.await);
+        self.scope.check()?;
+        let (outcome, seen) = checked(head, done);
+        let changed = command::changed(self.live).await?.len();
+        command::end_call(self.house, self.run, self.live, self.plan, (&call, &effect), |_, _| {
+            Ok(self.end(call.started, &outcome))
+        })
+        .await?;
+        Ok(Performed { outcome, changed: count(changed), seen })
+    }
+
+    /// Runs a command as every command of the plan is run.
+    async fn command(&self, head: &CallHead, task: Task) -> Result<Performed, Stopped> {
+        let seconds = task.timeout.map_or(0, |timeout| timeout.as_secs());
+        let finished = command::run(self.house, self.run, self.live, self.plan, task).await?;
+        // What cannot be captured is told by the record.
+        let changed = command::changed(self.live).await.unwrap_or_default();
+        let shown = |output: &sandbox::command::Output| {
+            let text = self.house.redactor.redact_text(&String::from_utf8_lossy(&output.bytes()));
+            head_and_tail(&text, HEAD_BYTES, TAIL_BYTES)
+        };
+        let outcome = match finished.ended() {
+            None => {
+                let message = finished.failure().unwrap_or_default();
+                Err(ToolError::Failed { tool: head.name.clone(), message })
+            }
+            Some(ended) => {
+                let (exit, signal) = match ended.how {
+                    HowEnded::Exited(status) => (Some(status), None),
+                    HowEnded::Signalled(signal) => (None, Some(signal)),
+                    HowEnded::TimedOut | HowEnded::Killed => (None, None),
+                };
+                let named: Vec<String> = changed.iter().take(CHANGED_MAX).map(|at| self.shown(at)).collect();
+                Ok(json!({
+                    "exit": exit, "signal": signal, "timed_out": ended.how == HowEnded::TimedOut,
+                    "stdout": shown(&ended.stdout), "stderr": shown(&ended.stderr), "changed": named,
+                }))
+            }
+        };
+        let outcome = outcome.and_then(|result| fitting(head, result));
+        let kept = outcome.as_ref().ok().map(|result| {
+            let last_words = self.house.redactor.redact_text(&finished.last_words(command::LAST_WORDS_BYTES));
+            json!({
+                "changed": changed.len(), "last_words": last_words,
+                "timed_out": result["timed_out"], "timeout_s": seconds,
+            })
+        });
+        command::record(self.house, self.run, self.live, self.plan, &finished, kept).await?;
+        Ok(Performed { outcome, changed: count(changed.len()), seen: Vec::new() })
+    }
+
+    fn shown(&self, (no, path): &(RootNo, domain::RelPath)) -> String {
+        let several = self.projects.len() > 1;
+        match self.projects.get(usize::from(no.0)).filter(|_| several) {
+            Some(project) => format!("{}:{path}", project.alias),
+            None => path.to_string(),
+        }
+    }
+
+    /// Calls a tool that is none of ours.
+    async fn foreign(
+        &self,
+        head: &CallHead,
+        tool: Arc<dyn ForeignTool>,
+        arguments: Value,
+    ) -> Result<Performed, Stopped> {
+        let (effect, started) = (self.enter()?, self.house.wall());
+        let writes = writes(head) && self.live.open.lock().await.is_some();
+        let call = match writes {
+            true => Some(spending::begin(self.house, self.run, &effect, self.new_call(head)).await?),
+            false => None,
+        };
+        if let Some(call) = &call {
+            self.live.occupy(self.run, call).await?;
+        }
+        // A task of its own: a panic in it is its failure, not ours.
+        let mut calling = tokio::spawn(async move { tool.call(arguments).await });
+        let limit = time_limit(head);
+        let answered = tokio::select! {
+            biased;
+            _ = self.scope.cancelled() => {
+                calling.abort();
+                return Err(Stopped::Cancelled);
+            }
+            answered = &mut calling => answered.map_err(|error| panicked(&head.name, error)).and_then(|answer| {
+                answer.map_err(|message| ToolError::Failed { tool: head.name.clone(), message })
+            }),
+            () = tokio::time::sleep(limit) => {
+                calling.abort();
+                Err(ToolError::TimedOut { tool: head.name.clone(), seconds: limit.as_secs() })
+            }
+        };
+        let outcome = answered.and_then(|result| fitting(head, result));
+        let outcome = outcome.map(|result| match self.house.redactor.redactor() {
+            Some(redactor) => redactor.redact_json(&result),
+            None => json!("[withheld: no redactor]"),
+        });
+        let end = self.end(started, &outcome);
+        let Some(call) = call else {
+            spending::keep(self.house, self.run, &effect, self.new_call(head), end).await?;
+            return Ok(Performed { outcome, changed: 0, seen: Vec::new() });
+        };
+        let changed = command::changed(self.live).await?.len();
+        command::end_call(self.house, self.run, self.live, self.plan, (&call, &effect), |_, _| Ok(end))
+            .await?;
+        Ok(Performed { outcome, changed: count(changed), seen: Vec::new() })
+    }
+}
+
+#[async_trait]
+impl Workplace for Gate<'_> {
+    type Stopped = Stopped;
+
+    fn projects(&self) -> &[Project] {
+        &self.projects
+    }
+
+    fn forbids(&self, tool: &ToolSpec) -> Option<String> {
+        let why = match self.run.job().phase {
+            Phase::Strategize if tool.writes => "while the plan is being strategized, files are only read",
+            Phase::Execute if tool.writes && self.plan.spec.read_only => "the action is read_only",
+            Phase::Apply => "no tool is called while a plan is applied",
+            Phase::Strategize | Phase::Execute => return None,
+        };
+        Some(why.to_owned())
+    }
+
+    async fn refused(&self, call: CallHead, why: &ToolError) -> Result<(), Stopped> {
+        let effect = self.enter()?;
+        let end = self.end(self.house.wall(), &Err(why.clone()));
+        let end = CallEnd { state: CallState::Refused, ..end };
+        spending::keep(self.house, self.run, &effect, self.new_call(&call), end).await.map(drop)
+    }
+
+    async fn perform(&self, call: CallHead, work: Work) -> Result<Performed, Stopped> {
+        let _permit = self.live.permit(&self.scope, writes(&call)).await?;
+        match &work {
+            Work::Read { place, .. } | Work::List { place, .. } | Work::Search { place, .. } => {
+                let no = place.root;
+                self.look(&call, no, work).await
+            }
+            Work::Write { .. } | Work::Edit { .. } | Work::Delete { .. } | Work::Move { .. } => {
+                self.change(&call, work).await
+            }
+            Work::Run { command, cwd, timeout_s, env, stdin } => {
+                let task = Task {
+                    node: self.node.to_owned(),
+                    tool: RUN_COMMAND,
+                    run: run_of(command),
+                    root: cwd.root,
+                    cwd: ByteText(cwd.path.as_ref().map(|path| path.as_bytes().to_vec()).unwrap_or_default()),
+                    timeout: Some(Duration::from_secs(u64::from(*timeout_s))),
+                    network: false,
+                    env: env
+                        .iter()
+                        .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
+                        .collect(),
+                    pass_env: Vec::new(),
+                    writable: Vec::new(),
+                    stdin: stdin.as_ref().map(|text| text.clone().into_bytes()),
+                    writes: true,
+                    scope: self.scope.clone(),
+                    asked: Some(self.asked(&call)),
+                };
+                self.command(&call, task).await
+            }
+            Work::Foreign { tool, arguments } => {
+                self.foreign(&call, Arc::clone(tool), arguments.clone()).await
+            }
+        }
+    }
+}
+
+impl Gate<'_> {
+    fn asked(&self, head: &CallHead) -> Asked {
+        let NewCall { requested, effective, .. } = self.new_call(head);
+        Asked { requested, effective }
+    }
+}
+
+/// Does a step that calls one tool.
+pub(super) async fn run_tool_step(
+    node: &Node<'_>,
+    (name, with): (&str, &Value),
+) -> Result<ToolAnswer, Stopped> {
+    let catalog = Catalog::builtin().map_err(|error| Stopped::failed(ErrorCategory::Internal, error))?;
+    let gate = Gate::new(node);
+    let mut tools: Tools<'_> = ToolRunner::new(gate, catalog, Memory::Trusting);
+    let call = ToolUse { id: node.path.to_owned(), name: name.to_owned(), arguments: with.clone() };
+    let answer = tools.call(&call).await.map_err(stopped)?;
+    if answer.is_error {
+        return Err(Stopped::failed(ErrorCategory::Tool, &answer.text));
+    }
+    let result: Value = serde_json::from_str(&answer.text).unwrap_or(Value::Null);
+    match result.get("exit") {
+        None => Ok(answer),
+        Some(exit) if exit == 0 => Ok(answer),
+        Some(_) if result["timed_out"] == true => {
+            Err(Stopped::failed(ErrorCategory::Timeout, format!("{name} took longer than its time limit")))
+        }
+        Some(exit) => Err(Stopped::failed(ErrorCategory::Tool, format!("{name} exited with status {exit}"))),
+    }
+}
+
+/// What ends a node whose call was halted.
+pub(super) fn stopped(halt: Halt<Stopped>) -> Stopped {
+    match halt {
+        Halt::Stopped(stopped) => stopped,
+        Halt::Loop { tool, times } => {
+            let message = format!(
+                "the model called {tool} {times} times in a row with the same arguments and the same result"
+            );
+            Stopped::failed(ErrorCategory::ModelOutput, message)
+        }
+    }
+}
+
+fn writes(head: &CallHead) -> bool {
+    head.tool.as_ref().is_some_and(|tool| tool.spec.writes)
+}
+
+fn time_limit(head: &CallHead) -> Duration {
+    Duration::from_secs(head.tool.as_ref().map_or(60, |tool| u64::from(tool.spec.timeout_s)))
+}
+
+fn count(changed: usize) -> u32 {
+    u32::try_from(changed).unwrap_or(u32::MAX)
+}
+
+fn run_of(command: &CommandText) -> Run {
+    match command {
+        // Not `sh -ec`, as in definitions: a model's line goes on after a failure, as at a terminal.
+        CommandText::Shell(text) => Run::Argv(["sh", "-c", text].map(ByteText::from).to_vec()),
+        CommandText::Argv(words) => Run::Argv(words.iter().map(|word| word.as_str().into()).collect()),
+    }
+}
+
+/// The result, if it is one that the tool promised.
+fn fitting(head: &CallHead, result: Value) -> Result<Value, ToolError> {
+    match &head.tool {
+        Some(tool) => tool.check_output(&result).map(|()| result),
+        None => Ok(result),
+    }
+}
+
+/// What a thread came to.
+fn came_to(
+    tool: &str,
+    joined: Result<Option<Result<Done, ToolError>>, JoinError>,
+) -> Result<Done, ToolError> {
+    let nobody = || ToolError::Failed {
+        tool: tool.to_owned(),
+        message: "there is no sandbox to work in, or secrets cannot be taken out".to_owned(),
+    };
+    joined.map_err(|error| panicked(tool, error))?.unwrap_or_else(|| Err(nobody()))
+}
+
+fn panicked(tool: &str, error: JoinError) -> ToolError {
+    let said = |panic: Box<dyn Any + Send>| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+    };
+    let message = match error.try_into_panic() {
+        Ok(panic) => format!("it broke down: {}", said(panic)),
+        Err(error) => error.to_string(),
+    };
+    ToolError::Failed { tool: tool.to_owned(), message }
+}
+
+type Outcome = (Result<Value, ToolError>, Vec<(Place, Option<Hash>)>);
+
+fn checked(head: &CallHead, done: Result<Done, ToolError>) -> Outcome {
+    match done {
+        Ok(Done { result, seen }) => (fitting(head, result), seen),
+        Err(why) => (Err(why), Vec::new()),
+    }
+}

@@ -1,0 +1,202 @@
+//! Writing, editing, removing, moving.
+//!
+//! # Invariants
+//! 1. A file is brought up into the sandbox before it is compared with what the model has read: what is compared is what
+//!    is replaced.
+//! 2. No mark is written over a secret.
+
+use std::io::ErrorKind;
+
+use actors::tool::{HEAD_BYTES, Known, Place, TAIL_BYTES, ToolError, Work, head_and_tail};
+use domain::{Base, FileState, Hash, NetChange, Redactor, RelPath, RootNo, TEXT_BYTES_MAX, is_text, unified};
+use sandbox::capture::is_protected;
+use sandbox::content::ContentSink;
+use sandbox::{CaptureRules, Sandbox};
+use serde_json::json;
+
+use super::{Done, not_changed, not_done};
+
+/// What changing needs. Nobody else may be at work in the sandbox.
+pub struct Changing<'a> {
+    /// The sandbox.
+    pub sandbox: &'a mut Sandbox,
+    /// Keeps what is replaced.
+    pub sink: &'a dyn ContentSink,
+    /// What is captured.
+    pub rules: &'a CaptureRules,
+    /// Takes secrets out, and puts them back.
+    pub redactor: &'a Redactor,
+}
+
+/// Does what changes files; none when the work is none of that kind.
+///
+/// # Errors
+/// What the model is told.
+pub fn change(with: &mut Changing<'_>, work: &Work) -> Option<Result<Done, ToolError>> {
+    match work {
+        Work::Write { place, content, known } => Some(with.write(place, content, *known)),
+        Work::Edit { place, old, new, replace_all, known } => {
+            Some(with.edit(place, (old, new), *replace_all, *known))
+        }
+        Work::Delete { place, recursive } => Some(with.delete(place, *recursive)),
+        Work::Move { from, to, overwrite } => Some(with.move_file(from, to, *overwrite)),
+        Work::Read { .. }
+        | Work::List { .. }
+        | Work::Search { .. }
+        | Work::Run { .. }
+        | Work::Foreign { .. } => None,
+    }
+}
+
+impl Changing<'_> {
+    fn write(&mut self, place: &Place, content: &str, known: Known) -> Result<Done, ToolError> {
+        let path = target(place)?;
+        let present = self.present("write_file", place, path, known)?;
+        let before = present.as_deref().unwrap_or_default();
+        let bytes = self.restored(place, content, before)?;
+        self.put("write_file", place, path, &bytes)?;
+        let hash = Hash::of(&bytes);
+        let result = json!({ "created": present.is_none(), "hash": hash.to_string(), "bytes": bytes.len() });
+        Ok(Done { result, seen: vec![(place.clone(), Some(hash))] })
+    }
+
+    fn edit(
+        &mut self,
+        place: &Place,
+        (old, new): (&str, &str),
+        replace_all: bool,
+        known: Known,
+    ) -> Result<Done, ToolError> {
+        let path = target(place)?;
+        let not_found = || ToolError::NotFound { path: place.shown.clone() };
+        let not_text = || ToolError::NotText { path: place.shown.clone() };
+        let before = self.present("edit_file", place, path, known)?.ok_or_else(not_found)?;
+        if !is_text(&before, before.len() as u64) {
+            return Err(not_text());
+        }
+        let (old, new) = (self.restored(place, old, &before)?, self.restored(place, new, &before)?);
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).map_err(|_| not_text());
+        let (now, old, new) = (text(before)?, text(old)?, text(new)?);
+        let count = now.matches(&old).count();
+        match count {
+            0 => return Err(ToolError::NoMatch { path: place.shown.clone() }),
+            1 => {}
+            count if !replace_all => {
+                return Err(ToolError::NotUnique { path: place.shown.clone(), count });
+            }
+            _ => {}
+        }
+        let after = now.replace(&old, &new);
+        self.put("edit_file", place, path, after.as_bytes())?;
+        let hash = Hash::of(after.as_bytes());
+        let diff = self.diff(path, now.as_bytes(), after.as_bytes());
+        let result = json!({ "hash": hash.to_string(), "replacements": count, "diff": diff });
+        Ok(Done { result, seen: vec![(place.clone(), Some(hash))] })
+    }
+
+    fn delete(&mut self, place: &Place, recursive: bool) -> Result<Done, ToolError> {
+        let path = target(place)?;
+        let deleted = self.sandbox.delete_file(place.root, path, recursive, self.sink, self.rules);
+        let count = deleted.map_err(|error| not_changed("delete_file", place, error))?;
+        Ok(Done { result: json!({ "count": count }), seen: vec![(place.clone(), None)] })
+    }
+
+    fn move_file(&mut self, from: &Place, to: &Place, overwrite: bool) -> Result<Done, ToolError> {
+        let paths = (target(from)?, target(to)?);
+        let moved = self.sandbox.move_file(from.root, paths, overwrite, self.sink, self.rules);
+        let count = moved.map_err(|error| not_changed("move_file", from, error))?;
+        let seen = vec![(from.clone(), None), (to.clone(), None)];
+        Ok(Done { result: json!({ "count": count }), seen })
+    }
+
+    /// What lies at the path, once it is sure that the model knows it; none when nothing does.
+    fn present(
+        &mut self,
+        tool: &str,
+        place: &Place,
+        path: &RelPath,
+        known: Known,
+    ) -> Result<Option<Vec<u8>>, ToolError> {
+        let failed = |message: String| ToolError::Failed { tool: tool.to_owned(), message };
+        // Links are refused before anything is kept of what they lead to.
+        let root = |sandbox: &Sandbox| sandbox.root(place.root).map(|root| root.try_clone_to_owned());
+        let root = root(self.sandbox).map_err(|error| failed(error.to_string()))?;
+        let root = root.map_err(|error| failed(error.to_string()))?;
+        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::NOFOLLOW;
+        let mode = rustix::fs::Mode::empty();
+        let links = sandbox::beneath::Links::Refuse;
+        match sandbox::beneath::open(std::os::fd::AsFd::as_fd(&root), path, flags, mode, links) {
+            Ok(held) => {
+                let stat = rustix::fs::fstat(&held).map_err(|errno| failed(errno.to_string()))?;
+                if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
+                    let what = "is no file: it is a directory, a link or a device".to_owned();
+                    return Err(ToolError::InTheWay { path: place.shown.clone(), what });
+                }
+            }
+            Err(error) if error.is_not_found() => {
+                return match known {
+                    // It was there when it was read.
+                    Known::As(_) => Err(ToolError::StaleFile { path: place.shown.clone() }),
+                    Known::Unread | Known::Whatever => Ok(None),
+                };
+            }
+            Err(error) => return Err(super::not_opened(tool, place, error)),
+        }
+        let state = self
+            .sandbox
+            .keep_base(place.root, path, self.sink, self.rules)
+            .map_err(|error| failed(error.to_string()))?;
+        let Some(state) = state else { return Ok(None) };
+        judge(place, known, &state)?;
+        let read = sandbox::read_file(std::os::fd::AsFd::as_fd(&root), path, TEXT_BYTES_MAX + 1);
+        match read {
+            Ok((bytes, _)) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(not_done(tool, place, &error)),
+        }
+    }
+
+    fn restored(&self, place: &Place, text: &str, present: &[u8]) -> Result<Vec<u8>, ToolError> {
+        self.redactor
+            .restore(text.as_bytes(), present)
+            .map_err(|unknown| ToolError::RedactedContent { path: place.shown.clone(), mark: unknown.mark })
+    }
+
+    fn put(&mut self, tool: &str, place: &Place, path: &RelPath, bytes: &[u8]) -> Result<(), ToolError> {
+        let written = self.sandbox.write_file(place.root, path, bytes, self.sink, self.rules);
+        written.map_err(|error| not_changed(tool, place, error))
+    }
+
+    /// What changed, as it is shown.
+    fn diff(&self, path: &RelPath, before: &[u8], after: &[u8]) -> String {
+        let before = self.redactor.redact_file(path, before);
+        let after = self.redactor.redact_file(path, after);
+        let change = NetChange {
+            root: RootNo(0),
+            path: path.clone(),
+            from: None,
+            before: Some(FileState::file(&before, 0o644)),
+            after: Some(FileState::file(&after, 0o644)),
+            base: Base::Known,
+            calls: Vec::new(),
+        };
+        let diff = unified(&change, Some(&before), Some(&after));
+        head_and_tail(&String::from_utf8_lossy(&diff), HEAD_BYTES, TAIL_BYTES)
+    }
+}
+
+/// The path that is written.
+fn target(place: &Place) -> Result<&RelPath, ToolError> {
+    let protected = || ToolError::ProtectedPath { path: place.shown.clone() };
+    place.path.as_ref().filter(|path| !is_protected(path)).ok_or_else(protected)
+}
+
+/// Whether what lies there is what the node has seen.
+fn judge(place: &Place, known: Known, state: &FileState) -> Result<(), ToolError> {
+    match known {
+        Known::Whatever => Ok(()),
+        Known::As(hash) if hash == state.hash => Ok(()),
+        Known::As(_) => Err(ToolError::StaleFile { path: place.shown.clone() }),
+        Known::Unread => Err(ToolError::UnreadFile { path: place.shown.clone() }),
+    }
+}

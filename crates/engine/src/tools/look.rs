@@ -1,0 +1,170 @@
+//! Reading, listing, searching.
+//!
+//! # Invariants
+//! A file is redacted whole, and then a part of it is shown: a part may lack what tells a secret.
+
+use std::io::ErrorKind;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use actors::tool::{ENTRIES_MAX, Place, READ_BYTES_MAX, ToolError, Work};
+use domain::{Hash, Redactor, TEXT_BYTES_MAX, is_text};
+use sandbox::beneath::BeneathError;
+use sandbox::file_tools::{ListedKind, Search, SearchError, Visit, Walk, read_through_links, search, walk};
+use serde_json::json;
+
+use super::{Done, not_opened};
+
+/// How many bytes of paths and lines one answer has.
+const ANSWER_BYTES_MAX: usize = 256 << 10;
+
+/// What looking needs.
+pub struct Looking<'a> {
+    /// The tree of the project.
+    pub root: BorrowedFd<'a>,
+    /// The project's own path.
+    pub project: &'a Path,
+    /// Takes secrets out.
+    pub redactor: &'a Redactor,
+    /// Whether nobody waits any more.
+    pub is_over: &'a dyn Fn() -> bool,
+}
+
+/// Does what only looks; none when the work is none of that kind.
+///
+/// # Errors
+/// What the model is told.
+pub fn look(at: &Looking<'_>, work: &Work) -> Option<Result<Done, ToolError>> {
+    match work {
+        Work::Read { place, offset, limit } => Some(read(at, place, *offset, *limit)),
+        Work::List { place, depth, ignored } => Some(list(at, place, *depth, *ignored)),
+        Work::Search { place, pattern, glob, context, max } => {
+            Some(find(at, place, pattern, glob.as_deref(), (*context, *max)))
+        }
+        Work::Write { .. }
+        | Work::Edit { .. }
+        | Work::Delete { .. }
+        | Work::Move { .. }
+        | Work::Run { .. }
+        | Work::Foreign { .. } => None,
+    }
+}
+
+fn read(at: &Looking<'_>, place: &Place, offset: u64, limit: u64) -> Result<Done, ToolError> {
+    let is_dir = || ToolError::InTheWay {
+        path: place.shown.clone(),
+        what: "is a directory; list_directory shows what is in it".to_owned(),
+    };
+    let path = place.path.as_ref().ok_or_else(is_dir)?;
+    let (bytes, len) = read_through_links(at.root, path, TEXT_BYTES_MAX).map_err(|error| match error {
+        BeneathError::Io { source, .. } if source.kind() == ErrorKind::InvalidInput => is_dir(),
+        other @ (BeneathError::Io { .. } | BeneathError::Escapes { .. }) => {
+            not_opened("read_file", place, other)
+        }
+    })?;
+    if !is_text(&bytes, len) {
+        return Err(ToolError::NotText { path: place.shown.clone() });
+    }
+    let hash = Hash::of(&bytes);
+    let shown = at.redactor.redact_file(path, &bytes);
+    let shown = String::from_utf8_lossy(&shown);
+    let (content, total_lines, truncated) = window(&shown, offset, limit);
+    let result = json!({
+        "content": content, "hash": hash.to_string(), "total_lines": total_lines, "truncated": truncated,
+    });
+    Ok(Done { result, seen: vec![(place.clone(), Some(hash))] })
+}
+
+/// Some lines of a text, how many it has, and whether what was asked for is cut short or goes on.
+fn window(text: &str, offset: u64, limit: u64) -> (&str, u64, bool) {
+    let total = text.split_inclusive('\n').count() as u64;
+    let mut lines = text.split_inclusive('\n');
+    let before: usize = lines.by_ref().take(to_usize(offset - 1)).map(str::len).sum();
+    let wanted: usize = lines.take(to_usize(limit)).map(str::len).sum();
+    let end = text.floor_char_boundary(before + wanted.min(READ_BYTES_MAX));
+    (&text[before..end], total, end < text.len())
+}
+
+fn to_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn list(at: &Looking<'_>, place: &Place, depth: u32, ignored: bool) -> Result<Done, ToolError> {
+    let (mut entries, mut bytes, mut truncated) = (Vec::new(), 0, false);
+    let wanted = Walk { project: at.project, dir: place.path.as_ref(), depth: Some(depth), ignored };
+    let walked = walk(at.root, wanted, &mut |listed| {
+        let shown = place.beside(&listed.path);
+        bytes += shown.len();
+        if entries.len() >= ENTRIES_MAX || bytes > ANSWER_BYTES_MAX || (at.is_over)() {
+            truncated = true;
+            return Visit::Stop;
+        }
+        let kind = match listed.kind {
+            ListedKind::File => "file",
+            ListedKind::Directory => "directory",
+            ListedKind::Link => "link",
+            ListedKind::Special => "special",
+        };
+        entries.push(json!({ "path": shown, "kind": kind, "size": listed.size }));
+        Visit::GoOn
+    });
+    walked.map_err(|error| match error {
+        BeneathError::Io { source, .. } if source.kind() == ErrorKind::NotADirectory => ToolError::InTheWay {
+            path: place.shown.clone(),
+            what: "is no directory; links are not followed here".to_owned(),
+        },
+        other @ (BeneathError::Io { .. } | BeneathError::Escapes { .. }) => {
+            not_opened("list_directory", place, other)
+        }
+    })?;
+    Ok(Done { result: json!({ "entries": entries, "truncated": truncated }), seen: Vec::new() })
+}
+
+fn find(
+    at: &Looking<'_>,
+    place: &Place,
+    pattern: &str,
+    glob: Option<&str>,
+    (context, max): (u32, u32),
+) -> Result<Done, ToolError> {
+    let wanted = Search {
+        walk: Walk { project: at.project, dir: place.path.as_ref(), depth: None, ignored: false },
+        pattern,
+        glob,
+        context: to_usize(context.into()),
+        matches_max: to_usize(max.into()),
+        bytes_max: ANSWER_BYTES_MAX,
+        shown: &|path, bytes| at.redactor.redact_file(path, bytes),
+        is_over: at.is_over,
+    };
+    let found = search(at.root, &wanted).map_err(|error| match error {
+        SearchError::Pattern { .. } => {
+            ToolError::InvalidArguments { tool: "search_files".to_owned(), problems: vec![error.to_string()] }
+        }
+        SearchError::Dir(error) => not_opened("search_files", place, error),
+    })?;
+    let matches: Vec<_> = found
+        .matches
+        .iter()
+        .map(|line| json!({ "path": place.beside(&line.path), "line": line.line, "text": line.text }))
+        .collect();
+    Ok(Done { result: json!({ "matches": matches, "truncated": found.truncated }), seen: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_has_whole_lines_and_says_whether_more_follows() {
+        let text = "a\nb\nc";
+        assert_eq!(window(text, 1, 2000), ("a\nb\nc", 3, false));
+        assert_eq!(window(text, 2, 1), ("b\n", 3, true));
+        assert_eq!(window(text, 3, 1), ("c", 3, false));
+        assert_eq!(window(text, 9, 1), ("", 3, false));
+        assert_eq!(window("", 1, 1), ("", 0, false));
+        let long = "ä".repeat(READ_BYTES_MAX);
+        let (shown, total, truncated) = window(&long, 1, 1);
+        assert_eq!((shown.len(), total, truncated), (READ_BYTES_MAX, 1, true));
+    }
+}

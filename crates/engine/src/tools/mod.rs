@@ -1,0 +1,77 @@
+//! What the built-in tools do in the trees of a plan: look and change.
+//!
+//! # Invariants
+//! 1. Paths are opened beneath their root; what leads out is refused by the kernel, in the step that opens.
+//! 2. What a model is given is shown without its secrets, and what it gives back has them again.
+//! 3. What the model has read is compared with what is replaced after nobody else can change that any more.
+//!
+//! # Not here
+//! When a call may begin, and how it is kept: the gate of the phases. What the tools take and give: `actors::tool`.
+
+mod change;
+mod look;
+mod record;
+
+use actors::tool::Place;
+use domain::Hash;
+use sandbox::WriteFileError;
+use sandbox::beneath::BeneathError;
+use serde_json::Value;
+
+pub use actors::tool::{Catalog, GROUPS, ToolError, ToolSpec, group};
+pub use change::{Changing, change};
+pub use look::{Looking, look};
+pub use record::{kept_arguments, kept_result};
+
+/// What a tool came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Done {
+    /// Its result.
+    pub result: Value,
+    /// What files are known to be now; none: gone.
+    pub seen: Vec<(Place, Option<Hash>)>,
+}
+
+/// What is said of a path that could not be opened.
+fn not_opened(tool: &str, place: &Place, error: BeneathError) -> ToolError {
+    match error {
+        BeneathError::Escapes { .. } => ToolError::PathEscapes { path: place.shown.clone() },
+        BeneathError::Io { source, .. } => not_done(tool, place, &source),
+    }
+}
+
+/// What is said of a file that could not be read or changed.
+fn not_done(tool: &str, place: &Place, error: &std::io::Error) -> ToolError {
+    use std::io::ErrorKind;
+    let path = place.shown.clone();
+    if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
+        return ToolError::NotFound { path };
+    }
+    if error.kind() == ErrorKind::IsADirectory {
+        let what = "is a directory; list_directory shows what is in it".to_owned();
+        return ToolError::InTheWay { path, what };
+    }
+    ToolError::Failed { tool: tool.to_owned(), message: format!("{path}: {error}") }
+}
+
+/// What is said of a file that could not be written, removed or moved.
+fn not_changed(tool: &str, place: &Place, error: WriteFileError) -> ToolError {
+    let path = place.shown.clone();
+    match error {
+        WriteFileError::Protected { path } => ToolError::ProtectedPath { path: place.beside(&path) },
+        WriteFileError::Escapes { .. } => ToolError::PathEscapes { path },
+        WriteFileError::NotEmpty { .. } => {
+            let what = "is a directory that is not empty; set `recursive` to remove all that is in it";
+            ToolError::InTheWay { path, what: what.to_owned() }
+        }
+        WriteFileError::Exists { path } => {
+            let what = "exists; choose another path, or for a file set `overwrite`";
+            ToolError::InTheWay { path: place.beside(&path), what: what.to_owned() }
+        }
+        WriteFileError::Io { source, .. } => not_done(tool, place, &source),
+        WriteFileError::Parents(sandbox::RestoreError::Sandbox { source }) => not_opened(tool, place, source),
+        other @ (WriteFileError::NoSuchRoot(_) | WriteFileError::Base(_) | WriteFileError::Parents(_)) => {
+            ToolError::Failed { tool: tool.to_owned(), message: other.to_string() }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What is kept of a call's arguments and of its result.
+//!
+//! # Invariants
+//! 1. Nothing is kept with its secrets. Texts of files are redacted by the rules of their file.
+//! 2. A text is kept with its beginning and its end: the contents themselves are kept with the changes.
+
+use actors::tool::{HEAD_BYTES, TAIL_BYTES, head_and_tail};
+use domain::{Redactor, RelPath};
+use serde_json::{Value, json};
+
+/// The fields whose text goes into the file that `path` names.
+const FILE_TEXTS: [&str; 3] = ["content", "old", "new"];
+
+/// Arguments as they are kept.
+pub fn kept_arguments(redactor: Option<&Redactor>, arguments: &Value) -> Value {
+    let Some(redactor) = redactor else { return json!("[withheld: no redactor]") };
+    let mut kept = arguments.clone();
+    let path = arguments["path"].as_str().and_then(|path| RelPath::new(path).ok());
+    if let (Some(path), Some(fields)) = (path, kept.as_object_mut()) {
+        for (name, value) in fields.iter_mut() {
+            if let Value::String(text) = value
+                && FILE_TEXTS.contains(&name.as_str())
+            {
+                *text = String::from_utf8_lossy(&redactor.redact_file(&path, text.as_bytes())).into_owned();
+            }
+        }
+    }
+    let mut kept = redactor.redact_json(&kept);
+    bound(&mut kept);
+    kept
+}
+
+/// A result, redacted already, as it is kept.
+pub fn kept_result(result: &Value) -> Value {
+    let mut kept = result.clone();
+    // What was read is called as other outputs are.
+    if let Some(content) = kept.as_object_mut().and_then(|fields| fields.remove("content")) {
+        kept["text"] = content;
+    }
+    bound(&mut kept);
+    let text = kept.to_string();
+    if text.len() <= 4 * (HEAD_BYTES + TAIL_BYTES) {
+        return kept;
+    }
+    json!({ "text": head_and_tail(&text, HEAD_BYTES, TAIL_BYTES) })
+}
+
+fn bound(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = head_and_tail(text, HEAD_BYTES, TAIL_BYTES),
+        Value::Array(items) => items.iter_mut().for_each(bound),
+        Value::Object(fields) => fields.values_mut().for_each(bound),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

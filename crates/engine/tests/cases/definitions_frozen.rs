@@ -1,0 +1,346 @@
+//! What a plan keeps of its definitions: actors in one list, arguments put in, and nothing that loosens what was allowed.
+
+use domain::{Does, Graph, InvariantScope, PlanSpec, Run, Step, Template, Values};
+use engine::definition::{
+    DefinitionError, FindingKind, Frozen, Library, Surroundings, freeze_action, freeze_actor, preview_action,
+    preview_actor,
+};
+use serde_json::json;
+
+use super::definitions::Place;
+
+fn with_model() -> Surroundings {
+    Surroundings { model_default: Some("ollama/small".to_owned()), ..Surroundings::default() }
+}
+
+fn freeze(place: &Place, text: &str, args: &[(&str, &str)]) -> Result<Frozen, DefinitionError> {
+    place.write("actions/a", text);
+    let args: Vec<(String, String)> =
+        args.iter().map(|(name, text)| ((*name).into(), (*text).into())).collect();
+    let library = place.library();
+    freeze_action(&library, &library.action("a")?, &args, &with_model())
+}
+
+fn kinds(error: &DefinitionError) -> Vec<FindingKind> {
+    match error {
+        DefinitionError::Invalid(findings) => findings.iter().map(|finding| finding.kind).collect(),
+        other => panic!("{other}"),
+    }
+}
+
+fn step<'a>(frozen: &'a Frozen, node: &str) -> &'a Step {
+    frozen.steps.iter().find(|step| step.node == node).unwrap_or_else(|| panic!("{node}: {:?}", frozen.steps))
+}
+
+#[test]
+fn arguments_reach_texts_lists_and_the_shell_as_text() {
+    let place = Place::new();
+    let text = "description: Rename {{from}} to {{args.to}}\nargs: {from: , to: {default: Bar}}\n\
+                actor:\n  nodes:\n    \
+                sh: {run: 'sed \"s/$ARG_FROM/$ARG_TO/\"'}\n    \
+                list: {run: [grep, -e, '--x={{from}}', --, '{{from}}'], stdin: '{{from}} {{prompt}}'}\n\
+                validations: [{name: left, run: [grep, -e, 'x{{to}}']}]\n";
+    let frozen = freeze(&place, text, &[("from", "$(touch x)")]).unwrap();
+    assert_eq!((frozen.title.as_str(), frozen.action.as_deref()), ("Rename $(touch x) to Bar", Some("a")));
+    assert_eq!(
+        frozen.args,
+        [("from".to_owned(), json!("$(touch x)")), ("to".to_owned(), json!("Bar"))].into()
+    );
+    let shell = step(&frozen, "sh").command().unwrap();
+    assert_eq!(
+        shell.run,
+        Run::Shell("sed \"s/$ARG_FROM/$ARG_TO/\"".to_owned()),
+        "the shell's text has no value in it"
+    );
+    assert_eq!(shell.env, [("ARG_FROM".into(), "$(touch x)".into()), ("ARG_TO".into(), "Bar".into())]);
+    assert!(!shell.expand, "nothing is left to be put in");
+    let list = step(&frozen, "list").command().unwrap();
+    assert_eq!(
+        list.run,
+        Run::Argv(["grep", "-e", "--x=$(touch x)", "--", "$(touch x)"].map(Into::into).to_vec())
+    );
+    assert_eq!((list.stdin.as_deref(), list.expand), (Some("$(touch x) {{prompt}}"), true));
+    assert_eq!(frozen.validations[0].run, Run::Argv(["grep", "-e", "xBar"].map(Into::into).to_vec()));
+}
+
+#[test]
+fn no_argument_becomes_an_option_or_a_placeholder() {
+    let place = Place::new();
+    let text = "description: a\nargs: {x: }\nactor: {run: [grep, '{{x}}']}\n";
+    let error = freeze(&place, text, &[("x", "--help")]).unwrap_err();
+    assert!(matches!(&error, DefinitionError::Args(errors) if errors.len() == 1), "{error}");
+    assert!(error.to_string().contains("put `--` before it"), "{error}");
+    let frozen = freeze(&place, text, &[("x", "{{task}}")]).unwrap();
+    let command = step(&frozen, "main").command().unwrap();
+    let Run::Argv(argv) = &command.run else { panic!() };
+    assert!(command.expand);
+    let values = Values { task: "secret".to_owned(), ..Values::default() };
+    let word = Template::parse(&argv[1].to_string()).unwrap().expand(&values);
+    assert_eq!(word.as_deref(), Ok("{{task}}"), "a value is not expanded again");
+}
+
+#[test]
+fn wrong_arguments_are_told_all_at_once() {
+    let place = Place::new();
+    let text = "description: a\nargs: {from: , n: {type: integer}}\nactor: {run: make}\n";
+    let error = freeze(&place, text, &[("n", "x"), ("form", "b")]).unwrap_err();
+    assert!(matches!(error, DefinitionError::Args(errors) if errors.len() == 3));
+}
+
+#[test]
+fn a_nested_actor_becomes_steps_of_the_plan() {
+    let place = Place::new();
+    place.write(
+        "actors/look",
+        "nodes:\n  ask: {model: default, tools: [read], prompt: 'About {{topic}} of {{args.name}}: {{task}}'}\n  \
+         sum: {needs: [ask], run: [wc, -w, '{{topic}}'], stdin: '{{nodes.ask.text}}', if: depth > 1}\n",
+    );
+    let text = "description: a\nargs: {name: {default: N}}\nactor:\n  nodes:\n    \
+                first: {run: make}\n    \
+                sub: {actor: look, needs: [first], if: nodes.first.exit_code == 0, with: {topic: 'T {{nodes.first.text}}', depth: 3}}\n    \
+                last: {needs: [sub], run: [echo, 'x{{nodes.sub.text}}']}\n";
+    let frozen = freeze(&place, text, &[]).unwrap();
+    let names: Vec<&str> = frozen.steps.iter().map(|step| step.node.as_str()).collect();
+    assert_eq!(names, ["first", "sub/ask", "sub/sum", "sub", "last"]);
+    let Does::Model(ask) = &step(&frozen, "sub/ask").does else { panic!() };
+    assert_eq!(ask.prompt, "About T {{nodes.first.text}} of N: {{task}}");
+    assert_eq!(ask.model, "ollama/small");
+    let sum = step(&frozen, "sub/sum");
+    let command = sum.command().unwrap();
+    assert_eq!(command.stdin.as_deref(), Some("{{nodes.sub/ask.text}}"));
+    assert_eq!(sum.needs, Some(vec!["sub/ask".to_owned()]));
+    assert_eq!(sum.only_if.as_deref(), Some("(nodes.first.exit_code == 0) and (3 > 1)"));
+    let variables: Vec<String> = command.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    assert_eq!(variables, ["ARG_DEPTH=3", "ARG_NAME=N", "ARG_TOPIC=T {{nodes.first.text}}"]);
+    let sub = step(&frozen, "sub");
+    assert_eq!(sub.does, Does::Actor { name: "look".to_owned(), result: "sub/sum".to_owned() });
+    assert_eq!(sub.needs, Some(vec!["first".to_owned()]));
+    assert!(Graph::new(&frozen.steps).is_ok());
+    let sources: Vec<&str> = frozen.sources.iter().map(|source| source.name.as_str()).collect();
+    assert_eq!(sources, ["a", "look"]);
+    assert!(frozen.sources.iter().all(|source| source.digest.len() == 64));
+}
+
+#[test]
+fn actors_that_are_made_of_each_other_or_too_large_are_refused() {
+    let place = Place::new();
+    place.write("actors/one", "nodes: {x: {actor: two}}\n");
+    place.write("actors/two", "nodes: {x: {actor: one}}\n");
+    let error = freeze(&place, "description: a\nactor: one\n", &[]).unwrap_err();
+    assert_eq!(kinds(&error), [FindingKind::ActorCycle]);
+    assert!(error.to_string().contains("one → two → one"), "{error}");
+
+    for at in 0..9 {
+        place.write(&format!("actors/deep{at}"), &format!("nodes: {{x: {{actor: deep{}}}}}\n", at + 1));
+    }
+    place.write("actors/deep9", "run: make\n");
+    assert!(freeze(&place, "description: a\nactor: deep2\n", &[]).is_ok(), "eight deep");
+    let error = freeze(&place, "description: a\nactor: deep1\n", &[]).unwrap_err();
+    assert_eq!(kinds(&error), [FindingKind::ActorTooLarge]);
+
+    let many: String = (0..60).map(|at| format!("  n{at}: {{run: make}}\n")).collect();
+    place.write("actors/many", &format!("nodes:\n{many}"));
+    let eight: String = (0..8).map(|at| format!("  n{at}: {{actor: many}}\n")).collect();
+    place.write("actors/most", &format!("nodes:\n{eight}"));
+    assert_eq!(freeze(&place, "description: a\nactor: most\n", &[]).unwrap().steps.len(), 488);
+    let nine: String = (0..9).map(|at| format!("  n{at}: {{actor: many}}\n")).collect();
+    place.write("actors/most", &format!("nodes:\n{nine}"));
+    let error = freeze(&place, "description: a\nactor: most\n", &[]).unwrap_err();
+    assert!(kinds(&error).iter().all(|kind| *kind == FindingKind::ActorTooLarge), "{error}");
+}
+
+#[test]
+fn an_actor_that_is_missing_is_told_where_it_is_named() {
+    let place = Place::new();
+    let error = freeze(&place, "description: a\nactor: codx\n", &[]).unwrap_err();
+    assert_eq!(kinds(&error), [FindingKind::ActorNotFound]);
+    assert!(
+        error.to_string().contains("a.yaml:2:8: there is no actor `codx`; did you mean `codex`?"),
+        "{error}"
+    );
+    let error = freeze(&place, "description: a\nactor: {nodes: {x: {actor: nobody}}}\n", &[]).unwrap_err();
+    assert_eq!(kinds(&error), [FindingKind::ActorNotFound]);
+    let error = freeze(&place, "description: a\n", &[]).unwrap_err();
+    assert!(matches!(error, DefinitionError::NoActor), "{error}");
+}
+
+#[test]
+fn a_nested_actors_slip_is_told_when_its_arguments_are_known() {
+    let place = Place::new();
+    place.write("actors/look", "run: [echo, 'x{{topc}}']\n");
+    let library = place.library();
+    let alone = library.actor("look").unwrap();
+    assert!(preview_actor(&library, &alone, &with_model()).is_ok(), "whoever uses it may give it");
+    let error = freeze(&place, "description: a\nactor: {nodes: {x: {actor: look, with: {topic: a}}}}\n", &[])
+        .unwrap_err();
+    assert_eq!(kinds(&error), [FindingKind::TemplateUnknown]);
+    assert!(error.to_string().contains("did you mean `topic`?"), "{error}");
+}
+
+#[test]
+fn a_strategist_only_reads() {
+    let place = Place::new();
+    let strategist = |node: &str| format!("description: a\nactor: {{run: make}}\nstrategist: {{{node}}}\n");
+    for node in
+        ["model: default, tools: [read, write]", "tool: write_file", "model: default, tools: [run_command]"]
+    {
+        let error = freeze(&place, &strategist(node), &[]).unwrap_err();
+        assert!(error.to_string().contains("may only read"), "{node}: {error}");
+    }
+    let frozen = freeze(&place, &strategist("model: default"), &[]).unwrap();
+    let Does::Model(task) = &frozen.strategist.unwrap().steps[0].does else { panic!() };
+    assert_eq!(task.tools, ["read"]);
+    let frozen = freeze(&place, &strategist("run: [cat, a]"), &[]).unwrap();
+    assert!(!frozen.strategist.unwrap().steps[0].command().unwrap().writes);
+}
+
+#[test]
+fn a_strategist_of_the_settings_thinks_for_those_who_listen() {
+    let place = Place::new();
+    let surroundings = Surroundings { strategist_default: Some("strategist".to_owned()), ..with_model() };
+    let who = |text: &str| {
+        place.write("actions/a", text);
+        let library = place.library();
+        let frozen = freeze_action(&library, &library.action("a").unwrap(), &[], &surroundings).unwrap();
+        frozen.strategist.map(|strategist| strategist.name)
+    };
+    assert_eq!(who("description: a\nactor: coder\n").as_deref(), Some("strategist"));
+    assert_eq!(who("description: a\nactor: codex\n").as_deref(), Some("strategist"));
+    assert_eq!(who("description: a\nactor: coder\nstrategist: none\n"), None);
+    assert_eq!(who("description: a\nactor: {run: make}\n"), None, "a command would not be told");
+    assert_eq!(
+        who("description: a\nactor: {run: make}\nstrategist: strategist\n").as_deref(),
+        Some("strategist")
+    );
+}
+
+#[test]
+fn a_definition_only_makes_what_is_allowed_stricter() {
+    let place = Place::new();
+    let text = |automation: &str, limits: &str| {
+        format!(
+            "description: a\nactor: {{run: make, limits: {{steps: 9}}}}\nautomation: {automation}\nlimits: {limits}\n"
+        )
+    };
+    let spec = || -> PlanSpec {
+        let spec = json!({
+            "task": {"run": ["x"]}, "max_file_bytes": 1, "sandbox": "auto", "isolation_required": true,
+            "time_limit_s": 60, "limits": {"steps": 10, "tool_calls": 100, "tokens": null, "cost": 5},
+        });
+        serde_json::from_value(spec).unwrap()
+    };
+    let mut loose = spec();
+    freeze(&place, &text("auto", "{time: 1h, tool_calls: 1000}"), &[]).unwrap().put_into(&mut loose);
+    assert_eq!((loose.automation.as_str(), loose.time_limit_s), ("review", 60));
+    assert_eq!((loose.limits.steps, loose.limits.tool_calls), (Some(9), Some(100)));
+    let mut strict = spec();
+    freeze(&place, &text("manual", "{time: 5s, cost: 0.000001, tokens: 7, parallel: 2}"), &[])
+        .unwrap()
+        .put_into(&mut strict);
+    assert_eq!((strict.automation.as_str(), strict.time_limit_s, strict.parallel), ("manual", 5, 2));
+    assert_eq!((strict.limits.cost, strict.limits.tokens), (Some(1), Some(7)));
+}
+
+#[test]
+fn what_a_projects_file_asks_for_is_told_and_a_users_is_not() {
+    let place = Place::new();
+    let actor = "run: make\nnetwork: true\npass_env: [KEY]\nwritable: [~/.x]\n";
+    place.write("actors/wants", actor);
+    let frozen = freeze(&place, "description: a\nactor: wants\n", &[]).unwrap();
+    assert_eq!(frozen.asks, ["the network", "to write ~/.x", "your variable KEY"]);
+    place.write("user/actors/mine", actor);
+    assert!(freeze(&place, "description: a\nactor: mine\n", &[]).unwrap().asks.is_empty());
+    assert!(freeze(&place, "description: a\nactor: codex\n", &[]).unwrap().asks.is_empty());
+    let inline = "description: a\nactor: {run: make, network: true}\n";
+    assert_eq!(freeze(&place, inline, &[]).unwrap().asks, ["the network"]);
+}
+
+#[test]
+fn a_task_in_words_is_no_template() {
+    let library = Library::default();
+    let surroundings =
+        Surroundings { actor: Some(library.actor("codex").unwrap()), ..Surroundings::default() };
+    let task = "\n  Replace {{name}} by \\{{x}}\nin all files\n";
+    let frozen = freeze_actor(&library, task, &surroundings).unwrap();
+    assert_eq!((frozen.title.as_str(), frozen.prompt.as_str()), ("Replace {{name}} by \\{{x}}", task));
+    assert_eq!((frozen.action, frozen.fix.as_deref(), frozen.result.as_str()), (None, Some("main"), "main"));
+    assert_eq!(frozen.sources.len(), 1);
+    let command = frozen.steps[0].command().unwrap();
+    assert_eq!((command.stdin.as_deref(), command.expand, command.network), (Some("{{prompt}}"), true, true));
+    assert!(
+        freeze_actor(
+            &library,
+            "x",
+            &Surroundings { actor: Some(library.actor("coder").unwrap()), ..Surroundings::default() }
+        )
+        .unwrap()
+        .misses_model
+    );
+}
+
+#[test]
+fn who_mends_is_the_only_node_that_is_told_the_brief() {
+    let place = Place::new();
+    let fix =
+        |actor: &str| freeze(&place, &format!("description: a\nactor: {{{actor}}}\n"), &[]).unwrap().fix;
+    assert_eq!(fix("run: make"), None);
+    assert_eq!(fix("run: [x, '{{prompt}}']").as_deref(), Some("main"));
+    assert_eq!(fix("model: default").as_deref(), Some("main"));
+    assert_eq!(fix("nodes: {a: {model: default}, b: {run: make}}"), None);
+    assert_eq!(fix("nodes: {a: {model: default}, b: {run: make}}, fix: a").as_deref(), Some("a"));
+}
+
+#[test]
+fn steps_come_after_what_they_need_and_else_in_the_order_of_the_file() {
+    let place = Place::new();
+    let text = "description: a\nactor:\n  nodes:\n    z: {run: a, needs: [b]}\n    y: {tool: wait, with: {seconds: 2000}}\n    \
+                b: {run: [b, c], retries: 2, timeout: 5m}\n";
+    let frozen = freeze(&place, text, &[]).unwrap();
+    let names: Vec<&str> = frozen.steps.iter().map(|step| step.node.as_str()).collect();
+    assert_eq!(
+        (names, frozen.result.as_str()),
+        (vec!["y", "b", "z"], "y"),
+        "the last of the file that nobody needs"
+    );
+    assert_eq!((step(&frozen, "b").retries, step(&frozen, "b").ends_after_s()), (Some(2), Some(300)));
+    assert_eq!(step(&frozen, "y").ends_after_s(), None, "a wait ends by itself");
+}
+
+#[test]
+fn the_examples_of_the_repository_are_sound_and_small() {
+    let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let library = Library::default();
+    let mut seen = 0;
+    for kind in ["actions", "actors"] {
+        for entry in std::fs::read_dir(examples.join(kind)).unwrap() {
+            let path = entry.unwrap().path();
+            let lines = std::fs::read_to_string(&path).unwrap().lines().count();
+            assert!(lines < 15, "{}: {lines} lines", path.display());
+            let frozen = match kind {
+                "actions" => preview_action(&library, &library.action_file(&path).unwrap(), &with_model()),
+                _ => preview_actor(&library, &library.actor_file(&path).unwrap(), &with_model()),
+            };
+            assert!(!frozen.unwrap().steps.is_empty());
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 3);
+}
+
+#[test]
+fn the_example_codemod_is_frozen_as_it_is_written() {
+    let path =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/actions/rename-symbol.yaml");
+    let library = Library::default();
+    let action = library.action_file(&path).unwrap();
+    let args = [("from", "Foo"), ("to", "Bar")].map(|(name, text)| (name.to_owned(), text.to_owned()));
+    let frozen = freeze_action(&library, &action, &args, &Surroundings::default()).unwrap();
+    assert_eq!(frozen.title, "Rename Foo to Bar in all Rust sources");
+    assert!(frozen.asks.is_empty() && frozen.strategist.is_none());
+    assert_eq!(frozen.invariants.len(), 2);
+    assert!(frozen.invariants.iter().all(|one| one.scope == InvariantScope::Action && one.rule.is_some()));
+    assert_eq!(frozen.validations[1].name, "no leftovers");
+    let wrong =
+        [("from", "Foo; rm -rf"), ("to", "Bar")].map(|(name, text)| (name.to_owned(), text.to_owned()));
+    assert!(freeze_action(&library, &action, &wrong, &Surroundings::default()).is_err());
+}

@@ -1,0 +1,124 @@
+//! What lies below a directory, told one by one: for listing and searching.
+//!
+//! # Invariants
+//! 1. Directories are opened beneath the root, and no link is followed.
+//! 2. The order is that of the names, a directory before what is in it.
+//! 3. What belongs to version control or to this program is named, and not gone into.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+use domain::RelPath;
+use rustix::fs::FileType;
+
+use crate::beneath::BeneathError;
+use crate::capture::{CaptureRules, Class, Filter, Tracked};
+use crate::listing::{list, open_dir};
+
+/// What is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListedKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A pipe, a socket, a device.
+    Special,
+}
+
+/// Something that was met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Where.
+    pub path: RelPath,
+    /// What.
+    pub kind: ListedKind,
+    /// How many bytes it has, if it is a file.
+    pub size: u64,
+}
+
+/// Whether to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visit {
+    /// With the next.
+    GoOn,
+    /// No further.
+    Stop,
+}
+
+/// Where and how far.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk<'a> {
+    /// The project's own path, for the rules of git.
+    pub project: &'a Path,
+    /// The directory; none for the root.
+    pub dir: Option<&'a RelPath>,
+    /// How many levels; none for all.
+    pub depth: Option<u32>,
+    /// Also what git ignores.
+    pub ignored: bool,
+}
+
+/// Tells of everything below a directory.
+///
+/// # Errors
+/// The directory itself cannot be read. One below it that cannot is passed over.
+pub fn walk(
+    root: BorrowedFd<'_>,
+    walk: Walk<'_>,
+    visit: &mut dyn FnMut(Listed) -> Visit,
+) -> Result<(), BeneathError> {
+    let mut tracked = Tracked::of(walk.project);
+    let rules = CaptureRules::default();
+    let mut filter = Filter::new(root, &mut tracked, walk.project, &rules);
+    let mut waiting = below(root, walk.dir, 1)?;
+    while let Some((found, level)) = waiting.pop() {
+        let is_dir = found.kind == ListedKind::Directory;
+        let class = filter.class(&found.path, is_dir);
+        if matches!(class, Class::Ignored { .. }) && !walk.ignored {
+            continue;
+        }
+        let is_deep_enough = walk.depth.is_some_and(|depth| level >= depth);
+        let goes_in = is_dir && class != Class::Protected && !is_deep_enough;
+        let path = found.path.clone();
+        if visit(found) == Visit::Stop {
+            return Ok(());
+        }
+        if goes_in && let Ok(inner) = below(root, Some(&path), level + 1) {
+            waiting.extend(inner);
+        }
+    }
+    Ok(())
+}
+
+/// What is in one directory, the first name last.
+fn below(
+    root: BorrowedFd<'_>,
+    dir: Option<&RelPath>,
+    level: u32,
+) -> Result<Vec<(Listed, u32)>, BeneathError> {
+    let opened = open_dir(root, dir)?;
+    let entries = list(opened.as_fd()).map_err(|source| BeneathError::Io {
+        path: dir.cloned().unwrap_or_else(crate::listing::root_path),
+        source,
+    })?;
+    let listed = entries.into_iter().rev().filter_map(|entry| {
+        let kind = kind_of(entry.kind());
+        let size = if kind == ListedKind::File { u64::try_from(entry.stat.st_size).unwrap_or(0) } else { 0 };
+        // A path too long to be named cannot be asked for either.
+        Some((Listed { path: entry.path(dir).ok()?, kind, size }, level))
+    });
+    Ok(listed.collect())
+}
+
+#[allow(clippy::wildcard_enum_match_arm, reason = "a foreign enum")]
+fn kind_of(kind: FileType) -> ListedKind {
+    match kind {
+        FileType::RegularFile => ListedKind::File,
+        FileType::Directory => ListedKind::Directory,
+        FileType::Symlink => ListedKind::Link,
+        _ => ListedKind::Special,
+    }
+}

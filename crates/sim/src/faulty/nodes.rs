@@ -1,0 +1,24 @@
+//! How nodes ended.
+
+use async_trait::async_trait;
+use domain::{Claim, NodeRun, PlanId};
+use store::{By, NodeStore, StoreError};
+
+use super::{FaultyStore, Kind, is_lost};
+
+#[async_trait]
+impl NodeStore for FaultyStore {
+    async fn settle_nodes(&self, by: By<'_>, claim: &Claim, runs: Vec<NodeRun>) -> Result<(), StoreError> {
+        self.before("settle_nodes", Kind::Write).await?;
+        let shown = self.shown(claim);
+        let answer = self.inner().settle_nodes(by, &shown, runs).await;
+        self.owner_wrote(claim, "a settled node", &answer, answer.as_ref().is_err_and(is_lost));
+        answer?;
+        self.after("settle_nodes", Kind::Write, Some(claim.plan)).await
+    }
+
+    async fn node_runs(&self, plan: PlanId) -> Result<Vec<NodeRun>, StoreError> {
+        self.before("node_runs", Kind::Read).await?;
+        self.inner().node_runs(plan).await
+    }
+}

@@ -1,0 +1,124 @@
+//! Nodes in SQLite.
+//!
+//! # Invariants
+//! 1. A run is one row, written once; one that is known as it is changes nothing and is told by nothing.
+
+use async_trait::async_trait;
+use domain::told::{self, Told};
+use domain::{Claim, NodeOutcome, NodeRun, PlanId, Usage};
+use rusqlite::{Row, params};
+
+use super::heads::{self, Head, tell};
+use super::jobs::guard;
+use super::row::{Json, from_json, number, phase, signed, wall, wall_at, word};
+use super::tx::Tx;
+use super::writer::{Durability, Lane, Terms};
+use super::{FOR_PROCESS, SqliteStore};
+use crate::{By, NodeStore, StoreError};
+
+/// Keeps the runs, and says what is to be told of them.
+pub(super) fn keep(tx: &Tx<'_>, head: Head, runs: &[NodeRun]) -> Result<Vec<Told>, StoreError> {
+    let mut told = Vec::new();
+    for run in runs {
+        if save(tx, head, run)? {
+            told.push(told::node_finished(run));
+        }
+    }
+    Ok(told)
+}
+
+/// About how many bytes the runs take.
+pub(super) fn bytes_of(runs: &[NodeRun]) -> usize {
+    runs.iter().map(|run| run.text.len().saturating_add(FOR_PROCESS.bytes)).sum()
+}
+
+/// Writes a run, in place of the one of the same node; says whether anything changed.
+fn save(tx: &Tx<'_>, head: Head, run: &NodeRun) -> Result<bool, StoreError> {
+    let Usage { tokens_in, tokens_out, cost_micros } = run.usage;
+    let changed = tx.run(
+        "INSERT INTO node_runs (head, attempt, phase, path, tries, outcome, exit_code, text, json, changed, tokens_in,
+                tokens_out, cost_micros, guidance_seen, started, finished)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+         ON CONFLICT (head, attempt, phase, path) DO UPDATE SET
+            (tries, outcome, exit_code, text, json, changed, tokens_in, tokens_out, cost_micros, guidance_seen, started,
+                finished)
+            = (excluded.tries, excluded.outcome, excluded.exit_code, excluded.text, excluded.json, excluded.changed,
+                excluded.tokens_in, excluded.tokens_out, excluded.cost_micros, excluded.guidance_seen,
+                excluded.started, excluded.finished)
+         WHERE (tries, outcome, exit_code, text, json, changed, tokens_in, tokens_out, cost_micros, guidance_seen,
+                started, finished)
+            IS NOT (excluded.tries, excluded.outcome, excluded.exit_code, excluded.text, excluded.json,
+                excluded.changed, excluded.tokens_in, excluded.tokens_out, excluded.cost_micros,
+                excluded.guidance_seen, excluded.started, excluded.finished)",
+        params![
+            head.0,
+            run.attempt,
+            run.phase.as_str(),
+            run.path,
+            run.tries,
+            run.outcome.as_str(),
+            run.exit,
+            run.text,
+            Json(&run.json),
+            run.changed,
+            signed(tokens_in),
+            signed(tokens_out),
+            signed(cost_micros),
+            run.guidance_seen,
+            wall(run.started),
+            wall(run.finished),
+        ],
+    )?;
+    Ok(changed > 0)
+}
+
+fn node_run(row: &Row<'_>) -> rusqlite::Result<NodeRun> {
+    Ok(NodeRun {
+        attempt: row.get(0)?,
+        phase: phase(row, 1)?,
+        path: row.get(2)?,
+        tries: row.get(3)?,
+        outcome: word(row, 4, NodeOutcome::parse)?,
+        exit: row.get(5)?,
+        text: row.get(6)?,
+        json: from_json(row, 7)?,
+        changed: row.get(8)?,
+        usage: Usage {
+            tokens_in: number(row, 9)?,
+            tokens_out: number(row, 10)?,
+            cost_micros: number(row, 11)?,
+        },
+        guidance_seen: row.get(12)?,
+        started: wall_at(row, 13)?,
+        finished: wall_at(row, 14)?,
+    })
+}
+
+fn all(tx: &Tx<'_>, plan: PlanId) -> Result<Vec<NodeRun>, StoreError> {
+    let Some(head) = heads::find(tx, plan)? else { return Ok(Vec::new()) };
+    let as_kept =
+        "SELECT attempt, phase, path, tries, outcome, exit_code, text, json, changed, tokens_in, tokens_out,
+                          cost_micros, guidance_seen, started, finished
+                   FROM node_runs WHERE head = ?1 ORDER BY no";
+    let mut runs = tx.all(as_kept, [head.0], node_run)?;
+    NodeRun::sort(&mut runs);
+    Ok(runs)
+}
+
+#[async_trait]
+impl NodeStore for SqliteStore {
+    async fn settle_nodes(&self, _: By<'_>, claim: &Claim, runs: Vec<NodeRun>) -> Result<(), StoreError> {
+        let (at, claim) = (self.moment(), *claim);
+        let terms = Terms { lane: Lane::Second, durability: Durability::Process, bytes: bytes_of(&runs) };
+        self.write(terms, move |tx| {
+            let head = guard(tx, &claim)?;
+            let told = keep(tx, head, &runs)?;
+            tell(tx, head, told, at.wall)
+        })
+        .await
+    }
+
+    async fn node_runs(&self, plan: PlanId) -> Result<Vec<NodeRun>, StoreError> {
+        self.read(|tx| all(tx, plan))
+    }
+}

@@ -1,0 +1,94 @@
+//! Decisions in SQLite.
+//!
+//! # Invariants
+//! 1. A number is given in the transaction that uses it, and one that is refused undoes the transaction: no gaps, and
+//!    never a count without its rows.
+//! 2. A decision that rests upon nothing but the prompt costs no look at the others.
+
+use domain::{Claim, Decision, HandDecisions, NewDecision, PlanId, StepDecision, told};
+
+use super::{of_head, rows};
+use crate::DecisionStoreError;
+use crate::sqlite::heads::{self, Head, tell};
+use crate::sqlite::jobs::{Moment, guard};
+use crate::sqlite::tx::Tx;
+
+pub(super) fn decide(
+    tx: &Tx<'_>,
+    claim: &Claim,
+    new: NewDecision,
+    at: Moment,
+) -> Result<Decision, DecisionStoreError> {
+    decide_one(tx, guard(tx, claim)?, claim.plan, new, at)
+}
+
+pub(super) fn decide_all(
+    tx: &Tx<'_>,
+    claim: &Claim,
+    new: Vec<StepDecision>,
+    at: Moment,
+) -> Result<Vec<Decision>, DecisionStoreError> {
+    let head = guard(tx, claim)?;
+    let first = rows::decided(tx, head)?.saturating_add(1);
+    let one = |(place, new): (usize, StepDecision)| {
+        decide_one(tx, head, claim.plan, new.numbered(place, first)?, at)
+    };
+    new.into_iter().enumerate().map(one).collect()
+}
+
+pub(super) fn add_guidance(
+    tx: &Tx<'_>,
+    id: PlanId,
+    new: NewDecision,
+    at: Moment,
+) -> Result<Decision, DecisionStoreError> {
+    let not_found = || DecisionStoreError::NotFound { plan: id };
+    let head = heads::find(tx, id)?.ok_or_else(not_found)?;
+    let plan = of_head(tx, head)?.ok_or_else(not_found)?;
+    if plan.state.is_final() {
+        return Err(DecisionStoreError::Final { plan: id, state: plan.state });
+    }
+    let new = NewDecision { attempt: plan.attempt, phase: plan.state.phase(), ..new };
+    decide_one(tx, head, id, new, at)
+}
+
+/// Keeps what is decided with a move by hand, and lets those before it give way.
+pub(super) fn keep_by_hand(
+    tx: &Tx<'_>,
+    head: Head,
+    plan: PlanId,
+    decided: HandDecisions,
+    at: Moment,
+) -> Result<(), DecisionStoreError> {
+    let superseding = match decided.superseding {
+        None => None,
+        Some(place) => {
+            let first = rows::decided(tx, head)?.saturating_add(1);
+            let by = first.saturating_add(u32::try_from(place).unwrap_or(u32::MAX));
+            Some((by, rows::supersede(tx, head, by)?))
+        }
+    };
+    for new in decided.new {
+        decide_one(tx, head, plan, new, at)?;
+    }
+    if let Some((by, gave_way)) = superseding.filter(|(_, gave_way)| !gave_way.is_empty()) {
+        tell(tx, head, [told::decision_superseded(&gave_way, by)], at.wall)?;
+    }
+    Ok(())
+}
+
+pub(super) fn decide_one(
+    tx: &Tx<'_>,
+    head: Head,
+    plan: PlanId,
+    new: NewDecision,
+    at: Moment,
+) -> Result<Decision, DecisionStoreError> {
+    let next = "UPDATE plan_heads SET decisions = decisions + 1 WHERE no = ?1 RETURNING decisions";
+    let seq = tx.the(next, [head.0], |row| row.get(0))?;
+    new.check(seq, |other| Ok::<_, DecisionStoreError>(rows::stands(tx, head, other)?))?;
+    let decision = Decision::new(plan, seq, new, at.wall);
+    rows::insert_decision(tx, head, &decision)?;
+    tell(tx, head, [told::decision_recorded(&decision)], at.wall)?;
+    Ok(decision)
+}

@@ -1,0 +1,121 @@
+//! `cargo xtask peers`: programs of others that the tests meet, installed with the ordinary clients.
+//!
+//! # Invariants
+//! 1. Each is pinned to a version, so that a test means the same tomorrow.
+//! 2. They lie in `peers` below the target directory, where the tests look for them; a marker written last says that one
+//!    is whole. What is there already is not installed again, and needs no network.
+
+use std::path::Path;
+
+use crate::child::Child;
+use crate::failure::Failure;
+use crate::workspace::Workspace;
+
+/// A program that is spoken to in tests.
+struct Peer {
+    /// Its directory.
+    name: &'static str,
+    from: From,
+    why: &'static str,
+}
+
+/// Where a peer comes from, with its version.
+enum From {
+    Npm(&'static str),
+    PyPi(&'static str),
+}
+
+const PEERS: [Peer; 5] = [
+    Peer {
+        name: "mcp-filesystem",
+        from: From::Npm("@modelcontextprotocol/server-filesystem@2026.8.31"),
+        why: "the reference MCP server, used through our client",
+    },
+    Peer {
+        name: "codex-acp",
+        from: From::Npm("@zed-industries/codex-acp@0.16.0"),
+        why: "Codex as an agent over ACP",
+    },
+    Peer {
+        name: "gemini",
+        from: From::Npm("@google/gemini-cli@0.61.0"),
+        why: "Gemini CLI as an agent, by command and over ACP",
+    },
+    Peer {
+        name: "claude",
+        from: From::Npm("@anthropic-ai/claude-code@2.1.197"),
+        why: "Claude Code as an agent, by command",
+    },
+    Peer {
+        name: "mcp-python",
+        from: From::PyPi("mcp==2.3.0"),
+        why: "the official MCP client, which drives `agents mcp`",
+    },
+];
+
+pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
+    crate::no_arguments("peers", arguments)?;
+    PEERS.iter().try_for_each(|peer| peer.install(workspace))
+}
+
+impl Peer {
+    fn install(&self, workspace: &Workspace) -> Result<(), Failure> {
+        let dir = workspace.root.join(workspace.target("peers")).join(self.name);
+        let (From::Npm(package) | From::PyPi(package)) = self.from;
+        let marker = dir.join("installed");
+        if std::fs::read_to_string(&marker).is_ok_and(|installed| installed == package) {
+            return Ok(());
+        }
+        println!("installing {package}: {}", self.why);
+        self.fetch(workspace, &dir, package).map_err(|failure| {
+            Failure::new(format!("{package} cannot be installed, and tests need it: {}", failure.fact()))
+                .hint("npm, python3 and their package registries have to be within reach")
+        })?;
+        std::fs::write(&marker, package).map_err(|error| not_written(&marker, &error))
+    }
+
+    fn fetch(&self, workspace: &Workspace, dir: &Path, package: &str) -> Result<(), Failure> {
+        if dir.exists() {
+            std::fs::remove_dir_all(dir).map_err(|error| not_written(dir, &error))?;
+        }
+        std::fs::create_dir_all(dir).map_err(|error| not_written(dir, &error))?;
+        let place = path_text(dir)?;
+        match self.from {
+            From::Npm(_) => {
+                Child::new("npm", ["install", "--no-audit", "--no-fund", "--prefix", &place, package])
+                    .run(workspace)
+            }
+            From::PyPi(_) => {
+                Child::new("python3", ["-m", "venv", &place]).run(workspace)?;
+                let python = path_text(&dir.join("bin/python"))?;
+                Child::new(&python, ["-m", "pip", "install", "--quiet", package]).run(workspace)
+            }
+        }
+    }
+}
+
+fn path_text(path: &Path) -> Result<String, Failure> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| Failure::new("the target directory's name is not UTF-8"))
+}
+
+fn not_written(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("{} cannot be written: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_peer_is_pinned() {
+        for Peer { name, from, .. } in &PEERS {
+            let version = match from {
+                From::Npm(package) => package.rsplit_once('@'),
+                From::PyPi(package) => package.split_once("=="),
+            };
+            let is_pinned = |version: &str| version.starts_with(|letter: char| letter.is_ascii_digit());
+            assert!(version.is_some_and(|(_, version)| is_pinned(version)), "{name}");
+        }
+    }
+}
