@@ -41,6 +41,7 @@ pub fn surroundings(settings: &Settings, actor: Option<Loaded<Actor>>) -> Surrou
         actor_default: named(Key::ActorDefault),
         strategist_default: named(Key::ActorStrategist).or(usual).filter(|name| name != NOBODY),
         model_default,
+        servers: Some(settings.servers.keys().cloned().collect()),
     }
 }
 

@@ -15,12 +15,15 @@
 
 #![forbid(unsafe_code)]
 
+pub mod choose_actor;
 pub mod cli;
 pub mod config;
+pub mod decision_view;
 pub mod definitions;
 pub mod diff_view;
 pub mod failure;
 pub mod forecast_view;
+pub mod instructions;
 pub mod ledger_view;
 pub mod money;
 pub mod notify;

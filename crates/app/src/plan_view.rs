@@ -4,7 +4,10 @@
 //! 1. What is shown is computed from the plan's facts alone: two commands never tell two stories of one plan.
 //! 2. There is always a way on: what can be typed next is part of the answer.
 
-use domain::{Action, ApplyState, CallState, ErrorCategory, ErrorRecord, Phase, PlanState, Reason, Work};
+use domain::{
+    Action, ApplyState, AskWhy, CallState, ErrorCategory, ErrorRecord, GatePoint, Phase, PlanState, Reason,
+    Work,
+};
 use engine::plans::{PlanFacts, QueuePlace, kept_in};
 use serde_json::{Value, json};
 
@@ -47,7 +50,15 @@ pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
         PlanState::Strategize(Work::Complete) | PlanState::Execute(Work::Complete) if facts.goes_on => {
             vec![step("follow it", "watch"), step("stop it", "cancel")]
         }
-        PlanState::Strategize(Work::Queued | Work::Complete) | PlanState::Execute(Work::Queued) => {
+        PlanState::Strategize(Work::Complete) => vec![
+            step("see what it is about to do", "tree"),
+            step("say yes to that", "execute"),
+            NextStep {
+                why: "have it thought out again",
+                command: format!("agents plan prompt {id} \"…\" --replan"),
+            },
+        ],
+        PlanState::Strategize(Work::Queued) | PlanState::Execute(Work::Queued) => {
             vec![step("start it", "execute"), step("drop it", "cancel")]
         }
         PlanState::Strategize(Work::Processing)
@@ -148,6 +159,9 @@ pub fn command_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String 
         Phase::Apply => format!("agents plan apply {id}"),
         Phase::Strategize | Phase::Execute => format!("agents plan resume {id}"),
     };
+    if asks_for_word(record, facts).is_some() {
+        return format!("agents plan prompt {id} \"…\" --replan");
+    }
     match record.error.category() {
         // An apply needs no sandbox: what stood in its way is in the project itself.
         ErrorCategory::Sandbox if record.error.phase() == Phase::Apply => once_more,
@@ -171,6 +185,18 @@ pub fn command_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String 
 /// Whether a person has to say how it goes on.
 pub fn asks(facts: &PlanFacts) -> bool {
     last_error(facts).is_some_and(|record| record.recovery.action == Action::Ask)
+        || wants_word(facts).is_some()
+}
+
+/// Why a plan that failed does not begin again by itself, though another strategy is called for.
+fn wants_word(facts: &PlanFacts) -> Option<AskWhy> {
+    facts.gate.filter(|gate| gate.point == GatePoint::Replan)?.asks()
+}
+
+/// The same for one of its errors: only the last one is what it stands at.
+fn asks_for_word(record: &ErrorRecord, facts: &PlanFacts) -> Option<AskWhy> {
+    let is_last = last_error(facts).is_some_and(|last| last.recovery.seq == record.recovery.seq);
+    wants_word(facts).filter(|_| is_last)
 }
 
 /// Whether the plan was given up because each process that worked on it died.
@@ -180,7 +206,12 @@ fn took_its_workers(record: &ErrorRecord) -> bool {
 }
 
 /// What to know or do about an error of the plan.
-pub fn hint_for(record: &ErrorRecord, id: &str) -> String {
+pub fn hint_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String {
+    if let Some(why) = asks_for_word(record, facts) {
+        return format!(
+            "another strategy is called for, and {why}: say what to do differently, or resume it as it is"
+        );
+    }
     if kept_in(&record.error).is_some() {
         return "resuming captures what is in the sandbox, for as long as `capture.wait` allows; that of a cancelled plan stays until `agents plan gc`".to_owned();
     }
@@ -221,10 +252,10 @@ pub fn to_json(facts: &PlanFacts, id: &str) -> Value {
         .map(|step| json!({ "why": step.why, "command": step.command }))
         .collect();
     json!({
-        "plan_id": plan.id, "short_id": id, "title": plan.title, "action": null, "command": facts.shown,
+        "plan_id": plan.id, "short_id": id, "title": plan.title, "action": plan.spec.action, "command": facts.shown,
         "projects": projects, "phase": plan.state.phase(), "state": plan.state.word(), "attempt": plan.attempt,
         "reversions": plan.reversions, "undone": plan.undone_at.is_some(), "broken_off": facts.owner_is_gone,
-        "automation": plan.spec.automation,
+        "automation": plan.spec.automation.name,
         "queue": facts.place.filter(|_| is_in_queue(facts)).map(|place| json!({
             "slots": place.slots, "busy": place.busy, "before": place.before, "served": place.is_served,
         })),
@@ -265,17 +296,43 @@ fn waiting(facts: &PlanFacts, id: &str) -> Value {
         return json!({ "reason": words, "command": command });
     }
     let reason = match facts.plan.state {
-        PlanState::Execute(Work::Complete) if facts.validations.lets_through() && !facts.net.is_empty() => {
-            "a person says yes to apply"
+        PlanState::Strategize(Work::Complete) | PlanState::Execute(Work::Complete) => {
+            return match asked_at_gate(facts) {
+                Some(why) => json!({ "reason": why.to_string(), "command": yes_command(facts, id) }),
+                None => Value::Null,
+            };
         }
-        PlanState::Strategize(Work::Queued | Work::Complete) | PlanState::Execute(Work::Queued) => {
-            "somebody executes it"
+        PlanState::Strategize(Work::Queued) | PlanState::Execute(Work::Queued) => {
+            let command = format!("agents plan execute {id}");
+            return json!({ "reason": "somebody executes it", "command": command });
         }
         PlanState::Apply(ApplyState::Constrained) => "what stands in the way is removed",
         PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => return Value::Null,
     };
     let command = next_steps(facts, id).into_iter().next_back().map(|step| step.command);
     json!({ "reason": reason, "command": command })
+}
+
+/// Why a person is asked at the gate where the plan stands, if their yes is all that it waits for.
+fn asked_at_gate(facts: &PlanFacts) -> Option<AskWhy> {
+    facts.gate?.asks().filter(|why| why.is_settled_by_a_yes())
+}
+
+/// What is typed to say yes at that gate.
+fn yes_command(facts: &PlanFacts, id: &str) -> String {
+    match facts.plan.state {
+        PlanState::Execute(Work::Complete) => format!("agents plan apply {id}"),
+        PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {
+            format!("agents plan execute {id}")
+        }
+    }
+}
+
+/// What a plan that was thought out waits for, on a line of its own.
+fn gate_line(facts: &PlanFacts) -> Option<String> {
+    let is_thought_out = facts.plan.state == PlanState::Strategize(Work::Complete) && !facts.goes_on;
+    let why = asked_at_gate(facts).filter(|_| is_thought_out)?;
+    Some(format!("  waiting: {why}\n"))
 }
 
 /// The error that the plan stands at.
@@ -292,7 +349,7 @@ pub fn last_error(facts: &PlanFacts) -> Option<&ErrorRecord> {
 fn error_json(facts: &PlanFacts, id: &str) -> Value {
     match last_error(facts) {
         Some(record) => json!({
-            "category": record.error.category(), "message": record.error.message(), "hint": hint_for(record, id),
+            "category": record.error.category(), "message": record.error.message(), "hint": hint_for(record, facts, id),
             "command": command_for(record, facts, id),
         }),
         None => Value::Null,
@@ -330,6 +387,7 @@ fn body(facts: &PlanFacts, id: &str, look: &Look) -> String {
         text.push_str(&line);
     }
     text.extend(queue_words(facts).map(|words| format!("  {words}\n")));
+    text.extend(gate_line(facts));
     text.push_str(&broken_line(facts));
     text.push_str(&error_lines(facts, id));
     for reason in &plan.constrained_by {
@@ -382,9 +440,10 @@ fn phase_lines(facts: &PlanFacts, look: &Look) -> Vec<String> {
         PlanState::Execute(_) | PlanState::Apply(_) => "done".to_owned(),
     };
     let worked = |phase| plan_times::worked(facts, phase).map(took).unwrap_or_default();
-    let steps = match facts.plan.spec.steps.len() {
-        1 => "one step".to_owned(),
-        many => format!("{many} steps"),
+    let steps = match (&facts.plan.spec.strategist, facts.plan.spec.steps.len()) {
+        (Some(strategist), _) => format!("by {}", calm(&one_line(&strategist.name))),
+        (None, 1) => "one step".to_owned(),
+        (None, many) => format!("{many} steps"),
     };
     lines.push(line("strategize", strategize, worked(Phase::Strategize), steps));
     let command = look.cut(&calm(&one_line(&facts.shown)), 50);
@@ -558,10 +617,15 @@ fn errored(facts: &PlanFacts, id: &str) -> Failure {
         ));
     }
     if took_its_workers(record) {
-        return failure.hint(hint_for(record, id));
+        return failure.hint(hint_for(record, facts, id));
     }
     let failure = failure.hint(format!("see `agents plan logs {id}` and `agents plan errors {id}`"));
     let command = command_for(record, facts, id);
+    if asks_for_word(record, facts).is_some() {
+        return failure
+            .hint(format!("say what to do differently: `{command}`"))
+            .hint(format!("or try again as it is with `agents plan resume {id}`"));
+    }
     failure.hint(match wants_network(record, facts) {
         true => format!("let it use the network: `{command}`"),
         false => format!("try again with `{command}`"),

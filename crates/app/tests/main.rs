@@ -3,9 +3,14 @@
 //! - `support`: a person with a home of their own
 //! - `calling`: help, version, usage, formats
 //! - `definitions`: actions and actors by name, their arguments, faults and consent
+//! - `choosing`: who does a task that names nobody, and what projects say to them
+//! - `gates`: profiles of automation, the strategy before the work, consent
+//! - `decided`: what a plan decided, as a tree and one by one, and words to a plan
 //! - `tools`: listed, shown, checked; called by nodes through the gate
 //! - `models`: models that work, recorded and replayed, within their limits
 //! - `model_faults`: models and servers that do all that they should not
+//! - `external`: agent programs over the Agent Client Protocol, one of them a real one
+//! - `servers`: tools of MCP servers that a model calls, of the reference server and of bad ones
 //! - `settings`: config get, set, list; two writers at once; a killed writer
 //! - `pages`: completions and the manual
 //! - `plans`: run, diff, apply, undo, cancel and the rest, from the first command to the last

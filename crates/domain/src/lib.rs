@@ -43,6 +43,8 @@ pub mod recovery;
 
 mod advice;
 
+pub mod automation;
+
 pub mod job;
 
 pub mod plan;
@@ -99,6 +101,7 @@ pub mod redact;
 pub use advice::shown_wait;
 pub use apply_record::{ApplyEnd, ApplyKind, ApplyMoves, ApplyRecord, ApplyStage, NewApply};
 pub use arg::{ARG_BYTES_MAX, Arg, ArgError, ArgType};
+pub use automation::{AskWhy, Automation, GateFacts, GatePoint, GateVerdict, verdict};
 pub use change::{Base, ChangeEntry, Draft, NewChange, Op, pair_renames};
 pub use changeset::{
     Changeset, ChangesetError, ChangesetState, Changesets, Closed, Ending, Recorded, Started,
@@ -142,8 +145,8 @@ pub use path::{PATH_BYTES_MAX, PathError, RelPath};
 pub use phase::Phase;
 pub use phase_times::{PhaseTime, phase_times};
 pub use plan::{
-    ApplyState, Automation, BadTransition, ByteText, CommandTask, DefinitionSource, Does, ExternalTask,
-    FIX_ATTEMPTS, HandDecisions, HandMove, HandMoved, ModelTask, NewPlan, On, PARALLEL, PARALLEL_MAX, Plan,
+    ApplyState, BadTransition, ByteText, CommandTask, DefinitionSource, Does, ExternalTask, FIX_ATTEMPTS,
+    HandDecisions, HandMove, HandMoved, Instructions, ModelTask, NewPlan, On, PARALLEL, PARALLEL_MAX, Plan,
     PlanEvent, PlanMoveError, PlanRefused, PlanSpec, PlanState, ProjectLink, REPEAT_MAX, REVERSIONS_MAX,
     Reason, Repeat, Run, STEPS_MAX, Step, Strategist, TITLE_CHARS_MAX, Work, follow, invariant_check_name,
     why_constrained,

@@ -22,7 +22,7 @@ mod step;
 pub use by_hand::{HandDecisions, HandMove, HandMoved, PlanMoveError};
 pub use follow::follow;
 pub use spec::{
-    Automation, ByteText, CommandTask, DefinitionSource, FIX_ATTEMPTS, PARALLEL, PARALLEL_MAX, PlanSpec,
+    ByteText, CommandTask, DefinitionSource, FIX_ATTEMPTS, Instructions, PARALLEL, PARALLEL_MAX, PlanSpec,
     ProjectLink, Run, Strategist, invariant_check_name,
 };
 pub use state::{ApplyState, BadTransition, PlanEvent, PlanState, Work, table_markdown};

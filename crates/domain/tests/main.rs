@@ -4,7 +4,7 @@
 //! Index: `change`, `changeset_reference`, `error_reference`, `job_pick`, `job_reference`, `job_table`,
 //! `lease_protocol` (in `lease_world`), `ledger_reference`, `must_survive`, `plan_record`, `recovery_table`; of changes: `net`,
 //! `merge`, `merge_file`, `hunks`, `hunks_git`, `selection`, `redact`; of plans: `plan_state`,
-//! `plan_moves`, `plan_following`, `decision`, `plan_spec`, `validation`, `lock`, `told`; of definitions: `arg`, `template`, `expr`,
+//! `plan_moves`, `plan_following`, `decision`, `automation`, `plan_spec`, `validation`, `lock`, `told`; of definitions: `arg`, `template`, `expr`,
 //! `graph`, `invariant`.
 
 #![allow(
@@ -18,6 +18,8 @@
 
 #[path = "cases/arg.rs"]
 mod arg;
+#[path = "cases/automation.rs"]
+mod automation;
 #[path = "cases/change.rs"]
 mod change;
 #[path = "cases/changeset_reference.rs"]

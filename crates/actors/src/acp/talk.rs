@@ -125,7 +125,7 @@ impl Talk<'_> {
         }
     }
 
-    async fn send(&self, wait: &Wait, message: &Value) -> Result<(), AcpError> {
+    async fn send(&mut self, wait: &Wait, message: &Value) -> Result<(), AcpError> {
         let is_cancelled = self.cancelled.is_some();
         let sent = tokio::select! {
             biased;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{Gate, PlanId, Policy, ProjectLink, REVERSIONS_MAX};
-use engine::plans::{Engine, EngineOptions, ModelsSetup, RecoveredEnd};
+use engine::plans::{Engine, EngineOptions, ModelsSetup, RecoveredEnd, Servers};
 
 use super::Global;
 use super::tape::TapeArgs;
@@ -134,7 +134,7 @@ impl Invocation {
         let retries = |key| u32::try_from(settings.count(key)).unwrap_or(u32::MAX);
         let (per_step, per_plan) =
             (retries(Key::RecoveryMaxRetriesPerStep), retries(Key::RecoveryMaxRetriesPerPlan));
-        let recovery = Policy::new(per_step, per_plan, Gate::Ask, REVERSIONS_MAX)
+        let recovery = Policy::new(per_step, per_plan, Gate::Auto, REVERSIONS_MAX)
             .map_err(|error| Failure::new(&codes::CONFIG_VALUE_INVALID, error.to_string()))?;
         Ok(EngineOptions {
             data_dir,
@@ -157,6 +157,7 @@ impl Invocation {
         ModelsSetup {
             providers: Arc::new(providers),
             prices: Arc::new(settings.prices.clone()),
+            servers: Arc::new(servers(settings)),
             day_cost: settings.money(Key::LimitsDayCost),
             ..ModelsSetup::default()
         }
@@ -187,6 +188,15 @@ impl Invocation {
     pub fn tell(&self, note: &Note) {
         output::tell(note, &self.look);
     }
+}
+
+/// The servers as they may be started: where nothing may use the network, none of them does.
+fn servers(settings: &Settings) -> Servers {
+    let mut servers = settings.servers.clone();
+    if settings.word(Key::PolicyNetwork) == "never" {
+        servers.values_mut().for_each(|server| server.program.network = false);
+    }
+    servers
 }
 
 /// The shortest text that names the plan.

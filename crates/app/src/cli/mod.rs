@@ -11,6 +11,7 @@ mod actor;
 mod actor_views;
 mod completions;
 mod config;
+mod consent;
 mod detach;
 mod doctor;
 mod for_each;

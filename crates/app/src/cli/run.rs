@@ -2,12 +2,13 @@
 //!
 //! # Invariants
 //! 1. `--apply` is the person's yes: it applies what its required checks let through, also when there are none.
-//! 2. With `automation = auto` and without `--apply` a plan is applied only if at least one required check passed.
+//! 2. What else is applied without being asked, and where a plan waits, say its gates alone: nothing here decides it.
 //! 3. What was said when the plan was made holds, whichever command brings it to the end of execute.
+//! 4. A plan that waits at a gate ends with 0; if it was sent through to the user's files, with 6.
 
 use std::path::PathBuf;
 
-use domain::{Automation, Gate, PlanSpec, PlanState, Work};
+use domain::{AskWhy, Gate, GatePoint, PlanSpec};
 use engine::plans::{ApplyRequest, Engine, ExecuteOptions, PlanFacts};
 
 use super::invocation::{Named, short_id};
@@ -39,18 +40,11 @@ pub(super) struct RunArgs {
     for_each: Option<PathBuf>,
 }
 
-/// Who has said yes to applying.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Yes {
-    Person,
-    IfChecked,
-    Nobody,
-}
-
 pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let gate = if args.apply { Gate::Auto } else { Gate::Ask };
     let asked = args.task.asked(invocation, gate)?;
     let engine = invocation.engine_with_tape(&asked.settings, &args.tape).await?;
+    asked.consent.settle(&engine, invocation).await?;
     if let Some(file) = &args.for_each {
         return for_each::leave_all(file, asked.request, invocation, &engine).await;
     }
@@ -64,7 +58,8 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report
     }
     let facts = work::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
     let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
-    let mut report = finish(invocation, &engine, &plan, facts).await?;
+    let report = finish(invocation, &engine, &plan, facts).await?;
+    let mut report = with_notes(report, asked.notes, invocation);
     if args.diff {
         let mut text = plan::diff::whole(&engine, &plan, invocation).await?;
         text.append(&mut report.text);
@@ -73,55 +68,60 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report
     Ok(args.tape.told(&engine, report))
 }
 
-impl Yes {
-    /// What was said when the plan was made.
-    fn of(spec: &PlanSpec) -> Yes {
-        match (spec.apply, spec.automation) {
-            (Gate::Auto, _) => Yes::Person,
-            (Gate::Ask, Automation::Auto) => Yes::IfChecked,
-            (Gate::Ask, Automation::Manual | Automation::Review) => Yes::Nobody,
-        }
-    }
-}
-
-/// Shows the plan at the end of execute, and first applies it when somebody has said yes to that.
+/// Shows the plan where it came to rest, and first applies it when its gate says so.
 pub(super) async fn finish(
     invocation: &Invocation,
     engine: &Engine,
     plan: &Named,
     facts: PlanFacts,
 ) -> Result<Report, Failure> {
-    let is_done = facts.plan.state == PlanState::Execute(Work::Complete) && facts.validations.lets_through();
-    let is_checked = facts.validations.required > 0;
-    if !is_done || facts.net.is_empty() {
-        return Ok(shown(&facts, plan, invocation));
+    let Some(gate) = facts.gate else { return Ok(shown(&facts, plan, invocation)) };
+    if gate.point == GatePoint::Apply && gate.goes() {
+        return apply(invocation, engine, plan).await;
     }
-    match Yes::of(&facts.plan.spec) {
-        Yes::Nobody => Ok(shown(&facts, plan, invocation)),
-        Yes::IfChecked if !is_checked => {
-            let note =
-                "automation is `auto`, but the plan has no required check that passed: it waits for your yes";
-            let mut report = shown(&facts, plan, invocation).note(Note::warning(note));
-            report.exit = Exit::NeedsPerson;
+    let report = shown(&facts, plan, invocation);
+    Ok(match gate.asks().filter(|why| why.is_settled_by_a_yes()) {
+        Some(why) if was_sent_through(&facts.plan.spec) => waiting(report, why, &facts),
+        Some(_) | None => report,
+    })
+}
+
+/// Whether somebody said that the result is to reach the user's files.
+fn was_sent_through(spec: &PlanSpec) -> bool {
+    spec.apply == Gate::Auto || spec.automation.apply == Gate::Auto
+}
+
+fn waiting(report: Report, why: AskWhy, facts: &PlanFacts) -> Report {
+    let name = &facts.plan.spec.automation.name;
+    let note = if why == AskWhy::Unchecked {
+        format!(
+            "automation is `{name}`, but the plan has no required check that passed: it waits for your yes"
+        )
+    } else {
+        format!("the plan waits (automation is `{name}`): {why}")
+    };
+    Report { exit: Exit::NeedsPerson, ..report.note(Note::warning(note)) }
+}
+
+async fn apply(invocation: &Invocation, engine: &Engine, plan: &Named) -> Result<Report, Failure> {
+    let request = ApplyRequest::default();
+    let applied = work::follow(invocation, engine, plan, engine.apply(plan.id, &request)).await?;
+    let facts = plan::facts(engine, plan).await?;
+    let mut report = shown(&facts, plan, invocation);
+    match applied {
+        Ok(summary) => {
+            report.data["apply"] = plan::apply::summary_json(&summary, plan);
+            report.text.extend(plan::apply::summary_line(&summary, plan, "applied").into_bytes());
             Ok(report)
         }
-        Yes::Person | Yes::IfChecked => {
-            let request = ApplyRequest::default();
-            let applied = work::follow(invocation, engine, plan, engine.apply(plan.id, &request)).await?;
-            let facts = plan::facts(engine, plan).await?;
-            match applied {
-                Ok(summary) => {
-                    let mut report = shown(&facts, plan, invocation);
-                    report.data["apply"] = plan::apply::summary_json(&summary, plan);
-                    report.text.extend(plan::apply::summary_line(&summary, plan, "applied").into_bytes());
-                    Ok(report)
-                }
-                Err(error) => {
-                    Ok(shown(&facts, plan, invocation).failed(from_engine::apply(&error, &plan.short)))
-                }
-            }
-        }
+        Err(error) => Ok(report.failed(from_engine::apply(&error, &plan.short))),
     }
+}
+
+/// The answer with what programs are not told meanwhile.
+pub(super) fn with_notes(report: Report, notes: Vec<Note>, invocation: &Invocation) -> Report {
+    let is_told_now = invocation.look.format.is_for_programs();
+    notes.into_iter().filter(|_| is_told_now).fold(report, Report::note)
 }
 
 /// The plan as it stands, and why it did not come further when it should have.

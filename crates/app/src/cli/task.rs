@@ -6,24 +6,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::io::{IsTerminal, Read};
+use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use domain::{
-    Automation, ByteText, CommandTask, Does, FIX_ATTEMPTS, Gate, Limits, PARALLEL, PlanSpec, ProjectLink,
+    ByteText, CommandTask, Does, FIX_ATTEMPTS, Gate, Limits, PARALLEL, PlanSpec, ProjectLink,
     RETRIES_PER_STEP_MAX, RootNo, Run, STEPS_MAX, Step, TITLE_CHARS_MAX, Validation, ValidationMode,
 };
-use engine::definition::{DefinitionError, Frozen, freeze_action, freeze_actor, is_name};
+use engine::definition::{ActorRef, DefinitionError, Frozen, freeze_action, freeze_actor, is_name};
 use engine::plans::NewPlanRequest;
 
 use super::Invocation;
+use super::consent::Consent;
 use super::invocation::path_of;
 use super::limit::{self, LimitArg};
+use crate::choose_actor;
 use crate::config::{Key, Settings, Value, join_validations};
 use crate::definitions;
 use crate::failure::{Failure, codes};
-use crate::output::{Note, calm, confirm, one_line_of};
+use crate::instructions;
+use crate::output::{Note, one_line_of};
 use crate::places;
 use crate::project::{self, ProjectArg};
 use crate::time::parse_duration;
@@ -67,8 +70,8 @@ pub(super) struct TaskArgs {
     /// One line about the plan [default: the command]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// What goes on without asking: manual, review or auto [default: the setting]
-    #[arg(long, value_name = "LEVEL", value_parser = ["manual", "review", "auto"])]
+    /// What goes on without asking: manual, review, auto, or a profile of your own [default: the setting]
+    #[arg(long, value_name = "NAME")]
     automation: Option<String>,
     /// A step, run by the shell in the sandbox after the ones before it, instead of a command; may be repeated
     #[arg(long, value_name = "CMD", conflicts_with_all = ["command", "actor"])]
@@ -117,6 +120,10 @@ fn pair(text: &str) -> Result<(String, String), String> {
 pub(super) struct Asked {
     pub(super) request: NewPlanRequest,
     pub(super) settings: Settings,
+    /// What its user has to say yes to before it is made.
+    pub(super) consent: Consent,
+    /// What programs are told with the answer; people are told at once.
+    pub(super) notes: Vec<Note>,
 }
 
 impl TaskArgs {
@@ -126,9 +133,17 @@ impl TaskArgs {
         let projects = project::find_all(&self.project, &invocation.here)?;
         let level = self.automation.clone().map(|level| (Key::Automation, Value::Word(level)));
         let settings = invocation.settings(level.into_iter().collect(), &projects)?;
-        let frozen = self.frozen(&settings, &projects, invocation)?;
+        let (frozen, mut notes) = self.frozen(&settings, &projects, invocation)?;
+        let consent = Consent::to(frozen.as_ref(), &projects, self.trust);
         let named = frozen.as_ref().map(|frozen| frozen.title.clone()).filter(|title| !title.is_empty());
-        let spec = self.spec(apply, &settings, &projects, frozen, invocation)?;
+        let is_of_actor = frozen.is_some();
+        let mut spec = self.spec(apply, &settings, &projects, frozen, invocation)?;
+        if is_of_actor {
+            let (said, odd) = instructions::of(&projects);
+            spec.instructions = said;
+            notes.extend(odd);
+        }
+        notes.iter().for_each(|note| invocation.tell(note));
         if spec.uses_network() && settings.word(Key::PolicyNetwork) == "never" {
             let message = "the plan asks for the network, and `policy.network` is `never`";
             return Err(Failure::new(&codes::PREFLIGHT_FAILED, message)
@@ -136,13 +151,8 @@ impl TaskArgs {
         }
         let title = self.title.clone().or(named).unwrap_or_else(|| spec.shown());
         let title = one_line_of(&title, TITLE_CHARS_MAX);
-        if spec.invariants.iter().any(|invariant| invariant.rule.is_some()) {
-            let note =
-                "the rules of its invariants are kept with the plan, and not checked by this version yet";
-            invocation.tell(&Note::warning(note));
-        }
         tell_unset(&spec, invocation);
-        Ok(Asked { request: NewPlanRequest { title, spec, projects }, settings })
+        Ok(Asked { request: NewPlanRequest { title, spec, projects }, settings, consent, notes })
     }
 
     fn refuse_unclear(&self) -> Result<(), Failure> {
@@ -164,22 +174,24 @@ impl TaskArgs {
         }
     }
 
-    /// What definitions say; none when a command or steps were typed.
+    /// What definitions say, and whom they were given to; none when a command or steps were typed.
     fn frozen(
         &self,
         settings: &Settings,
         projects: &[ProjectLink],
         invocation: &Invocation,
-    ) -> Result<Option<Frozen>, Failure> {
+    ) -> Result<(Option<Frozen>, Vec<Note>), Failure> {
         if self.what.is_none() && self.actor.is_none() {
-            return Ok(None);
+            return Ok((None, Vec::new()));
         }
+        let mut notes = Vec::new();
         let library = definitions::library(projects, &invocation.env);
         let wrong = |error: DefinitionError| definitions::failure(&error);
         let actor = self.actor.as_deref().map(|word| definitions::actor(&library, word, &invocation.here));
-        let surroundings = definitions::surroundings(settings, actor.transpose().map_err(wrong)?);
+        let mut surroundings = definitions::surroundings(settings, actor.transpose().map_err(wrong)?);
         let frozen = match self.asked_for()? {
             What::Task(task) if self.arg.is_empty() => {
+                notes.extend(choose_actor::choose(&mut surroundings, &invocation.env)?);
                 freeze_actor(&library, &task, &surroundings).map_err(|error| self.told(&error))?
             }
             What::Task(_) => {
@@ -189,16 +201,18 @@ impl TaskArgs {
             What::Action(word) => {
                 let action = definitions::action(&library, &word, &invocation.here);
                 let action = action.map_err(|error| self.told(&error))?;
+                if action.definition.actor == ActorRef::Default {
+                    notes.extend(choose_actor::choose(&mut surroundings, &invocation.env)?);
+                }
                 freeze_action(&library, &action, &self.arg, &surroundings).map_err(wrong)?
             }
         };
-        self.ask_consent(&frozen, invocation)?;
         if frozen.misses_model {
             let message = "a node uses `model: default`, and `model.default` is not set";
             return Err(Failure::new(&codes::PREFLIGHT_FAILED, message)
                 .hint("set it: `agents config set model.default=PROVIDER/NAME`"));
         }
-        Ok(Some(frozen))
+        Ok((Some(frozen), notes))
     }
 
     /// What was typed: an action, or a task.
@@ -241,23 +255,6 @@ impl TaskArgs {
             | DefinitionError::Invalid(_)
             | DefinitionError::Args(_) => failure,
         }
-    }
-
-    /// A file that came with a project gets no more than its user says.
-    fn ask_consent(&self, frozen: &Frozen, invocation: &Invocation) -> Result<(), Failure> {
-        if frozen.asks.is_empty() || self.trust {
-            return Ok(());
-        }
-        let files: BTreeSet<&str> = frozen.sources.iter().map(|source| source.place.as_str()).collect();
-        let files = files.into_iter().collect::<Vec<_>>().join(", ");
-        let asked = format!("{files} asks for {}", frozen.asks.join(", "));
-        let is_there = invocation.look.is_live && std::io::stdin().is_terminal();
-        if is_there && confirm(&format!("{}. Allow it this time?", calm(&asked))).unwrap_or(false) {
-            return Ok(());
-        }
-        Err(Failure::new(&codes::CONSENT_NEEDED, asked)
-            .detail(serde_json::json!({ "asks": frozen.asks, "sources": frozen.sources }))
-            .hint("read the file; if you trust it, add `--trust`"))
     }
 
     fn spec(
@@ -307,7 +304,7 @@ impl TaskArgs {
             steps: if frozen.is_some() { Vec::new() } else { self.steps(task.clone())? },
             validations: join_validations(validations),
             apply,
-            automation: Automation::parse(settings.word(Key::Automation)).unwrap_or_default(),
+            automation: settings.automation.clone(),
             ignore: settings.words(Key::CaptureIgnore).iter().chain(&self.ignore).cloned().collect(),
             protected: settings.words(Key::PathsProtected).to_vec(),
             max_file_bytes: settings.count(Key::CaptureMaxFileMb).saturating_mul(1024 * 1024),
@@ -323,6 +320,7 @@ impl TaskArgs {
             args: BTreeMap::new(),
             definition_of_done: Vec::new(),
             invariants: Vec::new(),
+            instructions: Vec::new(),
             fix: None,
             fix_attempts: u32::try_from(settings.count(Key::ValidationFixAttempts)).unwrap_or(FIX_ATTEMPTS),
             result: None,

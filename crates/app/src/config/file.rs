@@ -9,13 +9,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use domain::{ByteText, RootNo, Run, Validation, ValidationMode};
-use engine::plans::{Price, ProviderSettings};
+use domain::{Automation, ByteText, RootNo, Run, Validation, ValidationMode};
+use engine::plans::{Price, ProviderSettings, ServerSettings};
 use toml_edit::{Document, Item, Table};
 
+use super::automation::{AUTOMATION, DEFAULT, profile};
 use super::error::ConfigError;
 use super::models::{Named, PRICES, PROVIDERS, Text};
 use super::registry::{Key, entry_named};
+use super::servers::MCP;
 use super::value::{Shape, Value};
 
 /// The table in which validations stand, several of them.
@@ -51,16 +53,20 @@ impl fmt::Display for Place {
 }
 
 /// What a file says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigFile {
     /// Settings with their lines.
     pub values: Vec<(Key, Value, Place)>,
     /// The checks of its `[[validation]]` tables.
     pub validations: Vec<Validation>,
+    /// The profiles of its `[automation.NAME]` tables.
+    pub profiles: Vec<(Automation, Place)>,
     /// What it says of providers.
     pub providers: Vec<Named<ProviderSettings>>,
     /// What it says of prices, by `PROVIDER/NAME`.
     pub prices: Vec<Named<Price>>,
+    /// What it says of servers.
+    pub servers: Vec<Named<ServerSettings>>,
 }
 
 impl ConfigFile {
@@ -118,11 +124,18 @@ impl Reader<'_> {
                 item if name == PRICES => {
                     self.found.prices = Text { path: self.path, text: self.text }.prices(item)?;
                 }
+                item if name == MCP => {
+                    self.found.servers = Text { path: self.path, text: self.text }.servers(item)?;
+                }
                 Item::ArrayOfTables(tables) if name == VALIDATION => {
                     for table in tables {
                         let validation = self.validation(table)?;
                         self.found.validations.push(validation);
                     }
+                }
+                Item::Table(inner) if name == AUTOMATION => self.automation(inner)?,
+                Item::Value(toml_edit::Value::InlineTable(inner)) if name == AUTOMATION => {
+                    self.automation(&inner.clone().into_table())?;
                 }
                 Item::Table(inner) if entry_named(&name).is_none() => self.table(&name, inner)?,
                 Item::Value(toml_edit::Value::InlineTable(inner)) if entry_named(&name).is_none() => {
@@ -146,6 +159,31 @@ impl Reader<'_> {
             Err(_) => return Err(invalid(name, value, entry.shape.allowed(), here)),
         }
         Ok(())
+    }
+
+    /// The profiles, and which of them is used.
+    fn automation(&mut self, table: &Table) -> Result<(), ConfigError> {
+        for (name, item) in table {
+            let here = self.place_of(table, name);
+            let inline = item.as_inline_table().map(|inner| inner.clone().into_table());
+            match (item, item.as_table().or(inline.as_ref())) {
+                (_, Some(inner)) => {
+                    let profile = profile(name, inner, |key| self.place_of(inner, key), here.clone())?;
+                    self.found.profiles.push((profile, here));
+                }
+                (Item::Value(value), None) if name == DEFAULT => self.value(AUTOMATION, value, here)?,
+                (Item::None | Item::Value(_) | Item::Table(_) | Item::ArrayOfTables(_), None) => {
+                    let key = format!("{AUTOMATION}.{name}");
+                    return Err(ConfigError::KeyUnknown { key, place: Some(here) });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn place_of(&self, table: &Table, key: &str) -> Place {
+        let span = table.key(key).and_then(toml_edit::Key::span);
+        place(self.path, self.text, span.or_else(|| table.get(key).and_then(Item::span)))
     }
 
     fn validation(&self, table: &Table) -> Result<Validation, ConfigError> {
@@ -240,7 +278,16 @@ mod tests {
                 "`plan.concurrency` cannot be `0` (config.toml:3): it takes a whole number from 1 to 1024",
             ),
             ("plan = 3\n", "there is no setting `plan` (config.toml:1)"),
-            ("[automation]\nx = 1\n", "there is no setting `automation` (config.toml:1)"),
+            ("[automation]\nx = 1\n", "there is no setting `automation.x` (config.toml:2)"),
+            (
+                "[automation.careful]\napply = \"never\"\n",
+                "`automation.careful.apply` cannot be `\"never\"` (config.toml:2): it takes one of ask, auto",
+            ),
+            (
+                "[automation]\ncareful = { ask_below = 2 }\n",
+                "`automation.careful.ask_below` cannot be `2` (config.toml:2): it takes a number from 0 to 1",
+            ),
+            ("[automation.auto]\n", "`automation` cannot be `auto` (config.toml:1): it takes a name"),
             ("a = 1\nb = = 2\n", "config.toml:2: "),
             ("a = 1\na = 2\n", "config.toml:2: duplicate key"),
             (

@@ -8,13 +8,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use domain::{RootNo, Validation, ValidationMode};
-use engine::plans::{Price, ProviderSettings};
+use domain::{Automation, RootNo, Validation, ValidationMode};
+use engine::plans::{Price, ProviderSettings, Servers};
 
+use super::automation::Profiles;
 use super::error::ConfigError;
 use super::file::{ConfigFile, Place};
 use super::models::{PRICES, PROVIDERS};
 use super::registry::{ENTRIES, Entry, Key, Scope};
+use super::servers::MCP;
 use super::value::Value;
 
 /// The file with a project's settings, below its root.
@@ -88,10 +90,14 @@ pub struct Settings {
     values: BTreeMap<Key, (Value, Origin, Vec<Level>)>,
     /// Checks that files ask for.
     pub validations: Vec<Validation>,
+    /// What goes on without asking.
+    pub automation: Automation,
     /// What the user's file says of providers, by name.
     pub providers: BTreeMap<String, ProviderSettings>,
     /// What it says of prices, by `PROVIDER/NAME`.
     pub prices: BTreeMap<String, Price>,
+    /// What it says of servers whose tools models may call, by name.
+    pub servers: Servers,
     /// What is odd and still no error.
     pub warnings: Vec<String>,
 }
@@ -108,13 +114,18 @@ pub fn load(sources: &Sources<'_>) -> Result<Settings, ConfigError> {
         let own = own_levels(entry, sources, &user)?;
         values.insert(entry.key, join(entry, own, &projects));
     }
+    let levels = values.get(&Key::Automation).map(|(.., levels)| levels.clone()).unwrap_or_default();
+    let (automation, origin) = Profiles::of(&user).joined(&levels)?;
+    values.insert(Key::Automation, (Value::Word(automation.name.clone()), origin, levels));
     let of_projects = projects.iter().zip(0..).flat_map(|(file, no)| {
         file.validations.iter().map(move |check| Validation { root: RootNo(no), ..check.clone() })
     });
     let validations = join_validations(user.validations.iter().cloned().chain(of_projects));
     let providers = user.providers.into_iter().map(|(name, provider, _)| (name, provider)).collect();
     let prices = user.prices.into_iter().map(|(name, price, _)| (name, price)).collect();
-    Ok(Settings { values, validations, providers, prices, warnings: unknown_variables(&sources.env) })
+    let servers = user.servers.into_iter().map(|(name, server, _)| (name, server)).collect();
+    let warnings = unknown_variables(&sources.env);
+    Ok(Settings { values, validations, automation, providers, prices, servers, warnings })
 }
 
 fn read_projects(roots: &[PathBuf]) -> Result<Vec<ConfigFile>, ConfigError> {
@@ -126,10 +137,16 @@ fn read_projects(roots: &[PathBuf]) -> Result<Vec<ConfigFile>, ConfigError> {
             let key = key.entry().name.to_owned();
             return Err(ConfigError::NotAllowedHere { key, place: place.clone() });
         }
+        if let Some((profile, place)) = file.profiles.first() {
+            let key = format!("automation.{}", profile.name);
+            return Err(ConfigError::NotAllowedHere { key, place: place.clone() });
+        }
         // Whoever names an address is sent what the plan reads, and the key.
         let providers = file.providers.iter().map(|(name, _, at)| (PROVIDERS, name, at));
         let prices = file.prices.iter().map(|(name, _, at)| (PRICES, name, at));
-        if let Some((table, name, at)) = providers.chain(prices).next() {
+        // And whoever names a program has it run with the user's variables.
+        let servers = file.servers.iter().map(|(name, _, at)| (MCP, name, at));
+        if let Some((table, name, at)) = providers.chain(prices).chain(servers).next() {
             return Err(ConfigError::NotAllowedHere { key: format!("{table}.{name}"), place: at.clone() });
         }
         files.push(file);
@@ -384,6 +401,31 @@ mod tests {
         assert_eq!(words(&settings, Key::Automation), ("manual".into(), "project"));
         assert_eq!(words(&settings, Key::LimitsTime), ("10m".into(), "project"));
         assert_eq!(words(&settings, Key::PathsProtected), ("secrets,vendor".into(), "project"));
+    }
+
+    #[test]
+    fn a_profile_of_the_user_holds_and_a_project_tightens_it_field_by_field() {
+        let user =
+            "[automation]\ndefault = \"careful\"\n[automation.careful]\napply = \"auto\"\nask_below = 0.6\n";
+        let careful = Automation { name: "careful".into(), ask_below: 0.6, ..Automation::auto() };
+        let settings = World::new(user, "").load().unwrap();
+        assert_eq!(
+            (&settings.automation, words(&settings, Key::Automation)),
+            (&careful, ("careful".into(), "user"))
+        );
+        let settings = World::new(user, "automation = \"review\"\n").load().unwrap();
+        let joined = Automation { name: "careful+review".into(), apply: domain::Gate::Ask, ..careful };
+        assert_eq!(settings.automation, joined);
+        assert_eq!(words(&settings, Key::Automation), ("careful+review".into(), "project"));
+        for (project, says) in [
+            ("automation = \"yolo\"\n", "`automation` cannot be `yolo`"),
+            ("[automation.mine]\napply = \"auto\"\n", "`automation.mine` cannot be set by a project"),
+        ] {
+            let said = World::new(user, project).load().unwrap_err().to_string();
+            assert!(said.starts_with(says), "{said}");
+        }
+        let said = World::new("", "").set("CLEVERAGENTS_AUTOMATION", "yolo").load().unwrap_err().to_string();
+        assert!(said.ends_with("(CLEVERAGENTS_AUTOMATION): it takes one of manual, review, auto"), "{said}");
     }
 
     #[test]

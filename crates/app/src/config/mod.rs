@@ -2,7 +2,8 @@
 //!
 //! # Where to look
 //! `registry` is the one table of settings, `value` what they can be, `file` reads a config file, `load` joins all
-//! levels, `models` are the tables of providers and prices, `set` writes the user's file.
+//! levels, `models` are the tables of providers and prices, `servers` that of servers, `automation` those of profiles, `set`
+//! writes the user's file.
 //!
 //! # Invariants
 //! 1. The order is flag, environment, project, user, default. But a project never decides what guards the user: keys of
@@ -12,11 +13,13 @@
 //! # Not here
 //! Where the files lie: [`crate::places`].
 
+mod automation;
 mod error;
 mod file;
 mod load;
 mod models;
 mod registry;
+mod servers;
 mod set;
 mod value;
 

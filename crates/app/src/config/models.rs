@@ -50,7 +50,7 @@ impl Text<'_> {
             .collect()
     }
 
-    fn tables<'t>(
+    pub(super) fn tables<'t>(
         &self,
         whole: &str,
         item: &'t Item,
@@ -114,7 +114,7 @@ impl Text<'_> {
         }
     }
 
-    fn key_at(&self, table: &dyn TableLike, key: &str, item: &Item) -> Place {
+    pub(super) fn key_at(&self, table: &dyn TableLike, key: &str, item: &Item) -> Place {
         self.at(table.key(key).and_then(toml_edit::Key::span).or_else(|| item.span()))
     }
 
@@ -124,14 +124,14 @@ impl Text<'_> {
 }
 
 /// One line of a table.
-struct Field<'t> {
-    name: String,
-    item: &'t Item,
-    at: Place,
+pub(super) struct Field<'t> {
+    pub(super) name: String,
+    pub(super) item: &'t Item,
+    pub(super) at: Place,
 }
 
 impl Field<'_> {
-    fn refused(&self, allowed: &str) -> ConfigError {
+    pub(super) fn refused(&self, allowed: &str) -> ConfigError {
         let value = self.item.as_value().map(|value| value.to_string().trim().to_owned());
         ConfigError::ValueInvalid {
             key: self.name.clone(),
@@ -177,7 +177,7 @@ impl Field<'_> {
         }
     }
 
-    fn seconds(&self) -> Result<u64, ConfigError> {
+    pub(super) fn seconds(&self) -> Result<u64, ConfigError> {
         match self.shaped(TIME)? {
             Value::Span(span) => Ok(span.as_secs()),
             Value::Word(_) | Value::Count(_) | Value::Words(_) | Value::Path(_) | Value::Money(_) => {
@@ -194,7 +194,7 @@ impl Field<'_> {
         count.ok_or_else(|| self.refused(&TOKENS.allowed()))
     }
 
-    fn yes_or_no(&self) -> Result<bool, ConfigError> {
+    pub(super) fn yes_or_no(&self) -> Result<bool, ConfigError> {
         self.item.as_bool().ok_or_else(|| self.refused("true or false"))
     }
 

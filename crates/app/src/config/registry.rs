@@ -154,7 +154,7 @@ pub static ENTRIES: [Entry; 32] = [
     Entry {
         key: Key::Automation,
         name: "automation",
-        shape: Shape::Word(&["manual", "review", "auto"]),
+        shape: Shape::Profile,
         default: "review",
         scope: Scope::Tighten,
         doc: "what goes on without asking: `auto` also applies what its required validations passed",

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use toml_edit::{DocumentMut, Item, Table};
 
+use super::automation::{DEFAULT, Profiles};
 use super::error::ConfigError;
 use super::file::ConfigFile;
 use super::registry::Key;
@@ -46,7 +47,8 @@ pub fn set(path: &Path, values: &[(Key, Value)]) -> Result<(), ConfigError> {
     // What is wrong in the file already is told with its line, before anything is added to it.
     ConfigFile::parse(path, &text)?;
     let edited = edited(path, &text, values)?;
-    ConfigFile::parse(path, &edited)?;
+    let file = ConfigFile::parse(path, &edited)?;
+    Profiles::of(&file).check(&file)?;
     replace(&target, edited.as_bytes()).map_err(written)?;
     locked_dir.sync_all().map_err(written)
 }
@@ -73,7 +75,11 @@ fn edited(path: &Path, text: &str, values: &[(Key, Value)]) -> Result<String, Co
 /// Puts a value where the file has it already, or into the table of its first word.
 fn put(root: &mut Table, name: &str, value: toml_edit::Value) {
     match name.split_once('.') {
-        None => replace_value(root.entry(name).or_insert(Item::None), value),
+        // The profiles of automation stand in a table of the setting's name.
+        None => match root.get_mut(name).and_then(Item::as_table_like_mut) {
+            Some(profiles) => replace_value(profiles.entry(DEFAULT).or_insert(Item::None), value),
+            None => replace_value(root.entry(name).or_insert(Item::None), value),
+        },
         Some((head, tail)) => {
             let inner = root.entry(head).or_insert_with(|| Item::Table(Table::new()));
             match inner.as_table_like_mut() {

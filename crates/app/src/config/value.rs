@@ -6,6 +6,9 @@
 
 use std::time::Duration;
 
+use domain::Automation;
+use engine::definition::is_name;
+
 use super::models::money_text;
 use crate::money;
 use crate::time::{parse_duration, typed};
@@ -38,6 +41,8 @@ pub enum Shape {
     Path,
     /// A name in one word, or nothing.
     Name,
+    /// A profile of automation: which there are, the user's file says.
+    Profile,
     /// Dollars, or `none` for no limit.
     Money,
 }
@@ -72,6 +77,9 @@ impl Shape {
             Shape::Words => "a list, like `a,b` on the command line or [\"a\", \"b\"] in a file".to_owned(),
             Shape::Path => "an absolute path, or one that begins with `~/`".to_owned(),
             Shape::Name => "a name without spaces".to_owned(),
+            Shape::Profile => {
+                format!("one of {}, or an [automation.NAME] of yours", Automation::NAMES.join(", "))
+            }
             Shape::Money => format!("{}, or none", money::ALLOWED),
         }
     }
@@ -103,6 +111,8 @@ impl Shape {
                 Ok(Value::Word(text.to_owned()))
             }
             Shape::Name => Err(NotAllowed),
+            Shape::Profile if is_name(text) => Ok(Value::Word(text.to_owned())),
+            Shape::Profile => Err(NotAllowed),
             Shape::Money if text == NO_LIMIT => Ok(Value::Money(None)),
             Shape::Money => money::parse(text).map(|micros| Value::Money(Some(micros))).ok_or(NotAllowed),
         }
@@ -124,7 +134,7 @@ impl Shape {
                 Ok(Value::Words(words.collect::<Result<_, _>>()?))
             }
             Shape::Money => self.parse(&money_text(item).ok_or(NotAllowed)?),
-            Shape::Word(_) | Shape::Span { .. } | Shape::Path | Shape::Name => {
+            Shape::Word(_) | Shape::Span { .. } | Shape::Path | Shape::Name | Shape::Profile => {
                 self.parse(item.as_str().ok_or(NotAllowed)?)
             }
         }

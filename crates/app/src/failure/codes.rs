@@ -130,6 +130,9 @@ codes! {
         CONFIG_NOT_ALLOWED_HERE: "A project's config sets what only the user may set.",
             "Remove the line from the project; set it for yourself with `agents config set`.";
         CONFIG_VALUE_INVALID: "A setting has a value that it cannot have.", "The message says what is allowed.";
+        DECISION_AMBIGUOUS: "Several decisions begin with the given letters.", "Give more letters, or name it as PLAN:NUMBER.";
+        DECISION_INVALID: "What was said to a plan cannot be a decision of it: it is empty or too long.",
+            "Say it in 1 to 16384 bytes.";
         DEFINITION_INVALID: "A file of an action or an actor is not what one looks like.",
             "Correct the places that the message lists; docs/actors.md has all keys, and schema/ tells them to editors.";
         JOB_AMBIGUOUS: "Several jobs begin with the given letters.", "Give more letters of the id.";
@@ -153,6 +156,7 @@ codes! {
             "See `agents action list`. A command goes after `--`; a task in words has more than one word.";
         ACTOR_NOT_FOUND: "There is no actor with this name.", "See `agents actor list`.";
         CALL_NOT_FOUND: "The plan made no tool call with this number.", "See the calls with `agents plan logs ID`.";
+        DECISION_NOT_FOUND: "There is no such decision.", "See the decisions of a plan with `agents plan tree ID`.";
         JOB_NOT_FOUND: "There is no such job in this data directory.", "See `agents job list --all`.";
         NO_OPEN_APPLY: "The plan has no interrupted apply that could be set aside.",
             "See what is open with `agents doctor`.";
@@ -176,8 +180,12 @@ codes! {
             "Apply it, or run it anew with `agents plan execute ID --again`.";
         PLAN_FINAL: "The plan is applied or cancelled for good.", "Start a new one with `agents run`.";
         PLAN_NOT_READY: "The plan's state does not allow this.", "The message says what does.";
+        PLAN_READ_ONLY: "The plan's action only reads, so there is nothing that could be applied.",
+            "See what it found with `agents plan logs ID`.";
         PREFLIGHT_FAILED: "The plan cannot be started as it was asked for. Nothing was stored.", "Correct what the message lists.";
         QUEUE_FULL: "Ten thousand plans wait already.", "See them with `agents plan list --state queued`; cancel them all: `agents plan cancel --state queued --all`.";
+        REVERSIONS_SPENT: "The plan has begun again with a new strategy as often as it may.",
+            "Say it without `--replan`, do the work anew with `agents plan execute ID --again`, or make a new plan.";
         TOO_LARGE: "A changed file is larger than `capture.max_file_mb`, or could not be read, so its content was not kept.",
             "Leave it out with `--reject`, or raise the setting and run again.";
         UNDO_EXPIRED: "What is needed to undo the plan was removed by `agents plan gc`.", "Use your version control.";

@@ -5,13 +5,13 @@
 
 use std::io;
 
-use domain::{ApplyState, PlanState, SelectionError, Work};
+use domain::{ApplyState, PlanState, REVERSIONS_MAX, SelectionError, Work};
 use engine::plans::{
-    ApplyError, ArtifactsError, CancelError, Conflict, EngineOpenError, ExecuteError, FindError, GcError,
-    LimitsError, LocksError, SetAsideError, UseError,
+    ApplyError, ArtifactsError, CancelError, Conflict, EngineOpenError, ExecuteError, FindDecisionError,
+    FindError, GcError, GuideError, LimitsError, LocksError, SetAsideError, UseError,
 };
 use serde_json::json;
-use store::{OpenError, PlanStoreError, StoreError};
+use store::{DecisionStoreError, OpenError, PlanStoreError, StoreError};
 
 use super::{Code, Failure, codes};
 use crate::output::one_line;
@@ -225,6 +225,48 @@ fn not_ready(state: PlanState, id: &str) -> Failure {
     }
 }
 
+/// Nothing was said to a plan.
+pub fn guide(error: &GuideError, id: &str) -> Failure {
+    match error {
+        GuideError::Length { .. } => Failure::new(&codes::DECISION_INVALID, error.to_string())
+            .hint("put what is longer into a file of the project, and name the file"),
+        GuideError::Final { state, .. } => ended(*state, id),
+        GuideError::Busy { state, .. } => busy(id, &format!("it is {state}, and cannot begin again now"))
+            .hint(format!(
+                "what is said without `--replan` is heeded as it goes on: `agents plan prompt {id} TEXT`"
+            )),
+        GuideError::ReversionsSpent { .. } => Failure::new(
+            &codes::REVERSIONS_SPENT,
+            format!("plan {id} has begun again {REVERSIONS_MAX} times, which is as often as it may"),
+        )
+        .hint(format!("say it without `--replan`, or do the work anew: `agents plan execute {id} --again`")),
+        GuideError::Plan(error) => plan(error, id),
+        GuideError::Decision(error) => match error {
+            DecisionStoreError::Invalid(_) => Failure::new(&codes::DECISION_INVALID, error.to_string()),
+            DecisionStoreError::NotFound { .. } => {
+                Failure::new(&codes::PLAN_NOT_FOUND, format!("there is no plan {id}"))
+            }
+            DecisionStoreError::Final { state, .. } => ended(*state, id),
+            DecisionStoreError::Store(error) => store(error),
+        },
+    }
+}
+
+/// No decision was found.
+pub fn find_decision(error: &FindDecisionError) -> Failure {
+    match error {
+        FindDecisionError::NotFound { .. } => Failure::new(&codes::DECISION_NOT_FOUND, error.to_string())
+            .hint("see the decisions of a plan with `agents plan tree ID`; one is named by its id or as PLAN:NUMBER"),
+        FindDecisionError::Ambiguous { candidates, .. } => {
+            let failure = Failure::new(&codes::DECISION_AMBIGUOUS, error.to_string());
+            let failure = candidates.iter().fold(failure, |failure, one| failure.line(one.clone()));
+            failure.hint("give more letters, or name it as PLAN:NUMBER")
+        }
+        FindDecisionError::Plan(error) => find(error),
+        FindDecisionError::Store(error) => store(error),
+    }
+}
+
 /// The limits of a plan were not set.
 pub fn limits(error: &LimitsError, id: &str) -> Failure {
     match error {
@@ -250,6 +292,10 @@ pub fn apply(error: &ApplyError, id: &str) -> Failure {
         ApplyError::AlreadyApplied { files, of, left_out, .. } => already_applied(*files, *of, left_out, id),
         ApplyError::Settled { .. } => busy(id, "another process has just brought it to this end"),
         ApplyError::Selection(error) => selection(error, id),
+        ApplyError::ReadOnly { .. } => {
+            Failure::new(&codes::PLAN_READ_ONLY, format!("plan {id} was made to read only: it is done"))
+                .hint(format!("see what it found with `agents plan logs {id}`"))
+        }
         ApplyError::NothingToApply { .. } => {
             Failure::new(&codes::NOTHING_TO_APPLY, format!("plan {id} has nothing to apply"))
                 .hint("if an apply of nothing is meant, add `--allow-empty`")

@@ -1,9 +1,13 @@
 //! The cases, by what they are about.
 
 mod calling;
+mod choosing;
+mod decided;
 mod definitions;
 mod disk;
+mod external;
 mod for_each;
+mod gates;
 mod graph;
 mod hostile;
 mod interrupted;
@@ -12,14 +16,18 @@ mod limits;
 mod many;
 mod mcp;
 mod model_faults;
+mod model_plans;
 mod model_world;
 mod models;
 mod pages;
+#[path = "../../../actors/tests/cases/peers.rs"]
+mod peers;
 mod plans;
 mod refusals;
 #[path = "../../../actors/tests/cases/scripted.rs"]
 #[allow(dead_code, clippy::expect_used, reason = "it serves the tests of two crates")]
 mod scripted;
+mod servers;
 mod settings;
 mod steps;
 mod stopped;

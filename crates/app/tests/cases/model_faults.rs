@@ -123,7 +123,7 @@ fn a_refusal_and_an_answer_of_nothing_fail_the_node_in_words() {
     for (body, says) in [(refusal, "refused"), (nothing, "")] {
         let world = World::with(Wire::Openai, vec![Script::events(&[body.as_bytes()])], "retries: 0\n");
         let said = world.run(&[]);
-        assert_eq!(said.exit, 1, "{said:?}");
+        assert_eq!(said.exit, 6, "{said:?}");
         let (category, message) = world.error();
         assert_eq!(category, "model_output", "{message}");
         assert!(message.contains(says), "{message}");
@@ -140,7 +140,7 @@ fn an_answer_without_end_is_cut_and_fails_the_node() {
     );
     let world = World::with(Wire::Openai, vec![Script::endless_events(piece.as_bytes())], "retries: 0\n");
     let said = world.run(&[]);
-    assert_eq!(said.exit, 1, "{said:?}");
+    assert_eq!(said.exit, 6, "{said:?}");
     let (category, message) = world.error();
     assert_eq!(category, "model_output");
     assert!(message.contains("10 MiB") && message.len() < 2048, "{message}");
@@ -183,7 +183,7 @@ fn a_model_that_runs_in_a_circle_is_stopped() {
         Wire::Openai.scripts(&[list(), list(), list(), list(), list()]),
         "retries: 0\n",
     );
-    assert_eq!(world.run(&[]).exit, 1);
+    assert_eq!(world.run(&[]).exit, 6);
     let (category, message) = world.error();
     assert_eq!(category, "model_output");
     assert!(message.contains("list_directory 5 times in a row"), "{message}");
@@ -199,7 +199,7 @@ fn a_model_has_as_many_turns_as_it_was_given() {
     let read = |path: &'static str| -> Said { calls([("read_file", json!({"path": path}))]) };
     let turns = [read("price.sh"), read("test.sh")];
     let world = World::with(Wire::Openai, Wire::Openai.scripts(&turns), "max_turns: 2\nretries: 0\n");
-    assert_eq!(world.run(&[]).exit, 1);
+    assert_eq!(world.run(&[]).exit, 6);
     let (category, message) = world.error();
     assert_eq!(category, "model_output");
     assert!(message.contains("asked 2 times and is not done"), "{message}");
@@ -219,7 +219,7 @@ fn an_answer_that_was_cut_off_is_asked_for_once_more_in_fewer_words() {
     let second = told(&world.server.asked().body);
     assert!(second.starts_with("Your answer was cut off after 8192 tokens"), "{second}");
     let world = World::with(Wire::Openai, vec![cut(), cut()], "retries: 0\n");
-    assert_eq!(world.run(&[]).exit, 1);
+    assert_eq!(world.run(&[]).exit, 6);
     assert!(world.error().1.contains("cut off again"), "{:?}", world.error());
 }
 

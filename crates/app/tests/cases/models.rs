@@ -263,7 +263,7 @@ fn an_answer_that_is_to_be_json_gets_one_more_turn_and_then_fails() {
     assert!(told.starts_with("Your answer cannot be used: it is no JSON"), "{told}");
     let scripts = Wire::Openai.scripts(&[wrong(), says("{\"ok\": 1}")]);
     let world = World::with(Wire::Openai, scripts, output);
-    assert_eq!(world.run(&[]).exit, 1);
+    assert_eq!(world.run(&[]).exit, 6);
     let (category, message) = world.error();
     assert_eq!(category, "model_output");
     assert!(message.contains("does not fit `output`: `ok`"), "{message}");

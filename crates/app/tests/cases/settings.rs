@@ -171,5 +171,5 @@ fn every_setting_is_listed_with_its_scope_and_variable() {
     let one = settings.iter().find(|setting| setting["key"] == "automation").unwrap();
     assert_eq!(one["variable"], "CLEVERAGENTS_AUTOMATION");
     assert_eq!(one["scope"], "user; a project may tighten");
-    assert_eq!(one["allowed"], "one of manual, review, auto");
+    assert_eq!(one["allowed"], "one of manual, review, auto, or an [automation.NAME] of yours");
 }

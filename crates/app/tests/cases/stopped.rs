@@ -83,6 +83,8 @@ fn the_plan_of_a_stopped_worker_is_done_once_and_nothing_of_it_lives_beside_the_
     let first = office.worker(&[]);
     let plan = office.left(TICKS);
     office.until_lines("ticks", 1);
+    // The first tick may come before the worker has let go of what it started the command with.
+    until("the start of the command", || mounts_held(first.pid()) <= 1);
     first.send(Signal::STOP);
     let second = office.worker(&[]);
     until("the takeover", || !office.lines("waits").is_empty());

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use super::step::{self, Step};
+use crate::automation::Automation;
 use crate::id::RootNo;
 use crate::invariant::Invariant;
 use crate::ledger::Limits;
@@ -176,38 +177,6 @@ impl CommandTask {
     }
 }
 
-/// How far a plan goes without asking, as it was said when the plan was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Automation {
-    /// A person starts every phase.
-    Manual,
-    /// A person is asked before the user's files are touched.
-    #[default]
-    Review,
-    /// What passed its checks is applied.
-    Auto,
-}
-
-impl Automation {
-    /// All of them, the strictest first.
-    pub const ALL: [Automation; 3] = [Automation::Manual, Automation::Review, Automation::Auto];
-
-    /// Its name, as typed, stored and shown.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Automation::Manual => "manual",
-            Automation::Review => "review",
-            Automation::Auto => "auto",
-        }
-    }
-
-    /// The level with this name.
-    pub fn parse(word: &str) -> Option<Automation> {
-        Automation::ALL.into_iter().find(|level| level.as_str() == word)
-    }
-}
-
 /// Everything that a plan was asked to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanSpec {
@@ -220,7 +189,7 @@ pub struct PlanSpec {
     /// Whether apply waits for a person: `run --apply` is their yes.
     #[serde(default = "ask")]
     pub apply: Gate,
-    /// The level that held when it was made.
+    /// What goes on without asking, as it held when it was made.
     #[serde(default)]
     pub automation: Automation,
     /// What capture leaves out: globs, or `@gitignored`.
@@ -264,6 +233,9 @@ pub struct PlanSpec {
     /// What must hold of its changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invariants: Vec<Invariant>,
+    /// What the projects say to whoever works on them, as it was then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instructions: Vec<Instructions>,
     /// The step that is done again, with what was found, when a required check failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
@@ -282,6 +254,15 @@ pub struct PlanSpec {
     /// The definitions that it was made from, as they were then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<DefinitionSource>,
+}
+
+/// What a project says to whoever works on it: its `AGENTS.md`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instructions {
+    /// The project's short name.
+    pub alias: String,
+    /// The text; one that was too long ends in a line that says so.
+    pub text: String,
 }
 
 /// Who does strategize: an actor that only reads.
@@ -321,10 +302,7 @@ impl PlanSpec {
 
     /// Whether what checks found is mended without asking.
     pub fn gate_of_fix(&self) -> Gate {
-        match self.automation {
-            Automation::Manual => Gate::Ask,
-            Automation::Review | Automation::Auto => Gate::Auto,
-        }
+        self.automation.fix
     }
 
     /// The rules among its invariants as checks, which run without a process.

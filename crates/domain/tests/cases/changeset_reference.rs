@@ -2,6 +2,7 @@
 
 use domain::*;
 use proptest::prelude::*;
+use proptest::strategy::Strategy;
 
 use crate::sample::{change, entry};
 

@@ -7,6 +7,7 @@ use domain::decision::{
 };
 use domain::*;
 use proptest::prelude::*;
+use proptest::strategy::Strategy;
 use serde_json::json;
 
 use crate::plan_moves::new_plan;

@@ -2,6 +2,7 @@
 
 use domain::*;
 use proptest::prelude::*;
+use proptest::strategy::Strategy;
 
 fn step(node: &str, needs: &[&str], on: On) -> Step {
     Step {

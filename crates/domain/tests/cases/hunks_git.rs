@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use domain::*;
 use proptest::prelude::*;
+use proptest::strategy::Strategy;
 
 /// What lies at a path: a file with a mode, or a link.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use domain::*;
 use proptest::prelude::*;
+use proptest::strategy::Strategy;
 
 use crate::sample::{ANN, BOB, BOOT, LEASE, OTHER_BOOT, PLAN, claim_by, take_over_by};
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use domain::*;
 use proptest::prelude::*;
+use proptest::strategy::Strategy;
 
 use crate::sample::{ANN, BOB, BOOT, OTHER_BOOT, new_job};
 

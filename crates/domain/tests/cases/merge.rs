@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use domain::*;
 use proptest::prelude::*;
+use proptest::strategy::Strategy;
 
 fn merged(base: &str, now: &str, plan: &str) -> Merge {
     merge(base.as_bytes(), now.as_bytes(), plan.as_bytes())

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use domain::*;
 use proptest::prelude::*;
+use proptest::strategy::Strategy;
 
 use crate::sample::path;
 

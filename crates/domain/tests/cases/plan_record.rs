@@ -2,6 +2,7 @@
 
 use domain::*;
 use proptest::prelude::*;
+use proptest::strategy::Strategy;
 
 use crate::sample::{ANN, BOB, JOB, LEASE, PLAN, change, claim_by, error, new_job, step, take_over_by};
 

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use domain::*;
 use proptest::prelude::*;
+use proptest::strategy::Strategy;
 use serde_json::json;
 
 use crate::sample::path;

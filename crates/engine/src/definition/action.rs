@@ -160,7 +160,7 @@ pub(super) fn read(reader: &Reader<'_>, tree: &Tree) -> Option<Action> {
         strategist: strategist?,
         validations,
         invariants,
-        automation: automation.and_then(Automation::parse),
+        automation: automation.and_then(Automation::built_in),
         limits: fields.get("limits").map(|tree| actor::limits(reader, tree)).unwrap_or_default(),
         read_only,
     })

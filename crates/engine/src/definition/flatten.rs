@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use domain::template::{RESERVED, WORD_BYTES_MAX, value_text};
 use domain::{
     ArgError, ByteText, CommandTask, DefinitionSource, Does, Expr, ExternalTask, Graph, ModelTask, Run, Step,
-    Template, TemplatePath, arg,
+    Template, TemplatePath, arg, did_you_mean,
 };
 use serde_json::{Map, Value, json};
 
@@ -27,6 +27,7 @@ use super::library::{Kind, Library, Loaded, Origin};
 use super::node::{self, Node, NodeDoes, RunSpec};
 use super::reader::Reader;
 use super::{TOOL_GROUPS, TOOL_NAMES};
+use crate::plans::mcp_servers::ServerTool;
 
 /// How deep actors may be nested.
 pub(super) const DEPTH_MAX: usize = 8;
@@ -63,8 +64,18 @@ pub(super) struct Flattening<'a> {
     pub(super) arg_errors: Vec<ArgError>,
     pub(super) sources: Vec<DefinitionSource>,
     /// What files of projects ask for, in words.
-    pub(super) asks: BTreeSet<String>,
+    pub(super) asks: BTreeSet<Ask>,
+    /// The servers that the settings describe; none when nobody has looked.
+    pub(super) servers: Option<BTreeSet<String>>,
     names: Vec<String>,
+}
+
+/// Something that a file of a project asks for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Ask {
+    pub(super) file: String,
+    /// In words.
+    pub(super) what: String,
 }
 
 /// Where in the plan an actor stands.
@@ -94,6 +105,7 @@ impl<'a> Flattening<'a> {
             arg_errors: Vec::new(),
             sources: Vec::new(),
             asks: BTreeSet::new(),
+            servers: None,
             names: Vec::new(),
         }
     }
@@ -233,9 +245,14 @@ impl<'a> Flattening<'a> {
         })
     }
 
-    /// A strategist reads, whatever it is.
+    /// A strategist reads, whatever it is. What the tools of a server do only its settings say: the gate looks at them.
     fn tools(&mut self, whose: Whose<'_>, node: &Node, named: Option<&[String]>) -> Option<Vec<String>> {
-        let writing = named.into_iter().flatten().find(|tool| !READING.contains(&tool.as_str()));
+        for tool in named.into_iter().flatten() {
+            self.server(whose, node, tool);
+        }
+        let is_ours = |tool: &&String| ServerTool::of(tool).is_none();
+        let named_ours = named.into_iter().flatten().filter(is_ours);
+        let writing = named_ours.into_iter().find(|tool| !READING.contains(&tool.as_str()));
         match (self.part, named, writing) {
             (Part::Execute, None, _) => Some(TOOL_GROUPS.map(str::to_owned).to_vec()),
             (Part::Strategize, None, _) => Some(vec![TOOL_GROUPS[0].to_owned()]),
@@ -249,8 +266,25 @@ impl<'a> Flattening<'a> {
         }
     }
 
+    /// A tool of a server: that has to be described, and is the user's, whatever a project's file says.
+    fn server(&mut self, whose: Whose<'_>, node: &Node, tool: &str) {
+        let Some(ServerTool { server, .. }) = ServerTool::of(tool) else { return };
+        if let Some(servers) = &self.servers
+            && !servers.contains(server)
+        {
+            let meant = did_you_mean(server, servers.iter().map(String::as_str));
+            let message =
+                format!("`{tool}`: your settings describe no server `{server}` ([mcp.{server}]){meant}");
+            self.tell(whose, FindingKind::Invalid, node.at, message);
+        }
+        if matches!(whose.origin, Origin::Project | Origin::File) {
+            self.asks.insert(Ask { file: whose.file.to_owned(), what: format!("your server {server}") });
+        }
+    }
+
     /// The steps from before there were tools stay what they were, unless a value is known only when they run.
     fn tool(&mut self, whose: Whose<'_>, node: &Node, name: &str, with: Value) -> Option<Does> {
+        self.server(whose, node, name);
         let text = |key: &str| with[key].as_str().unwrap_or_default().to_owned();
         let is_open = ["path", "text", "old", "new"].iter().any(|key| text(key).contains("{{"));
         let path = ByteText::from(text("path").as_str());
@@ -268,7 +302,7 @@ impl<'a> Flattening<'a> {
             (_, _) => Does::Tool { name: name.to_owned(), with },
         };
         let reads = match &does {
-            Does::Tool { name, .. } => READING.contains(&name.as_str()),
+            Does::Tool { name, .. } => READING.contains(&name.as_str()) || ServerTool::of(name).is_some(),
             Does::Read { .. } | Does::Wait { .. } => true,
             Does::Write { .. }
             | Does::Edit { .. }
@@ -328,11 +362,11 @@ impl<'a> Flattening<'a> {
         if !matches!(whose.origin, Origin::Project | Origin::File) {
             return;
         }
-        if program.network {
-            self.asks.insert("the network".to_owned());
-        }
-        self.asks.extend(program.pass_env.iter().map(|name| format!("your variable {name}")));
-        self.asks.extend(program.writable.iter().map(|path| format!("to write {path}")));
+        let network = program.network.then(|| "the network".to_owned());
+        let variables = program.pass_env.iter().map(|name| format!("your variable {name}"));
+        let paths = program.writable.iter().map(|path| format!("to write {path}"));
+        let asked = network.into_iter().chain(variables).chain(paths);
+        self.asks.extend(asked.map(|what| Ask { file: whose.file.to_owned(), what }));
     }
 
     fn argv(&mut self, whose: Whose<'_>, scope: &Scope, node: &Node, argv: &[ByteText]) -> Vec<ByteText> {

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::action::{Action, ActorRef, Check, StrategistRef};
 use super::actor::Actor;
 use super::finding::{DefinitionError, Finding, FindingKind, Place};
-use super::flatten::{Flattening, Part, Whose, label, source};
+use super::flatten::{Ask, Flattening, Part, Whose, label, source};
 use super::library::{Kind, Library, Loaded, Origin};
 
 /// How an actor is called that stands in an action.
@@ -71,6 +71,8 @@ pub struct Surroundings {
     pub strategist_default: Option<String>,
     /// `model.default`.
     pub model_default: Option<String>,
+    /// The servers that the settings describe; none when nobody has looked.
+    pub servers: Option<BTreeSet<String>>,
 }
 
 /// A definition as a plan keeps it.
@@ -108,6 +110,8 @@ pub struct Frozen {
     pub sources: Vec<DefinitionSource>,
     /// What files of projects ask for that only the user can allow, in words.
     pub asks: Vec<String>,
+    /// The places of these files.
+    pub asking: Vec<String>,
     /// Whether a step wants the model that the settings name, and they name none.
     pub misses_model: bool,
 }
@@ -135,10 +139,8 @@ impl Frozen {
             cost: smaller(cost, spec.limits.cost),
         };
         spec.parallel = parallel.map_or(spec.parallel, |asked| asked.min(spec.parallel));
-        let strictness = |level: Automation| Automation::ALL.iter().position(|other| *other == level);
-        if let Some(asked) = self.automation.filter(|asked| strictness(*asked) < strictness(spec.automation))
-        {
-            spec.automation = asked;
+        if let Some(asked) = self.automation {
+            spec.automation = spec.automation.tightened(&asked);
         }
     }
 }
@@ -179,7 +181,8 @@ pub fn preview_actor(
     surroundings: &Surroundings,
 ) -> Result<Frozen, DefinitionError> {
     let file = label(loaded);
-    let here = Here { library, args: &BTreeMap::new(), declared: None, file: &file, origin: loaded.origin };
+    let (args, servers) = (BTreeMap::new(), surroundings.servers.as_ref());
+    let here = Here { library, args: &args, declared: None, file: &file, origin: loaded.origin, servers };
     let flat = here.loaded(loaded, Part::Execute)?;
     Ok(frozen(typed(""), flat, None, surroundings))
 }
@@ -193,7 +196,8 @@ fn join(
     let action = &loaded.definition;
     let file = label(loaded);
     let declared = Some(action.args.keys().cloned().collect());
-    let here = Here { library, args: &args, declared, file: &file, origin: loaded.origin };
+    let servers = surroundings.servers.as_ref();
+    let here = Here { library, args: &args, declared, file: &file, origin: loaded.origin, servers };
     let default = surroundings.actor_default.as_deref();
     let actor = match &surroundings.actor {
         Some(asked) => Some(here.loaded(asked, Part::Execute)?),
@@ -248,7 +252,8 @@ fn frozen(action: Action, actor: Flat, strategist: Option<Flat>, surroundings: &
         limits,
         read_only: action.read_only,
         sources,
-        asks: asks.into_iter().collect(),
+        asking: asks.iter().map(|ask| ask.file.clone()).collect::<BTreeSet<_>>().into_iter().collect(),
+        asks: asks.into_iter().map(|ask| ask.what).collect::<BTreeSet<_>>().into_iter().collect(),
         misses_model,
     }
 }
@@ -302,6 +307,8 @@ struct Here<'a> {
     declared: Option<BTreeSet<String>>,
     file: &'a str,
     origin: Origin,
+    /// As of [`Surroundings`].
+    servers: Option<&'a BTreeSet<String>>,
 }
 
 /// An actor in one list of steps.
@@ -312,7 +319,7 @@ struct Flat {
     result: String,
     limits: AskedLimits,
     sources: Vec<DefinitionSource>,
-    asks: BTreeSet<String>,
+    asks: BTreeSet<Ask>,
 }
 
 impl Here<'_> {
@@ -374,6 +381,7 @@ impl Here<'_> {
         sources: Vec<DefinitionSource>,
     ) -> Result<Flat, DefinitionError> {
         let mut flattening = Flattening::new(self.library, self.args, self.declared.clone(), part);
+        flattening.servers = self.servers.cloned();
         flattening.add(name, whose);
         if !flattening.findings.is_empty() {
             let mut findings = flattening.findings;

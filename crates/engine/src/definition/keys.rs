@@ -54,7 +54,7 @@ pub(super) const TURNS_MAX: u64 = 1_000;
 pub(super) const CONTEXT_TOKENS_MAX: u64 = 1_000_000;
 pub(super) const ON: [&str; 3] = ["success", "failure", "always"];
 pub(super) const MODES: [&str; 2] = ["required", "informational"];
-pub(super) const AUTOMATIONS: [&str; 3] = ["manual", "review", "auto"];
+pub(super) const AUTOMATIONS: [&str; 3] = domain::Automation::NAMES;
 pub(super) const ARG_TYPES: [&str; 5] = ["string", "integer", "number", "boolean", "list"];
 
 pub(super) const ACTION: &[KeyDoc] = &[

@@ -31,7 +31,7 @@ pub fn action_value(action: &Action, frozen: Option<&Frozen>) -> Value {
     });
     put(&mut value, "validations", checks.collect());
     put(&mut value, "invariants", action.invariants.iter().map(invariant_value).collect());
-    put(&mut value, "automation", action.automation.map_or(Value::Null, |level| json!(level.as_str())));
+    put(&mut value, "automation", action.automation.as_ref().map_or(Value::Null, |level| json!(level.name)));
     put(&mut value, "limits", limits_value(&action.limits));
     value["read_only"] = json!(action.read_only);
     value

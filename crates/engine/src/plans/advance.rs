@@ -5,12 +5,11 @@
 //! 2. A gate that waits for a person is never passed.
 //! 3. Two workers that move one plan move it once: the store knows which version each has seen.
 
-use domain::{Automation, Gate, NewJob, Plan, PlanId, PlanState, Work, fold};
-use serde_json::Value;
+use domain::{Gate, NewJob, Plan, PlanId};
 use store::{PlanFilter, StoreError};
 
-use super::execute::{Next, next};
 use super::facts::store_error;
+use super::verdict::{Next, by_whom, phase_behind};
 use super::{Engine, ExecuteError};
 
 /// How many plans are looked at that may have been left behind.
@@ -36,10 +35,10 @@ impl Engine {
         let Some(last) = jobs.last().filter(|job| !job.is_held() && job.state.is_final()) else {
             return Ok(false);
         };
-        let may_apply = self.goes_on_to_apply(&plan).await?;
-        let Next::Move(event, phase) = next(&plan, may_apply) else { return Ok(false) };
+        let Next::Pass(point) = self.next(&plan).await? else { return Ok(false) };
+        let phase = phase_behind(point);
         let job = NewJob::after(last, self.new_job(id, phase, domain::Ms(0)).id, phase);
-        match self.move_for(&plan, event, job, "gate", Value::Null).await {
+        match self.pass(&plan, point, job, by_whom(point)).await {
             // Somebody else was faster.
             Err(ExecuteError::Busy { .. }) => Ok(false),
             moved => moved.map(|_| true),
@@ -75,33 +74,16 @@ impl Engine {
     /// # Errors
     /// The store failed.
     pub(super) async fn goes_on(&self, plan: &Plan) -> Result<bool, StoreError> {
-        let is_between = match plan.state {
-            PlanState::Strategize(Work::Complete) => true,
-            PlanState::Execute(Work::Complete) => self.goes_on_to_apply(plan).await?,
-            PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => false,
-        };
-        if !is_between || !self.has_worker() {
+        let goes = self.house.gate(plan).await?.is_some_and(|gated| gated.goes());
+        if !goes || !self.has_worker() {
             return Ok(false);
         }
         let jobs = self.house.store.jobs(Some(plan.id)).await.map_err(store_error)?;
         Ok(jobs.last().is_some_and(|job| !job.is_held() && job.state.is_final()))
     }
-
-    /// Whether the plan goes on to apply without being asked: somebody said yes to that, it changed something, and its
-    /// checks let it through.
-    async fn goes_on_to_apply(&self, plan: &Plan) -> Result<bool, StoreError> {
-        if plan.state != PlanState::Execute(Work::Complete) || !has_a_yes(plan) {
-            return Ok(false);
-        }
-        let net = fold(&self.entries(plan).await?);
-        let checks = self.house.checks(plan, &net).await?;
-        // A setting says yes only to what was checked; a person's yes needs no check.
-        let is_checked = plan.spec.apply == Gate::Auto || checks.required > 0;
-        Ok(!net.is_empty() && checks.lets_through() && is_checked)
-    }
 }
 
 /// Whether anybody may have said yes to applying the plan.
 fn has_a_yes(plan: &Plan) -> bool {
-    plan.spec.apply == Gate::Auto || plan.spec.automation == Automation::Auto
+    plan.spec.apply == Gate::Auto || plan.spec.automation.apply == Gate::Auto
 }

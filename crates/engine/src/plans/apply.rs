@@ -139,6 +139,12 @@ pub enum ApplyError {
     /// A word names nothing that the plan changed.
     #[error(transparent)]
     Selection(#[from] SelectionError),
+    /// It was to read only.
+    #[error("plan {plan} was made to read only")]
+    ReadOnly {
+        /// The plan.
+        plan: PlanId,
+    },
     /// There is nothing to do.
     #[error("plan {plan} has nothing to apply")]
     NothingToApply {
@@ -300,6 +306,9 @@ impl Engine {
 
     /// Refuses what can be refused before anything moves.
     async fn may_apply(&self, plan: &Plan, request: &ApplyRequest) -> Result<(), ApplyError> {
+        if plan.spec.read_only {
+            return Err(ApplyError::ReadOnly { plan: plan.id });
+        }
         let chosen = self.house.chosen(plan, request).await?;
         if chosen.wanted.is_empty() && !request.allow_empty {
             return Err(ApplyError::NothingToApply { plan: plan.id });

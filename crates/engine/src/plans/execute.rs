@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{
-    ApplyState, Gate, HELD, JobRefused, JobState, NewJob, Phase, Plan, PlanEvent, PlanId, PlanState, Work,
-    fold,
+    ApplyState, GatePoint, HELD, JobRefused, JobState, NewDecision, NewJob, Phase, Plan, PlanEvent, PlanId,
+    PlanState, Work,
 };
 use serde_json::Value;
 use store::{PlanMove, PlanStoreError, StoreError};
@@ -23,6 +23,7 @@ use super::facts::{PlanFacts, store_error};
 use super::hints::{Ear, Hearing, Hint};
 use super::phases::{ApplyAs, PhaseRunner};
 use super::presence::{Presence, Serves, bury_the_dead};
+use super::verdict::{Next, by_whom, phase_behind};
 use super::{Engine, House};
 use crate::runtime::TokioRuntime;
 use crate::worker::{AsyncWorker, Ports, StartError, Stop, WorkerConfig, WorkerConfigError, WorkerNews};
@@ -108,13 +109,6 @@ impl From<WorkerConfigError> for ExecuteError {
     }
 }
 
-/// What to do next with a plan that is to be executed.
-pub(super) enum Next {
-    Run,
-    Move(PlanEvent, Phase),
-    Stop,
-}
-
 impl Engine {
     /// Takes the plan through its phases: to the end of execute, or of apply when it goes there by itself.
     ///
@@ -125,11 +119,17 @@ impl Engine {
         self.go_on(id, options).await
     }
 
-    /// Refuses a plan that is not to be executed; one that is complete begins once more, when that is asked for.
+    /// Refuses a plan that is not to be executed; one that is complete begins once more, when that is asked for. Whoever
+    /// executes a plan that waits with its strategy says yes to that.
     pub(super) async fn begin(&self, id: PlanId, options: ExecuteOptions) -> Result<(), ExecuteError> {
         let plan = self.house.store.plan(id).await?;
         if options.again && plan.state == PlanState::Execute(Work::Complete) {
             self.move_on(&plan, PlanEvent::Again, Phase::Execute, "person").await?;
+            return Ok(());
+        }
+        if plan.state == PlanState::Strategize(Work::Complete) {
+            let job = self.new_job(id, Phase::Execute, HELD);
+            self.pass(&plan, GatePoint::Execute, job, "person").await?;
             return Ok(());
         }
         may_execute(&plan)
@@ -141,7 +141,7 @@ impl Engine {
     /// It is final, has an owner that lives, or nothing of it failed.
     pub async fn resume(&self, id: PlanId) -> Result<PlanFacts, ExecuteError> {
         self.retry(id).await?;
-        self.go_on(id, ExecuteOptions::default()).await
+        self.go_on(id, ExecuteOptions { again: false, stop_before_apply: true }).await
     }
 
     /// Queues the phase of a plan that failed once more; one that waits or runs stays as it is.
@@ -168,7 +168,7 @@ impl Engine {
         Ok(())
     }
 
-    async fn go_on(&self, id: PlanId, options: ExecuteOptions) -> Result<PlanFacts, ExecuteError> {
+    pub(super) async fn go_on(&self, id: PlanId, options: ExecuteOptions) -> Result<PlanFacts, ExecuteError> {
         self.clear_leftovers().await?;
         let working = Working::begin(&self.house, id, ApplyAs::Asked)?;
         let mut settled = 0;
@@ -177,14 +177,16 @@ impl Engine {
                 Ok(plan) => plan,
                 Err(error) => break Err(error.into()),
             };
-            let may_apply = match self.may_apply_by_itself(&plan, options).await {
-                Ok(may_apply) => may_apply,
+            let next = match self.next(&plan).await {
+                Ok(next) => next,
                 Err(error) => break Err(error.into()),
             };
-            match next(&plan, may_apply) {
+            match next {
                 Next::Stop => break Ok(()),
-                Next::Move(event, phase) => {
-                    if let Err(error) = self.move_on(&plan, event, phase, "gate").await {
+                Next::Pass(GatePoint::Apply) if options.stop_before_apply => break Ok(()),
+                Next::Pass(point) => {
+                    let job = self.new_job(id, phase_behind(point), HELD);
+                    if let Err(error) = self.pass(&plan, point, job, by_whom(point)).await {
                         break Err(error);
                     }
                     working.worker.hint();
@@ -203,16 +205,6 @@ impl Engine {
         working.end().await;
         outcome?;
         Ok(self.facts(id).await?)
-    }
-
-    /// Whether the plan goes on to apply without being asked: it was told to, changed something, and its checks passed.
-    async fn may_apply_by_itself(&self, plan: &Plan, options: ExecuteOptions) -> Result<bool, StoreError> {
-        let is_due = plan.state == PlanState::Execute(Work::Complete);
-        if !is_due || plan.spec.apply == Gate::Ask || options.stop_before_apply {
-            return Ok(false);
-        }
-        let net = fold(&self.entries(plan).await?);
-        Ok(!net.is_empty() && self.house.checks(plan, &net).await?.lets_through())
     }
 
     /// Runs the job of the plan that waits or lost its owner, to its end, and no further.
@@ -284,10 +276,10 @@ impl Engine {
         by: &str,
         request: Value,
     ) -> Result<Plan, ExecuteError> {
-        self.move_for(plan, event, self.new_job(plan.id, phase, HELD), by, request).await
+        self.move_for(plan, event, self.new_job(plan.id, phase, HELD), by, request, Vec::new()).await
     }
 
-    /// The same, with a job that is held or not.
+    /// The same, with a job that is held or not, and with what is decided by it.
     pub(super) async fn move_for(
         &self,
         plan: &Plan,
@@ -295,6 +287,7 @@ impl Engine {
         job: NewJob,
         by: &str,
         request: Value,
+        decisions: Vec<NewDecision>,
     ) -> Result<Plan, ExecuteError> {
         let job = Some(job);
         let request = PlanMove {
@@ -304,7 +297,7 @@ impl Engine {
             by: by.to_owned(),
             job,
             request,
-            decisions: Vec::new(),
+            decisions,
         };
         match self.house.store.move_plan(request).await {
             Err(PlanStoreError::Job(JobRefused::PlanBusy { job })) => {
@@ -335,22 +328,6 @@ fn may_execute(plan: &Plan) -> Result<(), ExecuteError> {
         | PlanState::Apply(ApplyState::Applied | ApplyState::Cancelled) => {
             Err(ExecuteError::Final { plan: id, state })
         }
-    }
-}
-
-/// What a plan does next by itself.
-pub(super) fn next(plan: &Plan, may_apply: bool) -> Next {
-    match plan.state {
-        PlanState::Strategize(Work::Queued | Work::Processing)
-        | PlanState::Execute(Work::Queued | Work::Processing)
-        | PlanState::Apply(ApplyState::Queued | ApplyState::Processing) => Next::Run,
-        PlanState::Strategize(Work::Complete) => Next::Move(PlanEvent::Advance, Phase::Execute),
-        PlanState::Execute(Work::Complete) if may_apply => Next::Move(PlanEvent::Advance, Phase::Apply),
-        PlanState::Strategize(Work::Errored | Work::Cancelled)
-        | PlanState::Execute(Work::Complete | Work::Errored | Work::Cancelled)
-        | PlanState::Apply(
-            ApplyState::Applied | ApplyState::Constrained | ApplyState::Errored | ApplyState::Cancelled,
-        ) => Next::Stop,
     }
 }
 

@@ -10,7 +10,7 @@ use store::{JobStoreError, PlanFilter, PlanStoreError, StoreError};
 
 use super::presence::is_present;
 use super::standing::{TAKE_BACK, standing};
-use super::{Engine, QueuePlace};
+use super::{Engine, Gated, QueuePlace};
 
 /// The tool by which validations are recorded.
 pub(super) const VALIDATE: &str = "validate";
@@ -26,12 +26,15 @@ pub(super) const EDIT_FILE: &str = "edit_file";
 pub(super) const DELETE_FILE: &str = "delete_file";
 /// The tool that moves a file.
 pub(super) const MOVE_FILE: &str = "move_file";
+/// How the start of a server is kept, whose tools are called `SERVER.TOOL`.
+pub(super) const START_SERVER: &str = "start_server";
 /// The tool that lets time pass.
 pub(super) const WAIT: &str = "wait";
 
 /// Whether what changed while the tool was at work is its doing.
 pub(super) fn writes(tool: &str) -> bool {
-    [RUN_COMMAND, WRITE_FILE, EDIT_FILE, DELETE_FILE, MOVE_FILE].contains(&tool)
+    let ours = [RUN_COMMAND, WRITE_FILE, EDIT_FILE, DELETE_FILE, MOVE_FILE, START_SERVER];
+    ours.contains(&tool) || tool.contains('.')
 }
 
 /// How often a plan that moves all the time is looked at.
@@ -69,6 +72,8 @@ pub struct PlanFacts {
     pub place: Option<QueuePlace>,
     /// Whether it is between two phases, and a worker that lives is about to queue the next.
     pub goes_on: bool,
+    /// The gate that it stands at; none when it stands at none.
+    pub gate: Option<Gated>,
     /// Whether that job runs under a worker that is no more: it can be resumed or cancelled.
     pub owner_is_gone: bool,
     /// The sandbox of the present attempt.
@@ -146,11 +151,13 @@ impl Engine {
             None => None,
         };
         let goes_on = self.goes_on(&plan).await?;
+        let gate = self.house.gate(&plan).await?;
         Ok(PlanFacts {
             shown: self.house.redactor.redact_text(&plan.spec.shown()),
             live_job,
             place,
             goes_on,
+            gate,
             owner_is_gone,
             not_captured: sandbox.as_ref().map(|sandbox| sandbox.not_captured).unwrap_or_default(),
             sandbox,

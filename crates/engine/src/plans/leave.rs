@@ -4,12 +4,13 @@
 //! 1. The job is there for all before anybody is told of it, so that no worker looks too early for the last time.
 //! 2. A plan that somebody works on is not left to others.
 
-use domain::{JobState, Ms, NewJob, Phase, PlanEvent, PlanId, PlanState, Work};
+use domain::{GatePoint, JobState, Ms, NewJob, Phase, PlanId};
 
 use super::execute::ExecuteOptions;
 use super::facts::store_error;
 use super::hints::Hint;
 use super::presence::{Starting, served};
+use super::verdict::{Next, by_whom};
 use super::{Engine, ExecuteError};
 
 impl Engine {
@@ -31,7 +32,7 @@ impl Engine {
         self.let_go(id).await
     }
 
-    async fn let_go(&self, id: PlanId) -> Result<(), ExecuteError> {
+    pub(super) async fn let_go(&self, id: PlanId) -> Result<(), ExecuteError> {
         let plan = self.house.store.plan(id).await?;
         match self.live_job(id).await? {
             Some(job) if job.state == JobState::Running && !self.house.owner_is_gone(&job) => {
@@ -42,9 +43,9 @@ impl Engine {
                 let due = NewJob { id: job.id, plan: id, phase: job.phase, not_before: Ms(0) };
                 self.house.store.enqueue(due).await.map_err(store_error)?;
             }
-            None if plan.state == PlanState::Strategize(Work::Complete) => {
+            None if self.next(&plan).await? == Next::Pass(GatePoint::Execute) => {
                 let job = self.new_job(id, Phase::Execute, Ms(0));
-                self.move_for(&plan, PlanEvent::Advance, job, "gate", serde_json::Value::Null).await?;
+                self.pass(&plan, GatePoint::Execute, job, by_whom(GatePoint::Execute)).await?;
             }
             None => return Err(ExecuteError::NotReady { plan: id, state: plan.state }),
         }

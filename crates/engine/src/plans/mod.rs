@@ -1,7 +1,7 @@
 //! Plans from the first word to the user's files: the verbs that people and programs use.
 //!
 //! [`Engine`] joins store, sandbox and journal of one data directory. Each verb has a file: `use_plan`, `execute`,
-//! `apply`, `undo`, `cancel`; what they read about a plan is in `facts`, `diff`, `logs`. The phases themselves are jobs
+//! `apply`, `undo`, `cancel`, `guide`; whether one goes on without being asked says `verdict`; what they read about a plan is in `facts`, `diff`, `logs`. The phases themselves are jobs
 //! and are done by `phases`, whoever claims them.
 //!
 //! # Invariants
@@ -22,6 +22,8 @@ mod carry;
 mod chosen;
 mod commit;
 mod contents;
+mod deciding;
+mod decisions;
 mod diff;
 mod doctor;
 mod error_times;
@@ -32,6 +34,7 @@ mod finish_cancels;
 mod forecast;
 mod gc;
 mod glance;
+mod guide;
 mod hints;
 mod invariants;
 mod kept;
@@ -40,6 +43,7 @@ mod limits;
 mod locks;
 mod logs;
 mod machine;
+pub(crate) mod mcp_servers;
 mod merging;
 mod missing;
 mod models;
@@ -55,6 +59,7 @@ mod standing;
 mod store_file;
 mod undo;
 mod use_plan;
+mod verdict;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -71,6 +76,7 @@ pub use apply::{ApplyError, ApplyRequest, ApplySummary, Preview};
 pub use artifacts::{Artifact, ArtifactsError};
 pub use breakers::BreakerChange;
 pub use cancel::{CancelError, CancelReport};
+pub use decisions::{Affected, DecisionFacts, FindDecisionError};
 pub use diff::{DiffFacts, DiffRequest, FileDiff, Unread};
 pub use doctor::{DoctorReport, Finding, Leftovers, doctor_without_store};
 pub use error_times::ErrorMoment;
@@ -80,12 +86,14 @@ pub use find::{FindError, SHORT_ID_CHARS_MIN, shortest};
 pub use forecast::{Forecast, ForecastKind, ForecastPath};
 pub use gc::{GcError, GcReport, GcRequest};
 pub use glance::{Glance, GlanceStep, Glances, Seen};
+pub use guide::{GUIDANCE_BYTES_MAX, GuideError, Guided, Taken};
 pub use hints::{Onlooker, Waiter};
 pub use kept::{KeptSandbox, kept_in};
 pub use limits::LimitsError;
 pub use locks::LocksError;
 pub use logs::CallLog;
 pub use machine::{BootClock, wall_now};
+pub use mcp_servers::{McpSettings, ServerSettings, Servers};
 pub use merging::{Conflict, ConflictPlace, MergingError};
 pub use models::{Mode, ModelsError, ModelsSetup, Price, ProviderSettings, ProviderView, Speaks};
 pub use presence::Starting;
@@ -94,6 +102,7 @@ pub use recover::{OpenApply, OpenWhy, RecoveredApply, RecoveredEnd, RecoveryErro
 pub use serve::{ServeEnd, ServeError, ServeNews, ServeOptions, ServeReport};
 pub use set_aside::{SetAside, SetAsideError};
 pub use use_plan::{NewPlanRequest, UseError};
+pub use verdict::Gated;
 
 use crate::ids::{Ids, RandomIds};
 use crate::recovery::ErrorRecoveryService;

@@ -21,6 +21,7 @@ use sync::{BreakerConfig, CircuitBreaker, Clock};
 pub use actors::model::{Mode, Price, ProviderSettings, ProviderView, Speaks};
 
 use super::breakers::Board;
+use super::mcp_servers::Servers;
 use super::secrets::Secrets;
 use super::{Engine, House};
 
@@ -31,6 +32,8 @@ pub struct ModelsSetup {
     pub providers: Arc<BTreeMap<String, ProviderSettings>>,
     /// What the settings say of prices, by `PROVIDER/NAME`.
     pub prices: Arc<BTreeMap<String, Price>>,
+    /// The servers whose tools models may call.
+    pub servers: Arc<Servers>,
     /// Whether calls are kept, or answered from what was kept.
     pub mode: Mode,
     /// What all plans together may spend on models in one day (UTC), in millionths of a dollar.
@@ -45,6 +48,7 @@ impl Default for ModelsSetup {
         Self {
             providers: Arc::default(),
             prices: Arc::default(),
+            servers: Arc::default(),
             mode: Mode::Live,
             day_cost: None,
             breakers: BreakerConfig::default(),
@@ -116,7 +120,7 @@ impl Models {
     }
 
     fn make(&self) -> Result<Providers, ModelsError> {
-        let ModelsSetup { providers, prices, mode, day_cost: _, breakers } = &self.setup;
+        let ModelsSetup { providers, prices, servers: _, mode, day_cost: _, breakers } = &self.setup;
         let setup = ProvidersSetup {
             settings: providers.as_ref().clone(),
             prices: Prices::listed(prices)?,

@@ -314,7 +314,9 @@ impl<'a, T: FnMut(ServeNews) + Send> Serving<'a, T> {
             WorkerNews::Settled(job, how) => {
                 self.tell_others(job.plan);
                 (self.tell)(ServeNews::Settled(job, how));
-                if how == Settled::Succeeded && job.phase != Phase::Apply {
+                // One that failed may begin again with another strategy.
+                let may_go_on = matches!(how, Settled::Succeeded | Settled::Failed);
+                if may_go_on && job.phase != Phase::Apply {
                     self.move_on(job.plan).await;
                 }
             }

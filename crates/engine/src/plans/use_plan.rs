@@ -4,14 +4,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use domain::{
-    ByteText, CommandTask, DecisionKind, Does, HELD, JobId, Ms, NewDecision, NewJob, NewPlan, Phase, Plan,
-    PlanId, PlanSpec, ProjectLink, RelPath, SpendKind, Step,
+    ByteText, CommandTask, Does, Graph, HELD, JobId, Ms, NewDecision, NewJob, NewPlan, Phase, Plan, PlanId,
+    PlanSpec, ProjectLink, RelPath, SpendKind, Step,
 };
 use store::PlanStoreError;
 
-use super::Engine;
+pub(super) use super::deciding::strategy;
 use super::hints::Hint;
-use super::models;
+use super::{Engine, deciding, mcp_servers, models};
+use crate::tools::Catalog;
 
 /// A plan to be made.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,33 +63,24 @@ impl Engine {
         let house = &self.house;
         let mut findings = preflight(&request, &house.options.sandbox_dir, &house.options.data_dir);
         findings.extend(models::preflight(house, &request.spec));
+        findings.extend(mcp_servers::preflight(house, &request.spec));
         if !findings.is_empty() {
             return Err(UseError::Preflight { findings });
         }
-        let NewPlanRequest { title, spec, projects } = request;
+        let NewPlanRequest { title, mut spec, projects } = request;
+        for said in &mut spec.instructions {
+            said.text = house.redactor.redact_text(&said.text);
+        }
         let title = house.redactor.redact_text(&title);
-        let shown = house.redactor.redact_text(&spec.shown());
+        let asked = if spec.prompt.is_empty() { spec.shown() } else { spec.prompt.clone() };
+        let shown = house.redactor.redact_text(&asked);
         // The newest plan is the one with the last id, also when the wall clock was set back.
         if let Some(newest) = house.store.newest_plan().await.map_err(PlanStoreError::from)? {
             house.ids.rise_above(newest.as_u128());
         }
         let id = PlanId::from_u128(house.ids.ulid());
-        let prompt = NewDecision {
-            parent: None,
-            attempt: 1,
-            phase: Phase::Strategize,
-            kind: DecisionKind::Prompt,
-            question: "What is to be done?".to_owned(),
-            chosen: shown.chars().take(4000).collect(),
-            rationale: "asked for by the user".to_owned(),
-            confidence: None,
-            alternatives: Vec::new(),
-            depends_on: Vec::new(),
-            node: None,
-            at_entry: 0,
-        };
-        let decisions = vec![prompt, strategy(&spec, 1)];
-        let job = self.new_job(id, Phase::Execute, not_before);
+        let (decisions, phase) = beginning(&spec, &shown);
+        let job = self.new_job(id, phase, not_before);
         Ok(house.store.create(NewPlan { id, title, spec, projects }, decisions, job).await?)
     }
 
@@ -97,25 +89,15 @@ impl Engine {
     }
 }
 
-/// Without a strategist the strategy is what was asked for.
-pub(super) fn strategy(spec: &PlanSpec, attempt: u32) -> NewDecision {
-    NewDecision {
-        parent: Some(1),
-        attempt,
-        phase: Phase::Strategize,
-        kind: DecisionKind::Strategy,
-        question: "How is it done?".to_owned(),
-        chosen: match spec.steps.len() {
-            1 => "one step: the command itself".to_owned(),
-            steps => format!("{steps} steps, as they were asked for"),
-        },
-        rationale: "the plan names what is to be done, so there is nothing to choose".to_owned(),
-        confidence: Some(1.0),
-        alternatives: Vec::new(),
-        depends_on: Vec::new(),
-        node: None,
-        at_entry: 0,
+/// The first decisions and the first phase: what has no strategist needs no thought, and begins with its work.
+fn beginning(spec: &PlanSpec, shown: &str) -> (Vec<NewDecision>, Phase) {
+    let mut decisions = vec![deciding::prompt(shown)];
+    decisions.extend(deciding::invariants(spec, 1));
+    if spec.strategist.is_some() {
+        return (decisions, Phase::Strategize);
     }
+    decisions.push(strategy(spec, 1));
+    (decisions, Phase::Execute)
 }
 
 /// Everything that can be told before anything runs.
@@ -130,8 +112,13 @@ fn preflight(request: &NewPlanRequest, sandbox_dir: &Path, data_dir: &Path) -> V
     if request.spec.steps.is_empty() {
         findings.push("there is no step to do".to_owned());
     }
-    for step in &request.spec.steps {
-        findings.extend(step_finding(step, request));
+    let of_strategist = request.spec.strategist.as_ref().map_or(&[][..], |strategist| &strategist.steps);
+    let tools = Catalog::builtin().ok();
+    for steps in [&request.spec.steps[..], of_strategist] {
+        findings.extend(steps.iter().filter_map(|step| step_finding(step, request)));
+        findings.extend(Graph::new(steps).err().into_iter().flatten().map(|flaw| flaw.to_string()));
+        let tools = tools.iter();
+        findings.extend(tools.flat_map(|tools| steps.iter().filter_map(|step| tool_finding(step, tools))));
     }
     for kind in [SpendKind::Time, SpendKind::Steps, SpendKind::ToolCalls] {
         if request.spec.limit(kind) == Some(0) {
@@ -173,6 +160,27 @@ fn step_finding(step: &Step, request: &NewPlanRequest) -> Option<String> {
         }
         Does::Wait { .. } | Does::Tool { .. } | Does::Model(_) | Does::Actor { .. } => None,
     }
+}
+
+/// A tool that nobody has. Those of servers are known when a node begins.
+fn tool_finding(step: &Step, tools: &Catalog) -> Option<String> {
+    let is_of_server = |name: &str| name.contains('.') || name.contains('/');
+    let error = match &step.does {
+        Does::Tool { name, .. } if !is_of_server(name) => tools.find(name).err(),
+        Does::Model(task) => {
+            let own: Vec<String> = task.tools.iter().filter(|name| !is_of_server(name)).cloned().collect();
+            tools.only(&own).err()
+        }
+        Does::Tool { .. }
+        | Does::Command(_)
+        | Does::Read { .. }
+        | Does::Write { .. }
+        | Does::Edit { .. }
+        | Does::Wait { .. }
+        | Does::External(_)
+        | Does::Actor { .. } => None,
+    };
+    error.map(|error| format!("step {}: {error}", step.node))
 }
 
 fn command_finding(task: &CommandTask, request: &NewPlanRequest) -> Option<String> {

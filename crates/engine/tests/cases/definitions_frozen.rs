@@ -231,13 +231,13 @@ fn a_definition_only_makes_what_is_allowed_stricter() {
     };
     let mut loose = spec();
     freeze(&place, &text("auto", "{time: 1h, tool_calls: 1000}"), &[]).unwrap().put_into(&mut loose);
-    assert_eq!((loose.automation.as_str(), loose.time_limit_s), ("review", 60));
+    assert_eq!((loose.automation.name.as_str(), loose.time_limit_s), ("review", 60));
     assert_eq!((loose.limits.steps, loose.limits.tool_calls), (Some(9), Some(100)));
     let mut strict = spec();
     freeze(&place, &text("manual", "{time: 5s, cost: 0.000001, tokens: 7, parallel: 2}"), &[])
         .unwrap()
         .put_into(&mut strict);
-    assert_eq!((strict.automation.as_str(), strict.time_limit_s, strict.parallel), ("manual", 5, 2));
+    assert_eq!((strict.automation.name.as_str(), strict.time_limit_s, strict.parallel), ("manual", 5, 2));
     assert_eq!((strict.limits.cost, strict.limits.tokens), (Some(1), Some(7)));
 }
 

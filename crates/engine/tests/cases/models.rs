@@ -76,7 +76,7 @@ fn request(project: &Path) -> NewPlanRequest {
         steps: vec![Step::new("ask", Does::Model(task))],
         validations: Vec::new(),
         apply: Gate::Ask,
-        automation: Automation::Review,
+        automation: Automation::review(),
         ignore: Vec::new(),
         protected: Vec::new(),
         max_file_bytes: 1 << 20,
@@ -98,6 +98,7 @@ fn request(project: &Path) -> NewPlanRequest {
         read_only: false,
         strategist: None,
         sources: Vec::new(),
+        instructions: Vec::new(),
     };
     let root = project.to_str().unwrap().into();
     let project = ProjectLink { alias: "project".to_owned(), root, read_only: false };

@@ -6,6 +6,8 @@
 //!    once the program itself has begun.
 //! 3. [`Running::wait`] returns when the whole tree of processes is dead; [`Running::killer`] makes that happen soon.
 //!
+//! A program that is spoken to ([`Stdin::Spoken`]) has its ends taken from [`Running::take_spoken`] before that.
+//!
 //! What is left of commands whose owner died or stands still is killed by whoever takes its job over: [`kill_job`].
 //!
 //! # Invariants
@@ -22,12 +24,14 @@ mod network_failure;
 mod output;
 mod running;
 mod spec;
+mod spoken;
 
 pub use environment::{Given, environment};
 pub use kill_job::{NotKilled, kill_job};
 pub use output::{BOUNDED_HEAD_BYTES, BOUNDED_TAIL_BYTES, Output};
 pub use running::{Ended, HowEnded, Killer, Running};
 pub use spec::{CommandSpec, KEEP_BYTES_MAX, KILL_GRACE, OutputSpec, Stdin, WorkDir};
+pub use spoken::Spoken;
 
 pub use crate::isolation::child_run;
 pub(crate) use drain::Drains;

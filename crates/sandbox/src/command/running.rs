@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::drain::Drains;
 use super::network_failure;
 use super::output::Output;
+use super::spoken::Spoken;
 use crate::isolation::control::{self, Report};
 use crate::isolation::{IsolationUsed, process_tree};
 
@@ -89,6 +90,8 @@ pub(crate) struct Launched {
     pub(crate) drains: Drains,
     /// What keeps it apart.
     pub(crate) isolation: IsolationUsed,
+    /// The ends of one that is spoken to.
+    pub(crate) spoken: Option<Spoken>,
 }
 
 /// A command that runs.
@@ -98,12 +101,13 @@ pub struct Running {
     tree: Arc<Tree>,
     drains: Option<Drains>,
     isolation: IsolationUsed,
+    spoken: Option<Spoken>,
     started: Instant,
 }
 
 impl Running {
     pub(crate) fn new(launched: Launched) -> Self {
-        let Launched { child, control, reaper, namespaced, mark, drains, isolation } = launched;
+        let Launched { child, control, reaper, namespaced, mark, drains, isolation, spoken } = launched;
         let tree = Tree {
             control,
             reaper,
@@ -112,7 +116,8 @@ impl Running {
             killed: AtomicBool::new(false),
             counted: AtomicU32::new(0),
         };
-        Self { child, tree: Arc::new(tree), drains: Some(drains), isolation, started: Instant::now() }
+        let (tree, drains) = (Arc::new(tree), Some(drains));
+        Self { child, tree, drains, isolation, spoken, started: Instant::now() }
     }
 
     /// What keeps it apart.
@@ -125,8 +130,15 @@ impl Running {
         Killer(Arc::clone(&self.tree))
     }
 
+    /// The ends of a program that is spoken to, once.
+    pub fn take_spoken(&mut self) -> Option<Spoken> {
+        self.spoken.take()
+    }
+
     /// Waits until all of it is dead.
     pub fn wait(mut self) -> Ended {
+        // Nobody will speak to it: it reads the end.
+        drop(self.spoken.take());
         let (how, killed) = self.wait_for_death();
         let (stdout, stderr) = match self.drains.take() {
             Some(drains) => drains.finish(),

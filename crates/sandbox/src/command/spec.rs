@@ -84,6 +84,8 @@ pub enum Stdin {
     Null,
     /// These bytes, then the end.
     Bytes(Vec<u8>),
+    /// What it is told by whoever started it, who also reads what it prints: see [`Spoken`](super::Spoken).
+    Spoken,
 }
 
 /// What becomes of a command's output.

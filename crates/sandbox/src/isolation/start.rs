@@ -18,7 +18,7 @@ use super::control::{self, Failure, Order, OrderRoot, Report};
 use super::unseen::{self, Unseen};
 use super::{Isolation, IsolationRung, IsolationUsed, RUN_VERB, RungPassedOver};
 use crate::child::ChildProgram;
-use crate::command::{CommandSpec, Drains, Launched, Running, Stdin};
+use crate::command::{CommandSpec, Drains, Launched, Running, Spoken, Stdin};
 use crate::view::View;
 
 /// Why a command did not begin.
@@ -123,7 +123,12 @@ impl Isolation {
             let attempt = attempt(&self.child, Order { rung: *rung, ..order.clone() }, &view, &spec.stdin)?;
             match attempt {
                 Ok(begun) => {
-                    let Begun { child, control, reaper, outputs: [stdout, stderr], told, mark } = begun;
+                    let Begun { child, control, reaper, to_stdin, outputs, told, mark } = begun;
+                    let roots = seen_at(&order, *rung, &view);
+                    let ([stdout, stderr], spoken) = match to_stdin {
+                        Some(stdin) => spoken(stdin, outputs, roots)?,
+                        None => (outputs, None),
+                    };
                     let drains = Drains::start(stdout, stderr, logs, spec.output.keep_bytes_max)?;
                     let network = spec.network || *rung == IsolationRung::None;
                     let (hidden, notes) = told;
@@ -137,6 +142,7 @@ impl Isolation {
                         mark,
                         drains,
                         isolation,
+                        spoken,
                     }));
                 }
                 Err(Failure::Rung(why)) => passed_over.push(RungPassedOver { rung: *rung, why }),
@@ -155,6 +161,25 @@ impl Isolation {
         }
         Err(StartError::NoIsolation { reasons: passed_over })
     }
+}
+
+/// Where the program sees each project: at its own path, or, where nothing can be mounted, where the copy lies.
+fn seen_at(order: &Order, rung: IsolationRung, view: &View) -> Vec<(RootNo, PathBuf)> {
+    let at = |root: &OrderRoot| match rung {
+        IsolationRung::Namespaces | IsolationRung::Bubblewrap => root.path.clone(),
+        IsolationRung::Landlock | IsolationRung::None => root.source().clone(),
+    };
+    view.roots.iter().zip(&order.roots).map(|(root, ordered)| (root.no, at(ordered))).collect()
+}
+
+/// The ends of a program that is spoken to, and what is drained: what is kept of the talk, and its complaints.
+fn spoken(
+    stdin: OwnedFd,
+    [stdout, stderr]: [OwnedFd; 2],
+    roots: Vec<(RootNo, PathBuf)>,
+) -> io::Result<([OwnedFd; 2], Option<Spoken>)> {
+    let (kept, log) = pipe_with(PipeFlags::CLOEXEC)?;
+    Ok(([kept, stderr], Some(Spoken { stdin, stdout, log, roots })))
 }
 
 /// Tries a rung with no project and no program.
@@ -223,6 +248,8 @@ struct Begun {
     child: Child,
     control: OwnedFd,
     reaper: OwnedFd,
+    /// Of one that is spoken to.
+    to_stdin: Option<OwnedFd>,
     outputs: [OwnedFd; 2],
     told: (Vec<String>, Vec<String>),
     mark: std::ffi::OsString,
@@ -253,9 +280,13 @@ fn launch(
     stdin: &Stdin,
 ) -> Result<Result<Begun, Failure>, StartError> {
     let (control, theirs) = control::pair()?;
-    let input = match stdin {
-        Stdin::Null => std::fs::File::open("/dev/null")?.into(),
-        Stdin::Bytes(bytes) => control::file_of("stdin", bytes)?,
+    let (input, to_stdin) = match stdin {
+        Stdin::Null => (std::fs::File::open("/dev/null")?.into(), None),
+        Stdin::Bytes(bytes) => (control::file_of("stdin", bytes)?, None),
+        Stdin::Spoken => {
+            let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+            (theirs, Some(ours))
+        }
     };
     let (stdout, to_stdout) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
     let (stderr, to_stderr) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
@@ -279,7 +310,7 @@ fn launch(
     match told {
         Ok(Ok((reaper, told))) => {
             let mark = order.tmp.clone().map(PathBuf::into_os_string).unwrap_or_default();
-            Ok(Ok(Begun { child, control, reaper, outputs: [stdout, stderr], told, mark }))
+            Ok(Ok(Begun { child, control, reaper, to_stdin, outputs: [stdout, stderr], told, mark }))
         }
         Ok(Err(failure)) => {
             drop(control);

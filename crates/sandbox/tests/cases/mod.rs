@@ -3,6 +3,7 @@
 mod command_ends;
 mod command_job;
 mod command_kill;
+mod command_spoken;
 mod command_stage;
 mod commit;
 mod isolation_git;

@@ -183,7 +183,7 @@ impl Story<'_> {
         }
         if let Some(record) = plan_view::last_error(self.facts) {
             let command = Some(plan_view::command_for(record, self.facts, self.id));
-            let hint = plan_view::hint_for(record, self.id);
+            let hint = plan_view::hint_for(record, self.facts, self.id);
             let why = match record.recovery.action {
                 Action::GiveUp => format!("it does not go on as it is: {hint}"),
                 Action::Ask | Action::Retry { .. } | Action::Revert => format!("it waits for you: {hint}"),
@@ -255,7 +255,7 @@ impl Story<'_> {
             "seq": record.recovery.seq, "at": self.at(record.recovery.seq).map(stamp), "category": error.category(),
             "phase": error.phase(), "node": error.step().node, "attempt": error.step().attempt,
             "message": error.message(), "call": error.tool_call(), "action": word, "retry": retry, "limit": limit,
-            "hint": plan_view::hint_for(record, self.id),
+            "hint": plan_view::hint_for(record, self.facts, self.id),
             "command": plan_view::command_for(record, self.facts, self.id),
         })
     }

@@ -29,7 +29,7 @@ pub(super) async fn run(args: ExecuteArgs, invocation: &Invocation) -> Result<Re
     let facts = super::facts(&engine, &plan).await?;
     plan_view::refuse_undone(&facts, &plan.short)?;
     task::tell_unset(&facts.plan.spec, invocation);
-    let options = ExecuteOptions { again: args.again, stop_before_apply: false };
+    let options = ExecuteOptions { again: args.again, stop_before_apply: true };
     if args.detach {
         let left = engine.leave(plan.id, options).await;
         left.map_err(|error| from_engine::execute(&error, &plan.short))?;

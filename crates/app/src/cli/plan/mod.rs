@@ -6,11 +6,14 @@ pub(super) mod cancel;
 pub(super) mod diff;
 pub(super) mod errors;
 mod execute;
+mod explain;
 mod gc;
 mod list;
 mod logs;
+mod prompt;
 mod resume;
 mod status;
+mod tree;
 mod undo;
 mod use_plan;
 mod watch;
@@ -35,6 +38,12 @@ pub(super) enum PlanCommand {
     Status(status::StatusArgs),
     /// Follow what happens to a plan until it waits or ends
     Watch(watch::WatchArgs),
+    /// Show what a plan decided, and what rests upon what
+    Tree(tree::TreeArgs),
+    /// Show one decision of a plan, with all that hangs on it
+    Explain(explain::ExplainArgs),
+    /// Say something to a plan: to be heeded besides, or as a reason to think again
+    Prompt(prompt::PromptArgs),
     /// Show what the commands of a plan printed
     Logs(logs::LogsArgs),
     /// Show what a plan changed
@@ -63,6 +72,9 @@ impl PlanCommand {
             PlanCommand::List(_) => "plan list",
             PlanCommand::Status(_) => "plan status",
             PlanCommand::Watch(_) => "plan watch",
+            PlanCommand::Tree(_) => "plan tree",
+            PlanCommand::Explain(_) => "plan explain",
+            PlanCommand::Prompt(_) => "plan prompt",
             PlanCommand::Logs(_) => "plan logs",
             PlanCommand::Diff(_) => "plan diff",
             PlanCommand::Artifacts(_) => "plan artifacts",
@@ -83,6 +95,9 @@ pub(super) fn dispatch(command: PlanCommand, invocation: &Invocation) -> Result<
         PlanCommand::List(args) => reading(list::run(args, invocation)),
         PlanCommand::Status(args) => reading(status::run(args, invocation)),
         PlanCommand::Watch(args) => reading(watch::run(args, invocation)),
+        PlanCommand::Tree(args) => reading(tree::run(args, invocation)),
+        PlanCommand::Explain(args) => reading(explain::run(args, invocation)),
+        PlanCommand::Prompt(args) => working(prompt::run(args, invocation)),
         PlanCommand::Logs(args) => reading(logs::run(args, invocation)),
         PlanCommand::Diff(args) => reading(diff::run(args, invocation)),
         PlanCommand::Artifacts(args) => reading(artifacts::run(args, invocation)),

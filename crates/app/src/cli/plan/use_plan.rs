@@ -17,8 +17,9 @@ pub(in crate::cli) struct UseArgs {
 pub(super) async fn run(args: UseArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let asked = args.task.asked(invocation, Gate::Ask)?;
     let engine = invocation.engine_with(&asked.settings).await?;
+    asked.consent.settle(&engine, invocation).await?;
     let made = engine.use_plan(asked.request).await.map_err(|error| from_engine::use_plan(&error))?;
     let plan = Named { id: made.id, short: short_id(&engine, made.id).await? };
     let facts = super::facts(&engine, &plan).await?;
-    Ok(run::shown(&facts, &plan, invocation))
+    Ok(run::with_notes(run::shown(&facts, &plan, invocation), asked.notes, invocation))
 }

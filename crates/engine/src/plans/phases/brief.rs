@@ -39,7 +39,12 @@ pub(super) fn with_brief(plan: &Plan, values: &Values, decisions: &[Decision]) -
 /// What every model is told whatever it is asked: the invariants, and the instructions of the projects.
 pub(super) fn pinned(plan: &Plan) -> String {
     let invariants = bullets(plan.spec.invariants.iter().map(|invariant| invariant.text.as_str()));
-    section(&[(INVARIANTS, invariants)])
+    let instructions = plan.spec.instructions.iter().map(|project| match plan.projects.len() {
+        0 | 1 => project.text.trim().to_owned(),
+        _ => format!("{}:\n{}", project.alias, project.text.trim()),
+    });
+    let instructions = instructions.collect::<Vec<_>>().join("\n\n");
+    section(&[(INVARIANTS, invariants), ("Instructions of the project (AGENTS.md):", instructions)])
 }
 
 /// What strategize of this attempt came to; none when nobody thought about it.

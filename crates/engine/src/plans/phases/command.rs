@@ -35,6 +35,7 @@ use super::super::use_plan::path_of;
 use super::ground::blocking;
 use super::kept::{self, KeptEnd};
 use super::spending;
+use super::spoken::{Line, Speaks, line};
 use super::work::{LiveRun, Open};
 use super::{Stopped, sandbox_category};
 use crate::worker::JobRun;
@@ -65,7 +66,7 @@ pub(super) struct Task {
     pub(super) env: Vec<(ByteText, ByteText)>,
     pub(super) pass_env: Vec<String>,
     pub(super) writable: Vec<ByteText>,
-    /// What it reads; nothing, when there is none.
+    /// What it reads; nothing, when there is none, and when it is spoken to what it is told.
     pub(super) stdin: Option<Vec<u8>>,
     /// Whether it may change the projects.
     pub(super) writes: bool,
@@ -93,9 +94,16 @@ pub(super) struct Finished {
     may_have_written: bool,
     /// Where it may have put its result.
     output: PathBuf,
+    /// What came of a program that was spoken to: how its process ended says nothing then.
+    judged: Option<Result<(), String>>,
 }
 
 impl Finished {
+    /// Says what came of a program that was spoken to.
+    pub(super) fn judge(&mut self, came_to: Result<(), String>) {
+        self.judged = Some(came_to);
+    }
+
     pub(super) fn call(&self) -> &ToolCall {
         &self.call
     }
@@ -150,7 +158,9 @@ impl Finished {
     pub(super) fn state(&self) -> CallState {
         match &self.ended {
             Err(_) => CallState::Refused,
+            Ok(_) if self.judged == Some(Ok(())) => CallState::Ok,
             Ok((ended, _)) => match ended.how {
+                HowEnded::Exited(0) | HowEnded::Killed if self.judged.is_some() => CallState::Failed,
                 HowEnded::Exited(0) => CallState::Ok,
                 HowEnded::Exited(_) | HowEnded::Signalled(_) => CallState::Failed,
                 HowEnded::TimedOut => CallState::TimedOut,
@@ -193,6 +203,9 @@ impl Finished {
             Err(error) => return Some(error.to_string()),
             Ok(ended) => ended,
         };
+        if let Some(judged) = &self.judged {
+            return judged.clone().err();
+        }
         let what = match ended.how {
             HowEnded::Exited(0) => return None,
             HowEnded::Exited(status) => format!("`{shown}` exited with status {status}"),
@@ -224,6 +237,32 @@ pub(super) async fn run(
     plan: &Plan,
     task: Task,
 ) -> Result<Finished, Stopped> {
+    let (finished, ()) = run_beside(house, run, live, plan, task, None, std::future::ready(())).await?;
+    Ok(finished)
+}
+
+/// The same with a program that is spoken to: `talk` waits for it to begin, and ends it.
+pub(super) async fn run_spoken<T, F: Future<Output = T>>(
+    house: &Arc<House>,
+    run: &JobRun,
+    live: &Arc<LiveRun>,
+    plan: &Plan,
+    task: Task,
+    talk: impl FnOnce(Speaks) -> F,
+) -> Result<(Finished, T), Stopped> {
+    let (line, speaks) = line();
+    run_beside(house, run, live, plan, task, Some(line), talk(speaks)).await
+}
+
+async fn run_beside<T>(
+    house: &Arc<House>,
+    run: &JobRun,
+    live: &Arc<LiveRun>,
+    plan: &Plan,
+    task: Task,
+    line: Option<Line>,
+    beside: impl Future<Output = T>,
+) -> Result<(Finished, T), Stopped> {
     task.scope.check()?;
     let effect = run.enter()?;
     let call = spending::begin(house, run, &effect, new_call(house, plan, &task)).await?;
@@ -233,30 +272,39 @@ pub(super) async fn run(
     }
     let Begun { view, layer, logs, can_write } = begin(live, &call, &task).await?;
     let output = logs.join(OUTPUT_DIR).join(OUTPUT_FILE);
-    let spec = command_spec(house, run, plan, &task, logs)?;
-    let policy =
-        if plan.spec.isolation_required { IsolationPolicy::Required } else { IsolationPolicy::Optional };
-    let isolation = Isolation::new(policy, house.options.child.clone());
+    let spec = match line {
+        Some(_) => spoken_spec(house, run, plan, &task, logs)?,
+        None => command_spec(house, run, plan, &task, logs)?,
+    };
+    let isolation = isolation(house, plan);
     let (waiter, begun, scope) = (Arc::clone(live), call.clone(), task.scope.clone());
-    let mut waiting = tokio::task::spawn_blocking(move || {
-        let running = isolation.start(view, spec)?;
+    let waiting = tokio::task::spawn_blocking(move || {
+        let mut running = isolation.start(view, spec)?;
         waiter.began(&begun, &scope, &running.killer());
+        let told = line.map(|line| line.began(&mut running));
         let used = running.isolation().clone();
         let ended = running.wait();
         waiter.ended(begun.no);
+        if let Some(told) = told {
+            told.ended(&ended);
+        }
         Ok((ended, used))
     });
     let saves_bases = task.writes && !is_check;
-    let ended = loop {
+    let mut both = std::pin::pin!(async { tokio::join!(waiting, beside) });
+    let (ended, came_to) = loop {
         tokio::select! {
-            ended = &mut waiting => break ended,
+            both = &mut both => break both,
             () = tokio::time::sleep(SAVE_BASES_EVERY), if saves_bases => save_bases(live).await?,
         }
     };
     run.scope().check()?;
     let ended = ended.map_err(|error| Stopped::failed(ErrorCategory::Internal, error))?;
     let shown = one_line(&task.run.shown());
-    Ok(Finished { call, shown, ended, effect, _layer: layer, may_have_written: can_write, output })
+    let may_have_written = can_write;
+    let finished =
+        Finished { call, shown, ended, effect, _layer: layer, may_have_written, output, judged: None };
+    Ok((finished, came_to))
 }
 
 /// What a command is run in.
@@ -278,7 +326,7 @@ async fn begin(live: &LiveRun, call: &ToolCall, task: &Task) -> Result<Begun, St
         let open = place.as_mut().ok_or(Stopped::Cancelled)?;
         let logs = log_dir(open.sandbox.dir(), call.no);
         let sandbox_failed = |error: std::io::Error| Stopped::failed(ErrorCategory::Sandbox, error);
-        std::fs::create_dir_all(logs.join(OUTPUT_DIR)).map_err(sandbox_failed)?;
+        make_logs(&logs).map_err(sandbox_failed)?;
         if is_check {
             open.call = Some(call);
         } else if !writes {
@@ -492,6 +540,29 @@ pub(super) fn new_call(house: &House, plan: &Plan, task: &Task) -> NewCall {
         requested,
         effective,
     }
+}
+
+/// What keeps the plan's commands apart.
+pub(super) fn isolation(house: &House, plan: &Plan) -> Isolation {
+    let policy =
+        if plan.spec.isolation_required { IsolationPolicy::Required } else { IsolationPolicy::Optional };
+    Isolation::new(policy, house.options.child.clone())
+}
+
+/// Makes the directory of a call's logs, and the one for its result.
+pub(super) fn make_logs(logs: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(logs.join(OUTPUT_DIR))
+}
+
+/// A program of the plan that is spoken to.
+pub(super) fn spoken_spec(
+    house: &House,
+    run: &JobRun,
+    plan: &Plan,
+    task: &Task,
+    logs: PathBuf,
+) -> Result<CommandSpec, Stopped> {
+    Ok(CommandSpec { stdin: Stdin::Spoken, ..command_spec(house, run, plan, task, logs)? })
 }
 
 fn command_spec(

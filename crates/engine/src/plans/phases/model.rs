@@ -28,6 +28,7 @@ use serde_json::Value;
 
 use super::super::models::{NoModel, told};
 use super::node::{Left, Node};
+use super::servers::NodeServers;
 use super::tools::{self, Gate, Tools};
 use super::{Stopped, brief};
 use ask::Asker;
@@ -39,11 +40,18 @@ const CALLS_PER_TURN_MAX: usize = 64;
 /// How much of what a model said stands in an error.
 const SAID_CHARS_MAX: usize = 300;
 
-/// Lets the model of a node work until it has answered.
+/// Lets the model of a node work until it has answered, beside the servers whose tools it may call.
 pub(super) async fn run(node: &Node<'_>, task: &ModelTask) -> Result<Left, Stopped> {
+    let servers = NodeServers::start(node).await?;
+    let left = work(node, task, &servers).await;
+    servers.end().await;
+    left
+}
+
+async fn work(node: &Node<'_>, task: &ModelTask, servers: &NodeServers) -> Result<Left, Stopped> {
     let resolved = node.house.models.resolve(&task.model, &node.house.redactor);
     let resolved = resolved.map_err(|error| Stopped::failed(category(&error), told(&error)))?;
-    let tools = tools_of(node, task)?;
+    let tools = tools_of(node, task, servers)?;
     let talk = Talk::begin(node, task, &resolved, tools.catalog().specs())?;
     let wanted = task.output.as_ref().map(Wanted::new).transpose().map_err(|error| node.unfit(&error))?;
     let asker = Asker { node, model: &task.model, resolved: &resolved };
@@ -59,9 +67,10 @@ fn category(error: &NoModel) -> ErrorCategory {
     }
 }
 
-fn tools_of<'a>(node: &Node<'a>, task: &ModelTask) -> Result<Tools<'a>, Stopped> {
-    let all = Catalog::builtin().map_err(|error| Stopped::failed(ErrorCategory::Internal, error))?;
-    let offered = all.only(&task.tools).map_err(|error| node.unfit(&error))?;
+fn tools_of<'a>(node: &Node<'a>, task: &ModelTask, servers: &NodeServers) -> Result<Tools<'a>, Stopped> {
+    let mut all = Catalog::builtin().map_err(|error| Stopped::failed(ErrorCategory::Internal, error))?;
+    let names = servers.add_to(&mut all, node, &task.tools);
+    let offered = all.only(&names).map_err(|error| node.unfit(&format!("{error}{}", servers.left_out())))?;
     Ok(ToolRunner::new(Gate::new(node), offered, Memory::Strict))
 }
 

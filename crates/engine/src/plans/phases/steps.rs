@@ -22,10 +22,10 @@ use super::super::House;
 use super::super::facts::{EDIT_FILE, READ_FILE, RUN_COMMAND, WAIT, WRITE_FILE};
 use super::super::use_plan::path_of;
 use super::Stopped;
-use super::command::{self, Task};
+use super::command::{self, Finished, Task};
 use super::ground::blocking;
 use super::node::{Done, Left, Node};
-use super::{model, spending, tools};
+use super::{external, model, spending, tools};
 use crate::worker::JobRun;
 
 /// How much of a file a call keeps.
@@ -35,11 +35,11 @@ const TEXT_BYTES_MAX: u64 = 64 * 1024;
 pub(super) async fn run(node: &Node<'_>) -> Result<Done, Stopped> {
     let step = node.step;
     let _permit = match &step.does {
-        Does::Command(_) | Does::Read { .. } | Does::Write { .. } | Does::Edit { .. } => {
+        Does::Command(_) | Does::External(_) | Does::Read { .. } | Does::Write { .. } | Does::Edit { .. } => {
             Some(node.live.permit(&node.scope, step.writes() && !node.only_reads()).await?)
         }
         // Their calls ask for it one by one.
-        Does::Tool { .. } | Does::Model(_) | Does::External(_) => None,
+        Does::Tool { .. } | Does::Model(_) => None,
         Does::Wait { .. } | Does::Actor { .. } => None,
     };
     match &step.does {
@@ -66,7 +66,8 @@ pub(super) async fn run(node: &Node<'_>) -> Result<Done, Stopped> {
             let left = model::run(node, task).await?;
             Ok(Done { run: node.ended(left), is_stored: false })
         }
-        Does::External(_) | Does::Actor { .. } => {
+        Does::External(task) => external::run(node, task).await,
+        Does::Actor { .. } => {
             let message = format!("node {} ({}) cannot be run by this version yet", step.node, step.shown());
             Err(Stopped::failed(ErrorCategory::InvalidInput, message))
         }
@@ -135,25 +136,31 @@ pub(super) fn task_of(node: &Node<'_>, command: &CommandTask) -> Result<Task, St
 async fn run_command(node: &Node<'_>, task: &CommandTask) -> Result<Done, Stopped> {
     let Node { house, run, live, plan, .. } = *node;
     let finished = command::run(house, run, live, plan, task_of(node, task)?).await?;
+    let text = finished.text(house);
+    let failure = finished.failure().map(|message| (finished.category(), message));
+    end_command(node, &finished, text, failure).await
+}
+
+/// Stores the end of the only call of a node, with what it changed and with what the node left when nothing failed.
+pub(super) async fn end_command(
+    node: &Node<'_>,
+    finished: &Finished,
+    text: String,
+    failure: Option<(ErrorCategory, String)>,
+) -> Result<Done, Stopped> {
+    let Node { house, run, live, plan, .. } = *node;
     let json = finished.json(house);
-    let failure = finished.failure().map(|message| Stopped::Failed {
-        category: finished.category(),
+    let failure = failure.map(|(category, message)| Stopped::Failed {
+        category,
         message,
-        left: Some(Box::new(Left { exit: finished.exit(), text: finished.text(house), ..Left::default() })),
+        left: Some(Box::new(Left { exit: finished.exit(), text: text.clone(), ..Left::default() })),
     });
     let mut ended = None;
-    command::record_settling(house, run, live, plan, &finished, None, |changed| {
+    command::record_settling(house, run, live, plan, finished, None, |changed| {
         let json = json.as_ref().ok().filter(|_| failure.is_none())?.clone();
         let changed = u32::try_from(changed).unwrap_or(u32::MAX);
         let usage = usage_in(&json);
-        let left = Left {
-            exit: finished.exit(),
-            text: finished.text(house),
-            json,
-            changed,
-            usage,
-            ..Left::default()
-        };
+        let left = Left { exit: finished.exit(), text, json, changed, usage, ..Left::default() };
         ended = Some(node.ended(left.clone()));
         node.settles(left)
     })

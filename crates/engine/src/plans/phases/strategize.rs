@@ -1,8 +1,8 @@
 //! The strategize phase: an actor that only reads thinks about the task, and what it came to is recorded.
 //!
 //! # Invariants
-//! 1. Nothing is changed: models get no tool that writes, commands see the projects read-only, and a sandbox is opened for
-//!    commands alone.
+//! 1. Nothing is changed: models get no tool that writes, commands and servers see the projects read-only, and a sandbox
+//!    is opened for them alone.
 //! 2. What was thought of is recorded in one step: the strategy, and below it the choices. A plan that is broken off before
 //!    that step has no decision of it, and the node that said it is not asked again.
 
@@ -15,8 +15,8 @@ use domain::{
 };
 use serde_json::Value;
 
-use super::super::House;
 use super::super::use_plan::strategy;
+use super::super::{House, mcp_servers};
 use super::execute::{progress, told};
 use super::graph::{self, Actor, RoundEnd};
 use super::work::LiveRun;
@@ -70,7 +70,9 @@ async fn think(actor: &Actor<'_>) -> Result<(), Stopped> {
 }
 
 async fn round(actor: &Actor<'_>) -> Result<RoundEnd, Stopped> {
-    let runs_command = |step: &Step| matches!(step.does, Does::Command(_) | Does::External(_));
+    let runs_command = |step: &Step| {
+        matches!(step.does, Does::Command(_) | Does::External(_)) || !mcp_servers::named(step).is_empty()
+    };
     if actor.steps.iter().any(runs_command)
         && ground::open(actor.house, actor.run, actor.live, actor.plan).await?.is_some()
     {

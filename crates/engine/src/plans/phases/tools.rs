@@ -34,6 +34,7 @@ use super::Stopped;
 use super::command::{self, Asked, Task};
 use super::ground::blocking;
 use super::node::Node;
+use super::servers::NodeServers;
 use super::spending;
 use super::work::LiveRun;
 use crate::tools::{Changing, Done, Looking, change, kept_arguments, kept_result, look};
@@ -343,11 +344,14 @@ pub(super) async fn run_tool_step(
     node: &Node<'_>,
     (name, with): (&str, &Value),
 ) -> Result<ToolAnswer, Stopped> {
-    let catalog = Catalog::builtin().map_err(|error| Stopped::failed(ErrorCategory::Internal, error))?;
-    let gate = Gate::new(node);
-    let mut tools: Tools<'_> = ToolRunner::new(gate, catalog, Memory::Trusting);
+    let mut catalog = Catalog::builtin().map_err(|error| Stopped::failed(ErrorCategory::Internal, error))?;
+    let servers = NodeServers::start(node).await?;
+    servers.add_to(&mut catalog, node, &[]);
+    let mut tools: Tools<'_> = ToolRunner::new(Gate::new(node), catalog, Memory::Trusting);
     let call = ToolUse { id: node.path.to_owned(), name: name.to_owned(), arguments: with.clone() };
-    let answer = tools.call(&call).await.map_err(stopped)?;
+    let answer = tools.call(&call).await.map_err(stopped);
+    servers.end().await;
+    let answer = answer?;
     if answer.is_error {
         return Err(Stopped::failed(ErrorCategory::Tool, &answer.text));
     }

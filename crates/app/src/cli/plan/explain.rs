@@ -1,0 +1,31 @@
+//! `agents plan explain`: one decision, what hangs on it, and how it is corrected.
+
+use crate::cli::Invocation;
+use crate::cli::invocation::short_id;
+use crate::decision_view;
+use crate::failure::{Failure, codes, from_engine};
+use crate::output::Report;
+use crate::project;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct ExplainArgs {
+    /// Which decision: its id, the beginning of its id, or PLAN:NUMBER
+    #[arg(value_name = "DECISION|PLAN:NUMBER")]
+    decision: String,
+}
+
+pub(super) async fn run(args: ExplainArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let engine = invocation.engine().await?;
+    let root = project::root_of(&invocation.here).ok();
+    let found = engine.find_decision(&args.decision, root.as_deref()).await;
+    let (plan, seq) = found.map_err(|error| from_engine::find_decision(&error))?;
+    let short = short_id(&engine, plan).await?;
+    let facts = engine.explain(plan, seq).await.map_err(|error| from_engine::plan(&error, &short))?;
+    let facts = facts.ok_or_else(|| {
+        Failure::new(&codes::DECISION_NOT_FOUND, format!("plan {short} has no decision {seq}"))
+    })?;
+    Ok(Report::new(
+        decision_view::explained_json(&facts, &short),
+        decision_view::explained(&facts, &short, &invocation.look),
+    ))
+}

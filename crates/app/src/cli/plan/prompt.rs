@@ -1,0 +1,96 @@
+//! `agents plan prompt`: says something to a plan.
+//!
+//! # Invariants
+//! 1. A plan that somebody works on, waits or is done keeps what was said, and heeds it when it goes on.
+//! 2. A plan that failed is tried again with it; with `--replan` it is thought out anew first. Either goes on here, as far
+//!    as its gates allow, or is left to a worker.
+//! 3. `--dry-run` writes nothing.
+
+use engine::plans::{Affected, Engine, Guided, Taken};
+use serde_json::json;
+
+use crate::cli::invocation::Named;
+use crate::cli::{Invocation, detach, run, work};
+use crate::decision_view::{self, Names};
+use crate::failure::{Failure, from_engine};
+use crate::output::{Note, Report};
+use crate::plan_view;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct PromptArgs {
+    /// Which plan
+    plan: String,
+    /// What to say, in 1 to 16384 bytes
+    text: String,
+    /// Begin again with a new strategy; what was decided so far gives way
+    #[arg(long)]
+    replan: bool,
+    /// Only show what would give way
+    #[arg(long)]
+    dry_run: bool,
+    /// Leave it to a worker, and start one when none lives
+    #[arg(long, conflicts_with = "dry_run")]
+    detach: bool,
+}
+
+pub(super) async fn run(args: PromptArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let engine = invocation.engine().await?;
+    let plan = invocation.plan(&engine, &args.plan).await?;
+    let facts = super::facts(&engine, &plan).await?;
+    plan_view::refuse_undone(&facts, &plan.short)?;
+    let taken = if args.replan { Taken::Replan } else { Taken::Besides };
+    let affected = engine.would_affect(plan.id, taken).await;
+    let affected = affected.map_err(|error| from_engine::guide(&error, &plan.short))?;
+    if args.dry_run {
+        return looked_at(&engine, &plan, taken, &affected, invocation).await;
+    }
+    let guided = engine.guide(plan.id, &args.text, taken).await;
+    match guided.map_err(|error| from_engine::guide(&error, &plan.short))? {
+        Guided::Kept => {
+            let facts = super::facts(&engine, &plan).await?;
+            let note = "it is kept, and heeded when the plan goes on";
+            // How the plan stands was not asked: it is told, and is no failure of this command.
+            let text = plan_view::to_text(&facts, &plan.short, &invocation.look);
+            let report = Report::new(plan_view::to_json(&facts, &plan.short), text);
+            Ok(report.note(Note::info(note)))
+        }
+        Guided::Retried | Guided::Replanned if args.detach => {
+            let left = engine.leave_guided(plan.id).await;
+            left.map_err(|error| from_engine::execute(&error, &plan.short))?;
+            detach::left(invocation, &engine, &plan).await
+        }
+        Guided::Retried | Guided::Replanned => {
+            let facts = work::follow(invocation, &engine, &plan, engine.carry_on(plan.id)).await?;
+            let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
+            let mut report = run::finish(invocation, &engine, &plan, facts).await?;
+            report.data["affected"] = decision_view::affected_json(&affected);
+            Ok(report)
+        }
+    }
+}
+
+async fn looked_at(
+    engine: &Engine,
+    plan: &Named,
+    taken: Taken,
+    affected: &Affected,
+    invocation: &Invocation,
+) -> Result<Report, Failure> {
+    let all = engine.decisions(plan.id).await.map_err(|error| from_engine::store(&error))?;
+    let (names, short) = (Names::of(&all), &plan.short);
+    let mut text = match taken {
+        Taken::Besides => format!("plan {short} would heed it as it goes on; nothing would give way\n"),
+        Taken::Replan => {
+            format!("plan {short} would begin again with a new strategy; these would give way:\n")
+        }
+    };
+    for decision in all.iter().filter(|decision| affected.decisions.contains(&decision.seq)) {
+        text.push_str(&format!("  {}\n", decision_view::line(decision, &names, &invocation.look)));
+    }
+    for file in &affected.files {
+        text.push_str(&format!("  {}\n", crate::output::calm(file)));
+    }
+    text.push_str("nothing was written\n");
+    let affected = decision_view::affected_json(affected);
+    Ok(Report::new(json!({ "plan_id": plan.id, "dry_run": true, "affected": affected }), text))
+}

@@ -1,0 +1,38 @@
+//! `agents plan tree`: what a plan decided, each below what it follows from.
+//!
+//! An arrow names what a decision rests upon beside that.
+
+use domain::Decision;
+use serde_json::{Value, json};
+
+use crate::cli::Invocation;
+use crate::decision_view::{self, Names};
+use crate::failure::{Failure, from_engine};
+use crate::output::Report;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct TreeArgs {
+    /// Which plan
+    #[arg(default_value = "@last")]
+    plan: String,
+    /// Also what gave way to later decisions
+    #[arg(long)]
+    superseded: bool,
+}
+
+pub(super) async fn run(args: TreeArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let engine = invocation.engine().await?;
+    let plan = invocation.plan(&engine, &args.plan).await?;
+    let facts = super::facts(&engine, &plan).await?;
+    let all = engine.decisions(plan.id).await.map_err(|error| from_engine::store(&error))?;
+    let names = Names::of(&all);
+    let shown: Vec<Decision> =
+        all.iter().filter(|decision| args.superseded || decision.is_live()).cloned().collect();
+    let decisions: Vec<Value> =
+        shown.iter().map(|decision| decision_view::to_json(decision, &names)).collect();
+    let data = json!({
+        "plan_id": plan.id, "short_id": plan.short, "title": facts.plan.title, "attempt": facts.plan.attempt,
+        "decisions": decisions, "superseded": all.iter().filter(|decision| !decision.is_live()).count(),
+    });
+    Ok(Report::new(data, decision_view::tree(&facts.plan, &plan.short, &shown, &names, &invocation.look)))
+}

@@ -1,0 +1,179 @@
+//! Decisions as people and programs see them: a tree, a line, and one with all that hangs on it.
+//!
+//! # Invariants
+//! 1. A decision is named by the beginning of its id that no other of its plan has, of at least 10 letters.
+//! 2. What is nested below a decision follows from it; an arrow names what it rests upon beside that.
+//! 3. Every answer about one decision has the command that corrects it.
+
+use std::collections::BTreeMap;
+
+use domain::{Decision, DecisionKind, Plan};
+use engine::plans::{Affected, DecisionFacts, SHORT_ID_CHARS_MIN, shortest};
+use serde_json::{Value, json};
+
+use crate::output::{Look, calm, one_line};
+use crate::time::stamp;
+
+/// How much of a choice stands on its line.
+const CHOSEN_CHARS: usize = 72;
+
+/// What the decisions of a plan are called.
+#[derive(Clone, Debug)]
+pub struct Names(BTreeMap<u32, String>);
+
+impl Names {
+    /// All of the plan's, also those that gave way.
+    pub fn of(all: &[Decision]) -> Names {
+        let mut ids: Vec<String> = all.iter().map(|decision| decision.id.to_string()).collect();
+        ids.sort_unstable();
+        let short = |decision: &Decision| {
+            let id = decision.id.to_string();
+            (decision.seq, shortest(&id, &ids, SHORT_ID_CHARS_MIN).to_owned())
+        };
+        Names(all.iter().map(short).collect())
+    }
+
+    /// The short name of the one with this number.
+    pub fn short(&self, seq: u32) -> String {
+        self.0.get(&seq).cloned().unwrap_or_else(|| format!("#{seq}"))
+    }
+}
+
+const fn kind_word(kind: DecisionKind) -> &'static str {
+    match kind {
+        DecisionKind::Prompt => "prompt",
+        DecisionKind::Invariants => "invariants",
+        DecisionKind::Strategy => "strategy",
+        DecisionKind::Choice => "choice",
+        DecisionKind::Recovery => "recovery",
+        DecisionKind::Guidance => "guidance",
+        DecisionKind::Reversion => "reversion",
+        DecisionKind::Spawn => "spawn",
+    }
+}
+
+/// A decision on one line.
+pub fn line(decision: &Decision, names: &Names, look: &Look) -> String {
+    let new = &decision.new;
+    let chosen = look.cut(&calm(&one_line(&new.chosen)), CHOSEN_CHARS);
+    let mut text = format!("{}  {}  {chosen}", names.short(decision.seq), kind_word(new.kind));
+    if let Some(confidence) = new.confidence {
+        text.push_str(&format!("  {confidence:.2}"));
+    }
+    if !new.depends_on.is_empty() {
+        let rests: Vec<String> = new.depends_on.iter().map(|seq| names.short(*seq)).collect();
+        text.push_str(&format!("  ← {}", rests.join(", ")));
+    }
+    if let Some(by) = decision.superseded_by {
+        text.push_str(&format!("  (gave way to {})", names.short(by)));
+    }
+    if decision.is_live() { text } else { look.paint.dim(&text) }
+}
+
+/// All of these below each other, under a head that names the plan.
+pub fn tree(plan: &Plan, id: &str, shown: &[Decision], names: &Names, look: &Look) -> String {
+    let mut text = format!("plan {}  {}\n", look.paint.bold(id), calm(&one_line(&plan.title)));
+    let mut roots = shown.iter().filter(|decision| parent(decision, shown).is_none()).peekable();
+    while let Some(root) = roots.next() {
+        branch(root, shown, names, look, ("", roots.peek().is_none()), &mut text);
+    }
+    text
+}
+
+/// What the decision hangs below in the picture; none when that is not shown.
+fn parent(decision: &Decision, shown: &[Decision]) -> Option<u32> {
+    decision.new.parent.filter(|parent| shown.iter().any(|other| other.seq == *parent))
+}
+
+/// A decision and what follows from it. `place` is what stands before its line, and whether it is the last there.
+fn branch(
+    decision: &Decision,
+    shown: &[Decision],
+    names: &Names,
+    look: &Look,
+    place: (&str, bool),
+    text: &mut String,
+) {
+    // A parent has a lower number, so this comes to an end.
+    let (before, is_last) = place;
+    let (corner, below) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+    text.push_str(&format!("{before}{corner}{}\n", line(decision, names, look)));
+    let below = format!("{before}{below}");
+    let mut children = shown.iter().filter(|other| parent(other, shown) == Some(decision.seq)).peekable();
+    while let Some(child) = children.next() {
+        branch(child, shown, names, look, (&below, children.peek().is_none()), text);
+    }
+}
+
+/// A decision for programs.
+pub fn to_json(decision: &Decision, names: &Names) -> Value {
+    let new = &decision.new;
+    json!({
+        "decision_id": decision.id, "short_id": names.short(decision.seq), "seq": decision.seq,
+        "parent": new.parent, "attempt": new.attempt, "phase": new.phase, "kind": new.kind,
+        "question": new.question, "chosen": new.chosen, "alternatives": new.alternatives,
+        "rationale": new.rationale, "confidence": new.confidence, "depends_on": new.depends_on,
+        "node": new.node, "at_entry": new.at_entry, "superseded_by": decision.superseded_by,
+        "created": stamp(decision.created),
+    })
+}
+
+/// What hangs on a decision, for programs.
+pub fn affected_json(affected: &Affected) -> Value {
+    json!({ "decisions": affected.decisions, "files": affected.files })
+}
+
+/// What is typed to correct a decision of the plan.
+fn correction(facts: &DecisionFacts, id: &str) -> Option<String> {
+    let may = !facts.plan.state.is_final() && facts.decision.is_live();
+    may.then(|| format!("agents plan prompt {id} \"…\" --replan"))
+}
+
+/// One decision with all that hangs on it, for programs.
+pub fn explained_json(facts: &DecisionFacts, id: &str) -> Value {
+    let mut data = to_json(&facts.decision, &Names::of(&facts.all));
+    data["plan_id"] = json!(facts.plan.id);
+    data["affected"] = affected_json(&facts.affected);
+    data["correct"] = json!(correction(facts, id));
+    data
+}
+
+/// The same for people.
+pub fn explained(facts: &DecisionFacts, id: &str, look: &Look) -> String {
+    let DecisionFacts { decision, all, affected, .. } = facts;
+    let (new, names) = (&decision.new, Names::of(all));
+    let seqs = |seqs: &mut dyn Iterator<Item = u32>| -> String {
+        seqs.map(|seq| names.short(seq)).collect::<Vec<_>>().join(", ")
+    };
+    let mut text = format!(
+        "decision {}  {}  number {} of plan {id}\n",
+        look.paint.bold(&decision.id.to_string()),
+        kind_word(new.kind),
+        decision.seq
+    );
+    let mut add = |name: &str, value: String| {
+        if !value.trim().is_empty() {
+            let value = calm(value.trim_end()).replace('\n', "\n               ");
+            text.push_str(&format!("  {name:<11}  {value}\n"));
+        }
+    };
+    add("question", new.question.clone());
+    add("chosen", new.chosen.clone());
+    for other in &new.alternatives {
+        add("instead of", format!("{} ({})", other.text, other.why_not));
+    }
+    add("rationale", new.rationale.clone());
+    add("confidence", new.confidence.map(|part| format!("{part:.2}")).unwrap_or_default());
+    add("taken", format!("in {}, attempt {}, {}", new.phase, new.attempt, stamp(decision.created)));
+    add("by node", new.node.clone().unwrap_or_default());
+    add("follows", seqs(&mut new.parent.into_iter()));
+    add("rests upon", seqs(&mut new.depends_on.iter().copied()));
+    add("gave way to", seqs(&mut decision.superseded_by.into_iter()));
+    let others = affected.decisions.iter().copied().filter(|seq| *seq != decision.seq);
+    add("affects", seqs(&mut others.into_iter()));
+    add("files", affected.files.join(", "));
+    if let Some(command) = correction(facts, id) {
+        text.push_str(&format!("{}  {command}\n", look.paint.dim("correct it")));
+    }
+    text
+}

@@ -1,0 +1,173 @@
+//! Whole plans of models: thought about, done, mended, told something meanwhile, killed and gone on with.
+
+use std::fs;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use super::model_world::{KEY, Said, Wire, World, calls, mending, says};
+
+/// What the model was told about its part.
+fn system(body: &Value) -> String {
+    body["messages"][0]["content"].as_str().unwrap().to_owned()
+}
+
+/// The first thing that the model was asked.
+fn asked(body: &Value) -> String {
+    let messages = body["messages"].as_array().unwrap();
+    let first = messages.iter().find(|message| message["role"] == "user").unwrap();
+    first["content"].as_str().unwrap().to_owned()
+}
+
+/// Everything that is in a request.
+fn whole(body: &Value) -> String {
+    body["messages"].to_string()
+}
+
+fn actor(world: &World, name: &str, text: &str) {
+    let dir = world.person.home().join(".config/cleveragents/actors");
+    fs::write(dir.join(format!("{name}.yaml")), text).unwrap();
+}
+
+/// So many requests, in their order.
+fn bodies(world: &World, count: usize) -> Vec<Value> {
+    (0..count).map(|_| world.server.asked().body).collect()
+}
+
+#[test]
+fn what_must_hold_and_what_the_project_says_reach_every_model() {
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("Nothing to do.")]));
+    world.person.write("AGENTS.md", "Use tabs, never spaces.\n");
+    world.person.write(
+        ".cleveragents/actions/tidy.yaml",
+        "description: Tidy up\nactor: mender\ninvariants: [\"Prices stay whole numbers\", {never: [\"test.sh\"]}]\n",
+    );
+    let answer = world.agents(&["--format", "json", "run", "tidy"]);
+    assert_eq!(answer.exit, 0, "{answer:?}");
+    let bodies = bodies(&world, 1);
+    let system = system(&bodies[0]);
+    for part in
+        ["Be careful.", "- Prices stay whole numbers", "- never touch test.sh", "Use tabs, never spaces."]
+    {
+        assert!(system.contains(part), "{part}: {system}");
+    }
+}
+
+#[test]
+fn a_strategy_is_thought_out_read_only_recorded_and_followed() {
+    let strategy = json!({
+        "summary": "Mend the sum.",
+        "steps": [{"title": "Multiply", "detail": "in total", "paths": ["price.sh"]}],
+        "decisions": [{"question": "Where?", "chosen": "in price.sh", "rationale": "it is wrong there", "confidence": 0.9,
+                       "alternatives": [{"text": "in test.sh", "why_not": "the test is right"}]}],
+    });
+    let mut turns = vec![
+        // It tries to write, and has no such tool.
+        calls([
+            ("write_file", json!({"path": "price.sh", "content": "broken"})),
+            ("read_file", json!({"path": "price.sh"})),
+        ]),
+        Said { text: Box::leak(strategy.to_string().into_boxed_str()), calls: Vec::new() },
+    ];
+    turns.extend(mending());
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&turns));
+    actor(&world, "mender", "model: scripted/m-1\n");
+    actor(
+        &world,
+        "thinker",
+        "model: scripted/m-1\ntools: [read]\nprompt: \"{{prompt}}\"\noutput: {summary: string, steps: {type: array}, decisions: {type: array}}\n",
+    );
+    world.person.write(
+        ".cleveragents/actions/mend.yaml",
+        "description: Make the tests pass\nactor: mender\nstrategist: thinker\nvalidations: [sh test.sh]\n",
+    );
+    let answer = world.agents(&["--format", "json", "run", "mend"]);
+    assert_eq!(answer.exit, 0, "{answer:?}");
+    let bodies = bodies(&world, 6);
+    assert!(
+        whole(&bodies[1]).contains("UNKNOWN_TOOL") || whole(&bodies[1]).contains("TOOL_NOT_FOUND"),
+        "{}",
+        whole(&bodies[1])
+    );
+    let told = asked(&bodies[2]);
+    assert!(told.contains("Mend the sum.") && told.contains("1. Multiply: in total (price.sh)"), "{told}");
+    assert_eq!(world.person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
+    assert_eq!(world.person.read("price.sh"), "total() { echo $(($1 * $2)); }\n");
+    let tree = world.person.agents(&["plan", "tree", "@last"]).stdout;
+    assert!(tree.contains("Mend the sum.") && tree.contains("in price.sh"), "{tree}");
+}
+
+#[test]
+fn what_checks_find_goes_back_to_the_model_until_they_pass() {
+    let half = calls([
+        ("read_file", json!({"path": "price.sh"})),
+        ("edit_file", json!({"path": "price.sh", "old": "$1 + $2", "new": "$1 - $2"})),
+    ]);
+    let rest = calls([
+        ("read_file", json!({"path": "price.sh"})),
+        ("edit_file", json!({"path": "price.sh", "old": "$1 - $2", "new": "$1 * $2"})),
+    ]);
+    let world =
+        World::new(Wire::Openai, Wire::Openai.scripts(&[half, says("Done."), rest, says("Now it is.")]));
+    actor(&world, "mender", "model: scripted/m-1\n");
+    let answer = world.run(&["--check", "sh test.sh"]);
+    assert_eq!(answer.exit, 0, "{answer:?}");
+    let bodies = bodies(&world, 4);
+    assert!(!asked(&bodies[0]).contains("2 times 3 is"), "{}", asked(&bodies[0]));
+    assert!(asked(&bodies[2]).contains("2 times 3 is -1"), "{}", asked(&bodies[2]));
+    assert_eq!(answer.data()["validations"]["verdict"], "passed");
+}
+
+#[test]
+fn what_a_person_says_meanwhile_is_heard_at_the_next_turn_and_once() {
+    let turns = [
+        calls([(
+            "run_command",
+            json!({"command": "echo at it; until test -e go; do :; done", "timeout_s": 60}),
+        )]),
+        calls([("read_file", json!({"path": "price.sh"}))]),
+        says("Done."),
+    ];
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&turns));
+    let mut command = world.person.command(&world.person.project(), &["run", "Make it", "--actor", "mender"]);
+    let mut child =
+        command.env("SCRIPTED_KEY", KEY).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !world.person.agents(&["plan", "logs", "@last"]).stdout.contains("at it") {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended and did not wait");
+    }
+    let said = world.agents(&["--format", "json", "plan", "prompt", "@last", "Mind the taxes."]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    // The sandbox shows files of the live tree that the plan has not touched.
+    world.person.write("go", "");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let bodies = bodies(&world, 3);
+    let heard: Vec<usize> =
+        bodies.iter().map(|body| whole(body).matches("Mind the taxes.").count()).collect();
+    assert_eq!(heard, [0, 1, 1], "told before the second turn, and not told again");
+}
+
+#[test]
+fn a_model_that_was_killed_in_the_middle_begins_anew_on_a_clean_tree() {
+    let mut turns = vec![
+        calls([
+            ("read_file", json!({"path": "price.sh"})),
+            ("edit_file", json!({"path": "price.sh", "old": "$1 + $2", "new": "half"})),
+        ]),
+        calls([("run_command", json!({"command": "echo at it; sleep 1000", "timeout_s": 2000}))]),
+    ];
+    turns.extend(mending());
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&turns));
+    let mut command = world.person.command(&world.person.project(), &["run", "Make it", "--actor", "mender"]);
+    let mut child =
+        command.env("SCRIPTED_KEY", KEY).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !world.person.agents(&["plan", "logs", "@last"]).stdout.contains("at it") {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended and did not wait");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let answer = world.agents(&["--format", "json", "plan", "resume", "@last"]);
+    assert_eq!(answer.exit, 0, "{answer:?}");
+    assert!(whole(&bodies(&world, 6)[3]).contains("$1 + $2"), "it read what the first try had written");
+    assert_eq!(world.person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
+    assert_eq!(world.person.read("price.sh"), "total() { echo $(($1 * $2)); }\n");
+}
