@@ -9,9 +9,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use domain::WallMs;
-
-const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
+use domain::{DURATION_UNITS, WallMs, seconds_in, typed_seconds};
 
 /// Why a text is no duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,39 +23,12 @@ pub struct DurationError {
 /// # Errors
 /// Anything else, and what is too long to count.
 pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
-    parse_seconds(text).map(Duration::from_secs).ok_or_else(|| DurationError { text: text.to_owned() })
-}
-
-fn parse_seconds(text: &str) -> Option<u64> {
-    let mut rest = text.trim();
-    let mut total: u64 = 0;
-    let mut units = UNITS.iter();
-    if rest.is_empty() {
-        return None;
-    }
-    while !rest.is_empty() {
-        let digits = rest.find(|letter: char| !letter.is_ascii_digit())?;
-        let (number, tail) = rest.split_at(digits);
-        let unit = tail.chars().next()?;
-        // The units go on where the last one stood, so none comes twice and none out of order.
-        let (_, seconds) = units.find(|(letter, _)| *letter == unit)?;
-        total = total.checked_add(number.parse::<u64>().ok()?.checked_mul(*seconds)?)?;
-        rest = &tail[unit.len_utf8()..];
-    }
-    Some(total)
+    seconds_in(text).map(Duration::from_secs).ok_or_else(|| DurationError { text: text.to_owned() })
 }
 
 /// The duration as it is typed, in whole seconds: `1h30m`, `0s`.
 pub fn typed(duration: Duration) -> String {
-    let mut left = duration.as_secs();
-    let mut text = String::new();
-    for (unit, seconds) in UNITS {
-        if left >= seconds {
-            text.push_str(&format!("{}{unit}", left / seconds));
-            left %= seconds;
-        }
-    }
-    if text.is_empty() { "0s".to_owned() } else { text }
+    typed_seconds(duration.as_secs())
 }
 
 /// How long something took: `41.2 s`, `3 min 05 s`, `2 h 10 min`.
@@ -73,7 +44,7 @@ pub fn took(duration_ms: u64) -> String {
 /// How long ago something was, in its largest unit: `12s`, `5m`, `3h`, `2d`.
 pub fn age(then: WallMs, now: WallMs) -> String {
     let seconds = now.0.saturating_sub(then.0) / 1_000;
-    let (unit, size) = UNITS.into_iter().find(|(_, size)| seconds >= *size).unwrap_or(('s', 1));
+    let (unit, size) = DURATION_UNITS.into_iter().find(|(_, size)| seconds >= *size).unwrap_or(('s', 1));
     format!("{}{unit}", seconds / size)
 }
 

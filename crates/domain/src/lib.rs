@@ -22,6 +22,8 @@ pub mod id;
 
 pub mod time;
 
+pub mod duration;
+
 pub mod class;
 pub mod phase;
 
@@ -116,6 +118,7 @@ pub use diff::{
     Hunk, HunkPart, Line, LineTag, LinesChanged, Narrowed, apply_hunks, hunks, hunks_in_conflict,
     lines_changed, narrow, unified, unified_from,
 };
+pub use duration::{DURATION_UNITS, seconds_in, typed_seconds};
 pub use error::{ErrorCategory, MESSAGE_BYTES_MAX, NewError, StepId};
 pub use error_history::{ErrorHistory, ErrorRecord, Folded, RECORDS_MAX};
 pub use event_record::{EVENT_BYTES_MAX, EventKind, EventRecord};

@@ -2,9 +2,10 @@
 //!
 //! # Invariants
 //! 1. A name names one tool; of two the first stays.
-//! 2. Every tool here has schemas that compile.
+//! 2. Every tool here has schemas that compile. Those of a tool that is none of ours are compiled when it is added; ours
+//!    are compiled when they are first held against a value, once in a process: a test holds that each of them compiles.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use async_trait::async_trait;
 use domain::did_you_mean;
@@ -45,15 +46,22 @@ pub trait ForeignTool: Send + Sync {
 pub struct Tool {
     /// What it is.
     pub spec: ToolSpec,
-    input: Schema,
-    output: Schema,
+    input: OnceLock<Result<Schema, SchemaError>>,
+    output: OnceLock<Result<Schema, SchemaError>>,
     pub(super) foreign: Option<Arc<dyn ForeignTool>>,
 }
 
 impl Tool {
-    fn new(spec: ToolSpec, foreign: Option<Arc<dyn ForeignTool>>) -> Result<Tool, SchemaError> {
-        let (input, output) = (Schema::new(&spec.input)?, Schema::new(&spec.output)?);
-        Ok(Tool { spec, input, output, foreign })
+    fn new(spec: ToolSpec, foreign: Option<Arc<dyn ForeignTool>>) -> Tool {
+        Tool { spec, input: OnceLock::new(), output: OnceLock::new(), foreign }
+    }
+
+    fn input(&self) -> Result<&Schema, SchemaError> {
+        self.input.get_or_init(|| Schema::new(&self.spec.input)).as_ref().map_err(Clone::clone)
+    }
+
+    fn output(&self) -> Result<&Schema, SchemaError> {
+        self.output.get_or_init(|| Schema::new(&self.spec.output)).as_ref().map_err(Clone::clone)
     }
 
     /// Whether the arguments fit.
@@ -61,7 +69,7 @@ impl Tool {
     /// # Errors
     /// [`ToolError::InvalidArguments`] with all that is wrong.
     pub fn check_input(&self, arguments: &Value) -> Result<(), ToolError> {
-        let problems = self.input.problems(arguments);
+        let problems = problems(self.input(), arguments);
         let tool = self.spec.name.clone();
         if problems.is_empty() { Ok(()) } else { Err(ToolError::InvalidArguments { tool, problems }) }
     }
@@ -71,9 +79,17 @@ impl Tool {
     /// # Errors
     /// [`ToolError::BadOutput`] with all that is wrong.
     pub fn check_output(&self, result: &Value) -> Result<(), ToolError> {
-        let problems = self.output.problems(result);
+        let problems = problems(self.output(), result);
         let tool = self.spec.name.clone();
         if problems.is_empty() { Ok(()) } else { Err(ToolError::BadOutput { tool, problems }) }
+    }
+}
+
+/// What is wrong with the value; a schema that cannot be used fits nothing.
+fn problems(schema: Result<&Schema, SchemaError>, value: &Value) -> Vec<String> {
+    match schema {
+        Ok(schema) => schema.problems(value),
+        Err(error) => vec![error.to_string()],
     }
 }
 
@@ -91,15 +107,11 @@ pub struct Catalog {
 
 impl Catalog {
     /// The tools of the program.
-    ///
-    /// # Errors
-    /// A schema does not compile: a bug.
-    pub fn builtin() -> Result<Catalog, SchemaError> {
-        let mut catalog = Catalog::default();
-        for spec in builtin_tools() {
-            catalog.tools.push(Arc::new(Tool::new(spec, None)?));
-        }
-        Ok(catalog)
+    pub fn builtin() -> Catalog {
+        static BUILTIN: LazyLock<Catalog> = LazyLock::new(|| Catalog {
+            tools: builtin_tools().into_iter().map(|spec| Arc::new(Tool::new(spec, None))).collect(),
+        });
+        BUILTIN.clone()
     }
 
     /// Adds a tool that is none of ours. One with its name stays.
@@ -107,7 +119,9 @@ impl Catalog {
     /// # Errors
     /// Its schemas cannot be used.
     pub fn add(&mut self, spec: ToolSpec, does: Arc<dyn ForeignTool>) -> Result<(), SchemaError> {
-        let tool = Tool::new(spec, Some(does))?;
+        let tool = Tool::new(spec, Some(does));
+        tool.input()?;
+        tool.output()?;
         if self.tools.iter().all(|known| known.spec.name != tool.spec.name) {
             self.tools.push(Arc::new(tool));
         }
@@ -157,5 +171,24 @@ impl Catalog {
     /// What a model is offered.
     pub fn specs(&self) -> Vec<ToolSpec> {
         self.tools.iter().map(|tool| tool.spec.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_schema_of_ours_compiles() {
+        for tool in Catalog::builtin().tools {
+            assert!(tool.input().is_ok(), "the input of {}: {:?}", tool.spec.name, tool.input().err());
+            assert!(tool.output().is_ok(), "the output of {}: {:?}", tool.spec.name, tool.output().err());
+        }
+    }
+
+    #[test]
+    fn ours_are_compiled_once_in_a_process() {
+        let of = |catalog: &Catalog| Arc::clone(catalog.find("read_file").unwrap());
+        assert!(Arc::ptr_eq(&of(&Catalog::builtin()), &of(&Catalog::builtin())));
     }
 }

@@ -16,7 +16,7 @@ const PROBLEMS_MAX: usize = 8;
 const PROBLEM_CHARS_MAX: usize = 400;
 
 /// Why a schema cannot be used.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is no JSON schema that can be used: {message}")]
 pub struct SchemaError {
     message: String,

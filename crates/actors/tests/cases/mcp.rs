@@ -89,7 +89,7 @@ async fn tools_of_a_server_get_into_the_catalog_and_are_checked_there() {
     let settings = settings("read_only = ['look']\nnetwork = true\ncall_s = 7");
     let server = started(&program, &settings).await.unwrap();
     assert_eq!(server.problems(), Vec::<String>::new());
-    let mut catalog = Catalog::builtin().unwrap();
+    let mut catalog = Catalog::builtin();
     for (spec, does) in server.tools() {
         catalog.add(spec.clone(), Arc::clone(does)).unwrap();
     }

@@ -39,7 +39,7 @@ impl ToolCommand {
 }
 
 pub(super) fn run(command: ToolCommand, invocation: &Invocation) -> Result<Report, Failure> {
-    let catalog = Catalog::builtin().map_err(|error| Failure::new(&codes::INTERNAL, error.to_string()))?;
+    let catalog = Catalog::builtin();
     match command {
         ToolCommand::List => Ok(list(&catalog, invocation)),
         ToolCommand::Show { tool } => show(&catalog.find(&tool).map_err(|error| failure(&error))?.spec),

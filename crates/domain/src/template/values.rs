@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -39,8 +40,8 @@ pub struct Values {
     pub attempt: u32,
     /// The arguments of the action.
     pub args: BTreeMap<String, Value>,
-    /// What nodes left, as [`node_value`] makes it, by their paths.
-    pub nodes: BTreeMap<String, Value>,
+    /// What nodes left, as [`node_value`] makes it, by their paths. Shared: many nodes see the same.
+    pub nodes: BTreeMap<String, Arc<Value>>,
 }
 
 /// A path that names no value.
@@ -103,7 +104,7 @@ impl Values {
 
     /// What is known of a settled node, added.
     pub fn add(&mut self, run: &NodeRun) {
-        self.nodes.insert(run.path.clone(), node_value(run));
+        self.nodes.insert(run.path.clone(), Arc::new(node_value(run)));
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 
-use domain::did_you_mean;
+use domain::{did_you_mean, seconds_in, typed_seconds};
 use serde_json::Value;
 
 use super::finding::{Finding, FindingKind, Place};
@@ -110,13 +110,13 @@ impl<'f> Reader<'f> {
     /// A duration, in seconds.
     pub(super) fn seconds(&self, key: &str, tree: &Tree, min: u64, max: u64) -> Option<u64> {
         let seconds = match &tree.value {
-            Yaml::Text(text) => seconds(text),
+            Yaml::Text(text) => seconds_in(text),
             Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) | Yaml::List(_) | Yaml::Map(_) => None,
         };
         match seconds.filter(|seconds| (min..=max).contains(seconds)) {
             Some(seconds) => Some(seconds),
             None => {
-                let (min, max) = (typed(min), typed(max));
+                let (min, max) = (typed_seconds(min), typed_seconds(max));
                 let is = shown(tree);
                 let takes = format!("a duration from {min} to {max}, like 30s, 10m or 2h");
                 self.wrong(tree.at, format!("`{key}` takes {takes}, this is {is}"));
@@ -209,38 +209,4 @@ fn shown(tree: &Tree) -> String {
         value @ (Value::Number(_) | Value::Bool(_)) => format!("`{value}`"),
         Value::Null | Value::Array(_) | Value::Object(_) => tree.kind().to_owned(),
     }
-}
-
-const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
-
-/// The seconds in `30s`, `10m`, `1h30m`: the larger unit first.
-fn seconds(text: &str) -> Option<u64> {
-    let mut rest = text.trim();
-    let mut total: u64 = 0;
-    let mut units = UNITS.iter();
-    if rest.is_empty() {
-        return None;
-    }
-    while !rest.is_empty() {
-        let digits = rest.find(|letter: char| !letter.is_ascii_digit())?;
-        let (number, tail) = rest.split_at(digits);
-        let unit = tail.chars().next()?;
-        let (_, each) = units.find(|(letter, _)| *letter == unit)?;
-        total = total.checked_add(number.parse::<u64>().ok()?.checked_mul(*each)?)?;
-        rest = &tail[unit.len_utf8()..];
-    }
-    Some(total)
-}
-
-/// Seconds as they are typed.
-pub(super) fn typed(seconds: u64) -> String {
-    let mut left = seconds;
-    let mut text = String::new();
-    for (unit, each) in UNITS {
-        if left >= each {
-            text.push_str(&format!("{}{unit}", left / each));
-            left %= each;
-        }
-    }
-    if text.is_empty() { "0s".to_owned() } else { text }
 }

@@ -1,11 +1,10 @@
 //! Definitions as they are understood: with all defaults, and with the actors that they name put in.
 
-use domain::{CommandTask, Does, On, Step, Strategist};
+use domain::{CommandTask, Does, On, Step, Strategist, typed_seconds};
 use serde_json::{Map, Value, json};
 
 use super::action::{Action, StrategistRef};
 use super::freeze::{AskedLimits, Frozen};
-use super::reader::typed;
 
 /// An action with its actor, its arguments as they were declared.
 pub fn action_value(action: &Action, frozen: Option<&Frozen>) -> Value {
@@ -27,7 +26,7 @@ pub fn action_value(action: &Action, frozen: Option<&Frozen>) -> Value {
         put(&mut value, "strategist", json!("none"));
     }
     let checks = action.validations.iter().map(|check| {
-        json!({ "name": check.name, "run": check.run, "mode": check.mode, "timeout": typed(check.timeout_s) })
+        json!({ "name": check.name, "run": check.run, "mode": check.mode, "timeout": typed_seconds(check.timeout_s) })
     });
     put(&mut value, "validations", checks.collect());
     put(&mut value, "invariants", action.invariants.iter().map(invariant_value).collect());
@@ -100,7 +99,7 @@ fn node_value(step: &Step) -> Value {
         node["if"] = json!(condition);
     }
     if let Some(seconds) = step.ends_after_s() {
-        node["timeout"] = json!(typed(seconds));
+        node["timeout"] = json!(typed_seconds(seconds));
     }
     if let Some(retries) = step.retries {
         node["retries"] = json!(retries);
@@ -148,7 +147,7 @@ fn invariant_value(invariant: &domain::Invariant) -> Value {
 fn limits_value(limits: &AskedLimits) -> Value {
     let AskedLimits { time_s, steps, tool_calls, tokens, cost, parallel } = limits;
     let entries = [
-        ("time", time_s.map(|seconds| json!(typed(seconds)))),
+        ("time", time_s.map(|seconds| json!(typed_seconds(seconds)))),
         ("steps", steps.map(|steps| json!(steps))),
         ("tool_calls", tool_calls.map(|calls| json!(calls))),
         ("tokens", tokens.map(|tokens| json!(tokens))),

@@ -113,12 +113,11 @@ fn preflight(request: &NewPlanRequest, sandbox_dir: &Path, data_dir: &Path) -> V
         findings.push("there is no step to do".to_owned());
     }
     let of_strategist = request.spec.strategist.as_ref().map_or(&[][..], |strategist| &strategist.steps);
-    let tools = Catalog::builtin().ok();
+    let tools = Catalog::builtin();
     for steps in [&request.spec.steps[..], of_strategist] {
         findings.extend(steps.iter().filter_map(|step| step_finding(step, request)));
         findings.extend(Graph::new(steps).err().into_iter().flatten().map(|flaw| flaw.to_string()));
-        let tools = tools.iter();
-        findings.extend(tools.flat_map(|tools| steps.iter().filter_map(|step| tool_finding(step, tools))));
+        findings.extend(steps.iter().filter_map(|step| tool_finding(step, &tools)));
     }
     for kind in [SpendKind::Time, SpendKind::Steps, SpendKind::ToolCalls] {
         if request.spec.limit(kind) == Some(0) {

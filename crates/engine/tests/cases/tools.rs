@@ -81,7 +81,7 @@ impl Bench {
     }
 
     fn node(self: &Arc<Self>) -> ToolRunner<Here> {
-        ToolRunner::new(Here(Arc::clone(self)), Catalog::builtin().unwrap(), Memory::Strict)
+        ToolRunner::new(Here(Arc::clone(self)), Catalog::builtin(), Memory::Strict)
     }
 
     fn text(&self, path: &str) -> Option<String> {

@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 
 use super::super::facts::VALIDATE;
 use super::Stopped;
-use super::command::{self, Finished, Task};
+use super::command::{self, Task};
+use super::finished::Finished;
 use super::graph::Actor;
 use super::spending;
 

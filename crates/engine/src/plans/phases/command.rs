@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{
-    ByteText, CallEnd, CallNo, CallState, ChangeId, ErrorCategory, KeptOutput, NODE_TEXT_BYTES_MAX, NewCall,
-    NewChange, NodeRun, NotCaptured, Plan, RelPath, RootNo, Run, Step, ToolCall,
+    ByteText, CallEnd, CallNo, ChangeId, ErrorCategory, KeptOutput, NewCall, NewChange, NodeRun, NotCaptured,
+    Plan, RelPath, RootNo, Run, Step, ToolCall,
 };
-use sandbox::command::{CommandSpec, Ended, Given, HowEnded, OutputSpec, Stdin, WorkDir, environment};
-use sandbox::isolation::{Isolation, IsolationPolicy, IsolationUsed, StartError};
+use sandbox::command::{CommandSpec, Given, OutputSpec, Stdin, WorkDir, environment};
+use sandbox::isolation::{Isolation, IsolationPolicy};
 use sandbox::view::View;
 use sandbox::{CaptureRules, CapturedChange, Layer};
 use serde_json::{Value, json};
@@ -32,6 +32,7 @@ use super::super::contents::Staging;
 use super::super::facts::RUN_COMMAND;
 use super::super::sandbox_home::log_dir;
 use super::super::use_plan::path_of;
+use super::finished::Finished;
 use super::ground::blocking;
 use super::kept::{self, KeptEnd};
 use super::spending;
@@ -40,8 +41,6 @@ use super::work::{LiveRun, Open};
 use super::{Stopped, sandbox_category};
 use crate::worker::JobRun;
 
-/// The exit status by which a program says that another time it may work: EX_TEMPFAIL.
-const TRY_LATER: i32 = 75;
 /// How often the bases of a running command's changes are saved.
 const SAVE_BASES_EVERY: Duration = Duration::from_secs(2);
 /// How much of a command a message repeats.
@@ -49,10 +48,6 @@ const SHOWN_CHARS_MAX: usize = 80;
 /// Where, beside its logs, a command may put its result: `$AGENTS_OUTPUT`.
 const OUTPUT_DIR: &str = "output";
 const OUTPUT_FILE: &str = "result.json";
-/// How long that may be.
-const OUTPUT_BYTES_MAX: usize = 256 << 10;
-/// How much of a command's output its result repeats.
-pub(super) const LAST_WORDS_BYTES: usize = 2 * 1024;
 
 /// A command to be run for a plan.
 pub(super) struct Task {
@@ -80,153 +75,6 @@ pub(super) struct Task {
 pub(super) struct Asked {
     pub(super) requested: Value,
     pub(super) effective: Value,
-}
-
-/// A command that has ended, or did not begin.
-pub(super) struct Finished {
-    call: ToolCall,
-    shown: String,
-    ended: Result<(Ended, IsolationUsed), StartError>,
-    effect: Effect,
-    /// Where a check wrote; gone with this.
-    _layer: Option<Layer>,
-    /// Whether the sandbox may be changed by it.
-    may_have_written: bool,
-    /// Where it may have put its result.
-    output: PathBuf,
-    /// What came of a program that was spoken to: how its process ended says nothing then.
-    judged: Option<Result<(), String>>,
-}
-
-impl Finished {
-    /// Says what came of a program that was spoken to.
-    pub(super) fn judge(&mut self, came_to: Result<(), String>) {
-        self.judged = Some(came_to);
-    }
-
-    pub(super) fn call(&self) -> &ToolCall {
-        &self.call
-    }
-
-    pub(super) fn shown(&self) -> &str {
-        &self.shown
-    }
-
-    /// How it ended; none when it did not begin.
-    pub(super) fn ended(&self) -> Option<&Ended> {
-        self.ended.as_ref().ok().map(|(ended, _)| ended)
-    }
-
-    /// What it said, as text.
-    pub(super) fn text(&self, house: &House) -> String {
-        let said =
-            self.ended().map(|ended| ended.stdout.bounded(NODE_TEXT_BYTES_MAX / 4, NODE_TEXT_BYTES_MAX / 2));
-        house.redactor.redact_text(said.unwrap_or_default().trim_end())
-    }
-
-    /// What it put into `$AGENTS_OUTPUT`; null when that is nothing.
-    pub(super) fn json(&self, house: &House) -> Result<Value, Stopped> {
-        let unfit = |why: &str| {
-            let message = format!("`{}` wrote to $AGENTS_OUTPUT what cannot be used: {why}", self.shown);
-            Err(Stopped::failed(ErrorCategory::ModelOutput, message))
-        };
-        let bytes = match std::fs::File::open(&self.output) {
-            Ok(file) => read_bounded(file),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Value::Null),
-            Err(error) => return unfit(&error.to_string()),
-        };
-        match bytes.map(|bytes| (bytes.len(), serde_json::from_slice::<Value>(&bytes))) {
-            Err(error) => unfit(&error.to_string()),
-            Ok((bytes, _)) if bytes > OUTPUT_BYTES_MAX => {
-                unfit(&format!("more than {OUTPUT_BYTES_MAX} bytes"))
-            }
-            Ok((0, _)) => Ok(Value::Null),
-            Ok((_, Ok(value @ Value::Object(_)))) => Ok(match house.redactor.redactor() {
-                Some(redactor) => redactor.redact_json(&value),
-                None => Value::Null,
-            }),
-            Ok((_, Ok(_))) => unfit("it is no JSON object"),
-            Ok((_, Err(error))) => unfit(&error.to_string()),
-        }
-    }
-
-    /// What isolation was in force.
-    pub(super) fn isolation(&self) -> Option<Value> {
-        self.ended.as_ref().ok().and_then(|(_, used)| serde_json::to_value(used).ok())
-    }
-
-    pub(super) fn state(&self) -> CallState {
-        match &self.ended {
-            Err(_) => CallState::Refused,
-            Ok(_) if self.judged == Some(Ok(())) => CallState::Ok,
-            Ok((ended, _)) => match ended.how {
-                HowEnded::Exited(0) | HowEnded::Killed if self.judged.is_some() => CallState::Failed,
-                HowEnded::Exited(0) => CallState::Ok,
-                HowEnded::Exited(_) | HowEnded::Signalled(_) => CallState::Failed,
-                HowEnded::TimedOut => CallState::TimedOut,
-                HowEnded::Killed => CallState::Cancelled,
-            },
-        }
-    }
-
-    pub(super) fn exit(&self) -> Option<i32> {
-        match &self.ended {
-            Ok((Ended { how: HowEnded::Exited(status), .. }, _)) => Some(*status),
-            Ok(_) | Err(_) => None,
-        }
-    }
-
-    pub(super) fn duration_ms(&self) -> u64 {
-        let duration = self.ended.as_ref().map(|(ended, _)| ended.duration).unwrap_or_default();
-        u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-    }
-
-    /// What the program said last, whichever way.
-    pub(super) fn last_words(&self, bytes: usize) -> String {
-        match &self.ended {
-            Err(error) => error.to_string(),
-            Ok((ended, _)) => {
-                let both = [ended.stdout.bounded(0, bytes), ended.stderr.bounded(0, bytes)];
-                both.iter()
-                    .map(|text| text.trim_end())
-                    .filter(|text| !text.is_empty())
-                    .collect::<Vec<_>>()
-                    .join("\n")
-            }
-        }
-    }
-
-    /// A sentence about what went wrong; none when nothing did.
-    pub(super) fn failure(&self) -> Option<String> {
-        let shown = &self.shown;
-        let (ended, _) = match &self.ended {
-            Err(error) => return Some(error.to_string()),
-            Ok(ended) => ended,
-        };
-        if let Some(judged) = &self.judged {
-            return judged.clone().err();
-        }
-        let what = match ended.how {
-            HowEnded::Exited(0) => return None,
-            HowEnded::Exited(status) => format!("`{shown}` exited with status {status}"),
-            HowEnded::Signalled(signal) => format!("`{shown}` was ended by signal {signal}"),
-            HowEnded::TimedOut => format!("`{shown}` took longer than its time limit and was ended"),
-            HowEnded::Killed => format!("`{shown}` was killed"),
-        };
-        Some(match ended.network_suspected {
-            true => format!("{what}; it probably wanted the network, which is off unless allowed"),
-            false => what,
-        })
-    }
-
-    pub(super) fn category(&self) -> ErrorCategory {
-        match &self.ended {
-            Err(StartError::NotFound { .. }) => ErrorCategory::InvalidInput,
-            Err(_) => ErrorCategory::Sandbox,
-            Ok((Ended { how: HowEnded::Exited(TRY_LATER), .. }, _)) => ErrorCategory::Overloaded,
-            Ok(_) => ErrorCategory::Tool,
-        }
-    }
 }
 
 /// Admits a command and runs it to its end. Who may change the sandbox has its permit.
@@ -403,7 +251,7 @@ async fn stored(
         put_back(live).await?;
     }
     end_call_settling(house, run, live, plan, (&finished.call, &finished.effect), |open, changed| {
-        let end = call_end(house, finished, &open.staging, result, changed)?;
+        let end = finished.call_end(house, &open.staging, result, changed)?;
         Ok((end, settles(changed)))
     })
     .await
@@ -610,48 +458,6 @@ fn paths(texts: &[ByteText]) -> Vec<PathBuf> {
     texts.iter().map(path_of).collect()
 }
 
-fn call_end(
-    house: &House,
-    finished: &Finished,
-    staging: &Staging,
-    result: Option<Value>,
-    changed: usize,
-) -> Result<CallEnd, Stopped> {
-    let (isolation, stdout, stderr) = match &finished.ended {
-        Err(_) => (None, None, None),
-        Ok((ended, used)) => (
-            serde_json::to_value(used).ok(),
-            kept_output(staging, &ended.stdout)?,
-            kept_output(staging, &ended.stderr)?,
-        ),
-    };
-    let result = result.unwrap_or_else(|| {
-        let last_words = house.redactor.redact_text(&finished.last_words(LAST_WORDS_BYTES));
-        json!({ "changed": changed, "last_words": last_words })
-    });
-    let error = finished.failure().map(|failure| house.redactor.redact_text(&failure));
-    Ok(CallEnd {
-        state: finished.state(),
-        duration_ms: finished.duration_ms(),
-        exit: finished.exit(),
-        error,
-        result,
-        isolation,
-        stdout,
-        stderr,
-    })
-}
-
-fn kept_output(staging: &Staging, output: &sandbox::command::Output) -> Result<Option<KeptOutput>, Stopped> {
-    if output.total() == 0 {
-        return Ok(None);
-    }
-    let kept = staging
-        .keep_bytes(&output.bytes())
-        .map_err(|error| Stopped::failed(ErrorCategory::Resource, error))?;
-    Ok(Some(KeptOutput { hash: kept.hash, total: output.total(), left_out: output.left_out() }))
-}
-
 /// What the log of an interrupted command holds; none when there is nothing.
 pub(super) fn kept_log(staging: &Staging, log: &Path) -> Option<KeptOutput> {
     let bytes = std::fs::read(log).ok().filter(|bytes| !bytes.is_empty())?;
@@ -664,13 +470,6 @@ pub(super) fn one_line(shown: &str) -> String {
     let line = shown.lines().next().unwrap_or_default();
     let cut: String = line.chars().take(SHOWN_CHARS_MAX).collect();
     if cut == shown { cut } else { format!("{cut}…") }
-}
-
-fn read_bounded(file: std::fs::File) -> std::io::Result<Vec<u8>> {
-    use std::io::Read;
-    let mut bytes = Vec::new();
-    file.take(OUTPUT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// A path as bytes.

@@ -25,7 +25,8 @@ use serde_json::json;
 use sync::primitives::{Mutex, lock};
 
 use super::Stopped;
-use super::command::{self, Asked, Finished, Task};
+use super::command::{self, Asked, Task};
+use super::finished::Finished;
 use super::ground::blocking;
 use super::node::{Done, Node};
 use super::spoken::{Begun, Log, Speaks};

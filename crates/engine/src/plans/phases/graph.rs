@@ -44,12 +44,13 @@ pub(super) struct Actor<'a> {
 
 impl Actor<'_> {
     /// What a node is told that begins now, and the number of the last thing that a person said.
-    pub(super) async fn told(&self, values: &Values) -> Result<(Values, u32), Stopped> {
+    pub(super) async fn told(&self, values: &Arc<Values>) -> Result<(Arc<Values>, u32), Stopped> {
         if self.plan.spec.prompt.is_empty() {
-            return Ok((values.clone(), 0));
+            return Ok((Arc::clone(values), 0));
         }
         let decisions = self.house.store.decisions(self.plan.id).await?;
-        Ok(brief::with_brief(self.plan, values, &decisions))
+        let (values, seen) = brief::with_brief(self.plan, values, &decisions);
+        Ok((Arc::new(values), seen))
     }
 
     /// Stores the ends of nodes.
@@ -157,7 +158,7 @@ impl Progress {
     }
 
     /// What the templates see by now.
-    pub(super) fn values(&self) -> &Values {
+    pub(super) fn values(&self) -> &Arc<Values> {
         &self.values
     }
 

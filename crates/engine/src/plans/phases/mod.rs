@@ -20,6 +20,7 @@ mod command;
 mod earlier;
 mod execute;
 mod external;
+mod finished;
 mod graph;
 mod ground;
 mod kept;

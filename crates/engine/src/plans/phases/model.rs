@@ -68,7 +68,7 @@ fn category(error: &NoModel) -> ErrorCategory {
 }
 
 fn tools_of<'a>(node: &Node<'a>, task: &ModelTask, servers: &NodeServers) -> Result<Tools<'a>, Stopped> {
-    let mut all = Catalog::builtin().map_err(|error| Stopped::failed(ErrorCategory::Internal, error))?;
+    let mut all = Catalog::builtin();
     let names = servers.add_to(&mut all, node, &task.tools);
     let offered = all.only(&names).map_err(|error| node.unfit(&format!("{error}{}", servers.left_out())))?;
     Ok(ToolRunner::new(Gate::new(node), offered, Memory::Strict))

@@ -32,6 +32,7 @@ use super::super::facts::RUN_COMMAND;
 use super::super::use_plan::path_of;
 use super::Stopped;
 use super::command::{self, Asked, Task};
+use super::finished::LAST_WORDS_BYTES;
 use super::ground::blocking;
 use super::node::Node;
 use super::servers::NodeServers;
@@ -200,7 +201,7 @@ impl<'a> Gate<'a> {
         };
         let outcome = outcome.and_then(|result| fitting(head, result));
         let kept = outcome.as_ref().ok().map(|result| {
-            let last_words = self.house.redactor.redact_text(&finished.last_words(command::LAST_WORDS_BYTES));
+            let last_words = self.house.redactor.redact_text(&finished.last_words(LAST_WORDS_BYTES));
             json!({
                 "changed": changed.len(), "last_words": last_words,
                 "timed_out": result["timed_out"], "timeout_s": seconds,
@@ -344,7 +345,7 @@ pub(super) async fn run_tool_step(
     node: &Node<'_>,
     (name, with): (&str, &Value),
 ) -> Result<ToolAnswer, Stopped> {
-    let mut catalog = Catalog::builtin().map_err(|error| Stopped::failed(ErrorCategory::Internal, error))?;
+    let mut catalog = Catalog::builtin();
     let servers = NodeServers::start(node).await?;
     servers.add_to(&mut catalog, node, &[]);
     let mut tools: Tools<'_> = ToolRunner::new(Gate::new(node), catalog, Memory::Trusting);
