@@ -6,14 +6,19 @@
 
 use crate::child::Child;
 use crate::failure::Failure;
+use crate::peers;
 use crate::workspace::{Package, Workspace};
 
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
     let benches = benches(&workspace.packages);
     let Some((name, extra)) = arguments.split_first() else {
-        return benches.iter().try_for_each(|bench| bench.command(&[]).run(workspace));
+        return benches.iter().try_for_each(|bench| {
+            peers::for_bench(workspace, bench.name);
+            bench.command(&[]).run(workspace)
+        });
     };
     let parts = parts(&benches, name)?;
+    peers::for_bench(workspace, name);
     parts.iter().try_for_each(|bench| bench.command(extra).run(workspace))
 }
 

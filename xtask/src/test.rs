@@ -18,7 +18,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Fai
     crate::no_arguments("test", arguments)?;
     install::component(workspace, "rustfmt", &Child::cargo(["fmt", "--version"]))?;
     install::component(workspace, "clippy", &Child::cargo(["clippy", "--version"]))?;
-    peers::run(workspace, &[])?;
+    peers::for_tests(workspace)?;
     let begun = Instant::now();
     install::local_model(workspace)?;
     let steps = steps(workspace);

@@ -5,8 +5,8 @@
 //! 2. There is always a way on: what can be typed next is part of the answer.
 
 use domain::{
-    Action, ApplyState, AskWhy, CallState, ErrorCategory, ErrorRecord, GatePoint, Phase, PlanState, Reason,
-    Work,
+    Action, ApplyState, AskWhy, CallState, ErrorCategory, ErrorRecord, GatePoint, Phase, Plan, PlanState,
+    Reason, Work,
 };
 use engine::plans::{PlanFacts, QueuePlace, kept_in};
 use serde_json::{Value, json};
@@ -50,14 +50,13 @@ pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
         PlanState::Strategize(Work::Complete) | PlanState::Execute(Work::Complete) if facts.goes_on => {
             vec![step("follow it", "watch"), step("stop it", "cancel")]
         }
-        PlanState::Strategize(Work::Complete) => vec![
-            step("see what it is about to do", "tree"),
-            step("say yes to that", "execute"),
-            NextStep {
-                why: "have it thought out again",
-                command: format!("agents plan prompt {id} \"…\" --replan"),
-            },
-        ],
+        PlanState::Strategize(Work::Complete) => {
+            let again =
+                NextStep { why: "have it thought out again", command: say_differently(&facts.plan, id) };
+            let again = facts.plan.spec.strategist.as_ref().map(|_| again);
+            let steps = [step("see what it is about to do", "tree"), step("say yes to that", "execute")];
+            steps.into_iter().chain(again).collect()
+        }
         PlanState::Strategize(Work::Queued) | PlanState::Execute(Work::Queued) => {
             vec![step("start it", "execute"), step("drop it", "cancel")]
         }
@@ -160,12 +159,16 @@ pub fn command_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String 
         Phase::Strategize | Phase::Execute => format!("agents plan resume {id}"),
     };
     if asks_for_word(record, facts).is_some() {
-        return format!("agents plan prompt {id} \"…\" --replan");
+        return say_differently(&facts.plan, id);
     }
     match record.error.category() {
         // An apply needs no sandbox: what stood in its way is in the project itself.
         ErrorCategory::Sandbox if record.error.phase() == Phase::Apply => once_more,
         ErrorCategory::Sandbox | ErrorCategory::Auth => "agents doctor".to_owned(),
+        // Of two nodes of the plan itself: only another attempt is without it.
+        ErrorCategory::MergeConflict if record.error.phase() != Phase::Apply => {
+            format!("agents plan prompt {id} \"…\" --replan")
+        }
         ErrorCategory::MergeConflict => format!("agents plan diff {id} --conflicts"),
         ErrorCategory::Tool if wants_network(record, facts) => with_network(facts),
         ErrorCategory::Budget => ledger_view::raise_command(record, facts, id).unwrap_or(once_more),
@@ -191,6 +194,12 @@ pub fn asks(facts: &PlanFacts) -> bool {
 /// Why a plan that failed does not begin again by itself, though another strategy is called for.
 fn wants_word(facts: &PlanFacts) -> Option<AskWhy> {
     facts.gate.filter(|gate| gate.point == GatePoint::Replan)?.asks()
+}
+
+/// What is typed to have a plan done another way: thought out anew where somebody thinks, else heeded by who does it.
+pub fn say_differently(plan: &Plan, id: &str) -> String {
+    let replan = if plan.spec.strategist.is_some() { " --replan" } else { "" };
+    format!("agents plan prompt {id} \"…\"{replan}")
 }
 
 /// The same for one of its errors: only the last one is what it stands at.

@@ -140,6 +140,7 @@ fn told(event: &EventRecord) -> Option<String> {
         | EventKind::NodeStarted
         | EventKind::NodeFinished
         | EventKind::ToolFinished
+        | EventKind::ContextAssembled
         | EventKind::ChangesetClosed
         | EventKind::ErrorRecorded
         | EventKind::JobMoved

@@ -8,6 +8,7 @@
 //! - `decided`: what a plan decided, as a tree and one by one, and words to a plan
 //! - `tools`: listed, shown, checked; called by nodes through the gate
 //! - `models`: models that work, recorded and replayed, within their limits
+//! - `model_context`: what models are shown of a project, and what they ask for
 //! - `model_faults`: models and servers that do all that they should not
 //! - `external`: agent programs over the Agent Client Protocol, one of them a real one
 //! - `servers`: tools of MCP servers that a model calls, of the reference server and of bad ones
@@ -26,6 +27,10 @@
 //! - `workers`: many plans at once, in several processes
 //! - `stopped`: a worker that stands still past its lease, and goes on when another has done its work
 //! - `trouble`: a store that is locked, full or holds what is not known, clocks that were set back
+//! - `survive_plans`: every way into a phase, corrections, nodes that settle and fail at once
+//! - `survive_changes`: writers beside each other, tools that wrote and failed, arguments as they are kept
+//! - `survive_top`: fifty plans and a server that fails a fifth of all calls, on one screen
+//! - `context`: what a model would be given to read, and the index that it is found by
 //! - `hostile`: projects that try to loosen what guards the user
 
 #![allow(

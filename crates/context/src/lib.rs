@@ -1,34 +1,82 @@
 //! How a plan gets its context: strategies that each propose something, run in parallel behind circuit
-//! breakers.
+//! breakers, and ten stages that make one text of it under a hard budget.
 //!
 //! | word | where |
 //! |---|---|
+//! | [`Pipeline`] | from a request to a context |
+//! | [`stages`] | the ten stages, a trait and its default each |
+//! | [`strategies`] | the ways to find candidates |
+//! | [`Projects`], [`Source`] | what is looked into, and where files are read |
+//! | [`TokenCounter`], [`ContextLedger`] | what a text costs, and what a node may still ask for |
 //! | [`Name`] | what a strategy is called, and the key of its breaker |
 //! | [`Stop`] | what a strategy looks at to learn that nobody waits for it any more |
 //! | [`Strategy`] | a way to find candidates |
 //! | [`Run`], [`Outcome`] | what one strategy came to, and what its breaker said |
+//! | [`index`] | what is known of a project's files and commits |
+//! | [`ports`] | the files and the history that it asks for |
 //! | [`ParallelStrategyExecutor`] | runs a batch of strategies: bounded, in time, in a fixed order |
 //!
 //! # Invariants
-//! 1. No IO, no runtime, no `unsafe`. Time comes in through a [`sync::Clock`], threads through
-//!    [`sync::primitives`].
+//! 1. No IO but the index's own file, no runtime, no `unsafe`. A project's files and history come in through [`ports`]
+//!    and [`Source`], time through a [`sync::Clock`]; the executor's threads through [`sync::primitives`].
 //! 2. What a strategy does wrong (fail, panic, hang, lie) stays with that strategy.
 //!
 //! # Not here
-//! The index, the strategies themselves and the stages round them; emitting events, which the engine does with
-//! the answers it gets.
+//! Emitting events and keeping contexts, which the engine does with the answers it gets.
 
 #![forbid(unsafe_code)]
 
-mod name;
 mod stop;
 mod strategy;
 
 mod executor;
 mod run;
 
+pub mod index;
+pub mod ports;
+
+mod budget;
+mod ledger;
+mod tokens;
+
+mod config;
+mod error;
+mod project;
+mod view;
+
+mod derived;
+mod focus;
+mod graph;
+mod lexical;
+mod parallel;
+mod prepare;
+mod prepared;
+mod reading;
+mod weigh;
+
+pub mod stages;
+pub mod strategies;
+
+mod account;
+mod decisions;
+mod pipeline;
+mod render;
+
+pub use budget::{Split, split};
+pub use config::{PipelineConfig, PipelineConfigError};
+pub use derived::SnapshotCache;
+pub use domain::context::{Name, NameError};
+pub use error::Error;
+
 pub use executor::{Batch, ExecutorConfig, ExecutorConfigError, ParallelStrategyExecutor, PoolView, Task};
-pub use name::{Name, NameError};
+pub use focus::Anchor;
+pub use ledger::{ContextLedger, LedgerView, Left, RESERVE_MIN, Reservation};
+pub use lexical::Term;
+pub use pipeline::{Pipeline, PipelineParts};
+pub use prepared::{FileNo, Prepared, Standing};
+pub use project::{Opened, Project, Projects, Source};
 pub use run::{BatchCancelled, BreakerChange, Outcome, Run};
 pub use stop::{Stop, Stopped};
 pub use strategy::{Strategy, StrategyError};
+pub use tokens::{LexicalCounter, TokenCounter};
+pub use view::{Filter, GlobUnreadable, ViewRules, Views};

@@ -8,7 +8,16 @@
 //! | `pool` | how many threads there are, and what becomes of abandoned ones |
 //! | `breakers` | counts over many calls: open, skipped, probed, closed |
 //! | `cancel` | a cancel at every moment of a batch |
+//! | `index_disk` | the index in its file: found again, killed, shared, spoiled, thrown away |
+//! | `index_golden` | what is found in a file of each language |
+//! | `index_history` | which commits the index knows, and when git is asked |
+//! | `index_update` | what an update of the index notices, reads and leaves |
 //! | `words` | names, stops and configuration |
+//! | `counter` | the count of tokens is never below that of real vocabularies |
+//! | `assemble` | what a context holds: golden texts, focus, depth, redaction, several projects |
+//! | `fields` | every field of a request and every rule of a view changes the receipt |
+//! | `hostile` | strategies that lie, fail or hang; cancels; files that move |
+//! | `requests` | ten thousand random requests: within budget, the same twice, the receipt adds up |
 //!
 //! Time is a clock that the tests move, and threads meet at gates and channels, so nothing here depends on how
 //! fast the machine is. A watchdog ends a test whose event never comes.
@@ -23,16 +32,38 @@
     reason = "a test fails by panicking, and has no readers but its own"
 )]
 
+#[path = "cases/assemble.rs"]
+mod assemble;
 #[path = "cases/breakers.rs"]
 mod breakers;
 #[path = "cases/cancel.rs"]
 mod cancel;
+#[path = "cases/counter.rs"]
+mod counter;
+#[path = "cases/fields.rs"]
+mod fields;
+#[path = "cases/ground.rs"]
+mod ground;
+#[path = "cases/hostile.rs"]
+mod hostile;
+#[path = "cases/index_disk.rs"]
+mod index_disk;
+#[path = "cases/index_golden.rs"]
+mod index_golden;
+#[path = "cases/index_history.rs"]
+mod index_history;
+#[path = "cases/index_support.rs"]
+mod index_support;
+#[path = "cases/index_update.rs"]
+mod index_update;
 #[path = "cases/isolation.rs"]
 mod isolation;
 #[path = "cases/order.rs"]
 mod order;
 #[path = "cases/pool.rs"]
 mod pool;
+#[path = "cases/requests.rs"]
+mod requests;
 #[path = "cases/support.rs"]
 mod support;
 #[path = "cases/table.rs"]

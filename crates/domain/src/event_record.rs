@@ -57,6 +57,8 @@ event_kinds! {
     ToolStarted = "tool.started",
     /// A tool call ended: `{call, node, tool, state, ms, entries}`.
     ToolFinished = "tool.finished",
+    /// A node was given a context: `{context, node, tokens, files}`.
+    ContextAssembled = "context.assembled",
     /// A changeset takes no more entries: `{id, entries, how}`.
     ChangesetClosed = "changeset.closed",
     /// Something failed: `{seq, category, action, attempt, after_ms}`.

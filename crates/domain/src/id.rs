@@ -105,6 +105,10 @@ ulid_id! {
     DecisionId, "a decision id"
 }
 ulid_id! {
+    /// One assembled context: what a model was given.
+    ContextId, "a context id"
+}
+ulid_id! {
     /// One apply or undo, and its journal.
     ApplyId, "an apply id"
 }

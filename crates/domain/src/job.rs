@@ -93,6 +93,10 @@ impl fmt::Display for JobState {
     }
 }
 
+/// The reason of a cancel that stops a job so that its plan can begin again with another strategy: the plan has failed by
+/// it, and is not cancelled.
+pub const STOPPED_TO_REPLAN: &str = "it begins again with another strategy";
+
 /// Somebody wants the job to stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CancelRequest {

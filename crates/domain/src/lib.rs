@@ -73,6 +73,8 @@ pub mod strategy;
 
 pub mod decision;
 
+pub mod context;
+
 pub mod sandbox_record;
 
 pub mod apply_record;
@@ -126,14 +128,14 @@ pub use expr::{Expr, ExprFlaw, TypeError};
 pub use file_state::{FileState, Hash, Kind, TEXT_BYTES_MAX, TEXT_PROBE_BYTES, is_text};
 pub use graph::{Graph, GraphEnd, GraphFlaw, MEMBER_SEPARATOR, Next, NodeState};
 pub use id::{
-    ApplyId, BootId, CallNo, ChangeId, ChangesetId, Claim, DecisionId, ErrorId, Fence, IdError, JobId,
-    PlanId, RootNo, SpendId, WorkerId,
+    ApplyId, BootId, CallNo, ChangeId, ChangesetId, Claim, ContextId, DecisionId, ErrorId, Fence, IdError,
+    JobId, PlanId, RootNo, SpendId, WorkerId,
 };
 pub use invariant::{INVARIANTS_MAX, Invariant, InvariantScope, Rule, Touched, Violation, violations};
 pub use inverse::{inverse, undoing};
 pub use job::{
     CancelRequest, ClaimRequest, HELD, Job, JobEvent, JobRefused, JobState, LOST_LEASES_MAX, LeaseLost,
-    NewJob, pick,
+    NewJob, STOPPED_TO_REPLAN, pick,
 };
 pub use ledger::{
     Account, CountAs, Day, DayLimit, LIMIT_KEY, Ledger, LimitReached, LimitTooLow, Limits, NewSpend,

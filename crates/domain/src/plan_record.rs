@@ -3,7 +3,7 @@
 //!
 //! # Where to look
 //! Here are the jobs and who may write; `moves` has making and moving the plan, `decisions` what it decided, `work` what
-//! its owner records, `nodes` how the nodes of its actors ended, `spending` what it may spend, `applies` how it reaches the user's files.
+//! its owner records, `nodes` how the nodes of its actors ended, `contexts` what they were given, `spending` what it may spend, `applies` how it reaches the user's files.
 //!
 //! # Invariants
 //! 1. A plan has at most one live job, and so at most one owner.
@@ -22,6 +22,7 @@
 //! `now` that is passed in.
 
 mod applies;
+mod contexts;
 mod decisions;
 mod moves;
 mod nodes;
@@ -36,6 +37,7 @@ pub use spending::ReserveError;
 use crate::apply_record::ApplyRecord;
 use crate::changeset::{ChangesetError, Changesets, Closed, Ending};
 use crate::class::ErrorClass;
+use crate::context::ContextRecord;
 use crate::decision::Decision;
 use crate::error_history::ErrorHistory;
 use crate::event_record::EventRecord;
@@ -97,6 +99,7 @@ pub struct PlanRecord {
     changesets: Changesets,
     calls: BTreeMap<(u32, CallNo), ToolCall>,
     nodes: Vec<NodeRun>,
+    contexts: Vec<ContextRecord>,
     sandboxes: BTreeMap<u32, SandboxRecord>,
     applies: BTreeMap<ApplyId, ApplyRecord>,
     errors: ErrorHistory,
@@ -260,6 +263,11 @@ impl PlanRecord {
         &self.nodes
     }
 
+    /// What its nodes were given, as it was kept.
+    pub fn contexts(&self) -> &[ContextRecord] {
+        &self.contexts
+    }
+
     /// The sandboxes, in order of attempt.
     pub fn sandboxes(&self) -> impl ExactSizeIterator<Item = &SandboxRecord> {
         self.sandboxes.values()
@@ -292,7 +300,8 @@ impl PlanRecord {
             entries.flat_map(|entry| [entry.before, entry.after]).flatten().map(|state| state.hash);
         let ends = self.calls.values().filter_map(|call| call.end.as_ref());
         let of_calls = ends.flat_map(|end| [end.stdout, end.stderr]).flatten().map(|output| output.hash);
-        of_entries.chain(of_calls)
+        let of_contexts = self.contexts.iter().map(|context| context.text);
+        of_entries.chain(of_calls).chain(of_contexts)
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::apply_record::ApplyKind;
 use crate::changeset::{Closed, Ending};
+use crate::context::ContextRecord;
 use crate::decision::Decision;
 use crate::error::NewError;
 use crate::event_record::{EVENT_BYTES_MAX, EventKind};
@@ -95,6 +96,14 @@ pub fn tool_finished(call: &ToolCall, entries: usize) -> Option<Told> {
         "exit": end.exit, "ms": end.duration_ms, "entries": entries,
     });
     Some(bounded(EventKind::ToolFinished, data))
+}
+
+/// A node was given a context.
+pub fn context_assembled(record: &ContextRecord) -> Told {
+    let files = record.receipt["included"].as_array().map_or(0, Vec::len);
+    let data =
+        json!({ "context": record.id, "node": record.node, "tokens": record.tokens(), "files": files });
+    bounded(EventKind::ContextAssembled, data)
 }
 
 /// A changeset takes no more entries.

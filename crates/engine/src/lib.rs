@@ -6,6 +6,7 @@
 //! - `definition`: actions and actors as people write them, and what a plan freezes of them.
 //! - `plans::Engine`: the verbs on plans: use, execute, apply, undo, cancel.
 //! - [`AsyncWorker`]: claims jobs, keeps their leases, runs them, cancels them, stops.
+//! - `contexts::Contexts`: from a request to the files and lines that a model is given.
 //! - [`ContextStrategies`]: the strategies of the context pipeline behind their circuit breakers.
 //!
 //! # Invariants
@@ -21,8 +22,14 @@
 
 mod contain;
 #[cfg(not(shuttle))]
+mod context_answer;
+#[cfg(not(shuttle))]
+pub mod contexts;
+#[cfg(not(shuttle))]
 pub mod definition;
 mod event;
+#[cfg(not(shuttle))]
+pub mod history;
 mod ids;
 mod plan_context;
 #[cfg(not(shuttle))]
@@ -34,6 +41,8 @@ mod strategies;
 pub mod tools;
 mod worker;
 
+#[cfg(not(shuttle))]
+pub use context_answer::context_answer;
 pub use event::{BreakerMove, Event, EventSink};
 pub use ids::{Ids, RandomIds};
 pub use plan_context::{ChangesetHandle, PlanError, PlanExecutionContext};

@@ -1,7 +1,7 @@
 //! The engine's parts on the in-memory store, under a virtual clock.
 //!
 //! Index: `definitions`, `definitions_frozen`, `models`, `plan_context`, `recovery`, `strategies`, `tools`, `worker_runs`,
-//! `worker_cancel`, `worker_leases`, `worker_stop`,
+//! `worker_cancel`, `worker_leases`, `worker_stop`, `recall` (what the benchmark of that name measures with),
 //! `worker_faults`, `worker_ends`; `support` has the virtual runtime, the scripted runner and the store with faults,
 //! `delegated` what that store passes on.
 
@@ -25,6 +25,8 @@ mod definitions_frozen;
 mod models;
 #[path = "cases/plan_context.rs"]
 mod plan_context;
+#[path = "cases/recall.rs"]
+mod recall;
 #[path = "cases/recovery.rs"]
 mod recovery;
 #[path = "../../actors/tests/cases/scripted.rs"]

@@ -71,6 +71,12 @@ pub fn open_root(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
+/// The same for whoever must not wait: nothing when a disk would have to be waited for, or when it cannot be opened.
+pub fn root_at_hand(path: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED).ok()
+}
+
 /// Opens `path` beneath `root`. `flags` gain `CLOEXEC`.
 ///
 /// # Errors
@@ -84,10 +90,7 @@ pub fn open(
 ) -> Result<OwnedFd, BeneathError> {
     let io_error = |source: io::Error| BeneathError::Io { path: path.clone(), source };
     let name = CString::new(path.as_bytes()).map_err(|nul| io_error(nul.into()))?;
-    let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    if links == Links::Refuse {
-        resolve |= ResolveFlags::NO_SYMLINKS;
-    }
+    let resolve = beneath(links);
     for _ in 0..TRIES_MAX {
         match rustix::fs::openat2(root, name.as_c_str(), flags | OFlags::CLOEXEC, mode, resolve) {
             Ok(file) => return Ok(file),
@@ -100,6 +103,22 @@ pub fn open(
         }
     }
     Err(io_error(Errno::AGAIN.into()))
+}
+
+/// The same for whoever only looks and must not wait: nothing when a disk would have to be waited for, or when anything
+/// stands in the way.
+pub fn open_at_hand(root: BorrowedFd<'_>, path: &RelPath, flags: OFlags, links: Links) -> Option<OwnedFd> {
+    let name = CString::new(path.as_bytes()).ok()?;
+    let resolve = beneath(links) | ResolveFlags::CACHED;
+    rustix::fs::openat2(root, name.as_c_str(), flags | OFlags::CLOEXEC, Mode::empty(), resolve).ok()
+}
+
+fn beneath(links: Links) -> ResolveFlags {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    match links {
+        Links::Follow => resolve,
+        Links::Refuse => resolve | ResolveFlags::NO_SYMLINKS,
+    }
 }
 
 /// The same where the kernel has no `openat2`, or keeps it from us: one component after the other, no link followed.

@@ -9,14 +9,15 @@ mod search;
 mod walk;
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSliceMut, Read, Write};
 use std::os::fd::BorrowedFd;
 
 use domain::{RelPath, RootNo};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
+use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::beneath::{self, BeneathError, Links};
-use crate::capture::{CaptureError, CaptureRules, is_protected};
+use crate::capture::{CaptureError, CaptureRules, Protected};
 use crate::content::ContentSink;
 use crate::opened::{NoSuchRoot, Sandbox};
 use crate::restore::{RestoreError, make_parents};
@@ -96,6 +97,43 @@ pub fn read_through_links(
         .map_err(|source| BeneathError::Io { path: path.clone(), source })
 }
 
+/// The same as far as all of it lies in memory, for whoever must not wait: nothing when a disk would have to be waited
+/// for, or when anything stands in the way of it.
+pub fn read_at_hand(
+    root: BorrowedFd<'_>,
+    path: &RelPath,
+    bytes_max: usize,
+    links: Links,
+) -> Option<(Vec<u8>, u64)> {
+    let flags = match links {
+        Links::Follow => OFlags::RDONLY | OFlags::NONBLOCK,
+        Links::Refuse => OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK,
+    };
+    let file = beneath::open_at_hand(root, path, flags, links)?;
+    let wanted = StatxFlags::TYPE | StatxFlags::SIZE;
+    let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = rustix::fs::statx(&file, c"", how, wanted).ok()?;
+    if FileType::from_raw_mode(found.stx_mode.into()) != FileType::RegularFile {
+        return None;
+    }
+    // One more than there should be: whether it ends there is told by the same read.
+    let expected = usize::try_from(found.stx_size).unwrap_or(usize::MAX).saturating_add(1).min(bytes_max);
+    let mut bytes = vec![0; expected];
+    let mut filled = 0;
+    while filled < expected {
+        let rest = &mut [IoSliceMut::new(&mut bytes[filled..])];
+        match rustix::io::preadv2(&file, rest, filled as u64, ReadWriteFlags::NOWAIT) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+    bytes.truncate(filled);
+    // One that grows meanwhile is read by whoever can wait.
+    (filled as u64 <= found.stx_size).then_some((bytes, found.stx_size))
+}
+
 fn read_opened(file: File, bytes_max: u64) -> io::Result<(Vec<u8>, u64)> {
     let found = file.metadata()?;
     if !found.is_file() {
@@ -120,7 +158,7 @@ impl Sandbox {
         sink: &dyn ContentSink,
         rules: &CaptureRules,
     ) -> Result<(), WriteFileError> {
-        if is_protected(path) {
+        if Protected::of(rules).has(path, false) {
             return Err(WriteFileError::Protected { path: path.clone() });
         }
         self.keep_base(no, path, sink, rules)?;
@@ -134,5 +172,49 @@ impl Sandbox {
         })?;
         let written = File::from(opened).write_all(bytes);
         written.map_err(|source| WriteFileError::Io { path: path.clone(), source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn what_is_in_memory_is_read_without_waiting_and_as_by_whoever_waits() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::create_dir(at("d")).unwrap();
+        std::fs::write(at("d/f"), "some text").unwrap();
+        std::fs::write(at("empty"), "").unwrap();
+        std::fs::write(at("long"), vec![b'x'; 5000]).unwrap();
+        symlink("d/f", at("inside")).unwrap();
+        symlink("/etc/hostname", at("outside")).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            at("fifo"),
+            rustix::fs::FileType::Fifo,
+            Mode::RUSR | Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        let root = beneath::root_at_hand(dir.path()).unwrap();
+        let read = |name: &str, links| read_at_hand(root.as_fd(), &RelPath::new(name).unwrap(), 4096, links);
+        for name in ["d/f", "empty", "long"] {
+            let waited = read_file(root.as_fd(), &RelPath::new(name).unwrap(), 4096).unwrap();
+            assert_eq!(read(name, Links::Refuse), Some(waited), "{name}");
+        }
+        assert_eq!(read("inside", Links::Follow), read("d/f", Links::Refuse));
+        for (name, links) in [
+            ("inside", Links::Refuse),
+            ("outside", Links::Follow),
+            ("d", Links::Refuse),
+            ("none", Links::Refuse),
+            ("fifo", Links::Refuse),
+        ] {
+            assert_eq!(read(name, links), None, "{name}");
+        }
+        assert!(beneath::root_at_hand(&at("d/f")).is_none());
     }
 }

@@ -7,6 +7,7 @@
 //! - [`file_tools`]: single files of it, read and written without a process.
 //! - [`capture`]: what changed in it; [`restore`]: how recorded changes come back into one.
 //! - [`command`] and [`isolation`]: how a command runs, and what keeps it from the rest of the machine.
+//! - [`project_tree`] and [`git_log`]: a project's files and newest commits, for whoever reads all of them.
 //! - [`journal`]: how changes reach the user's files, all or none; [`git_ref`]: the commit that goes with them.
 //!
 //! # Invariants
@@ -57,10 +58,13 @@ mod remove;
 pub mod git_ref;
 pub mod journal;
 
+pub mod git_log;
+pub mod project_tree;
+
 pub use capture::{CaptureError, CaptureRules, Captured, CapturedChange, NotCaptured};
 pub use child::{ChildProgram, dispatch, inherit_nothing};
 pub use copy::Skipped;
-pub use file_tools::{WriteFileError, read_file};
+pub use file_tools::{WriteFileError, read_at_hand, read_file};
 pub use kept::NOTE_BYTES_MAX;
 pub use ladder::{OpenError, OpenRequest, RootSpec, open, open_unless, probe};
 pub use layer::{Layer, LayerError};

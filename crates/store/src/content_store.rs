@@ -52,7 +52,7 @@ pub trait ContentStore: Send + Sync {
     /// [`io::ErrorKind::NotFound`] when nothing is kept under the hash.
     fn open_content(&self, hash: &Hash) -> io::Result<Box<dyn Read + Send>>;
 
-    /// Removes what no entry and no call names, in one step with finding it out; with `dry_run` only counts. A large
+    /// Removes what no entry, no call and no context names, in one step with finding it out; with `dry_run` only counts. A large
     /// content that is not named yet stays if it was staged less than [`STAGED_KEPT`] ago, or since the oldest job that runs
     /// was begun: a command may take longer than that, and names what it found only at its end.
     ///

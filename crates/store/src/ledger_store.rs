@@ -97,14 +97,15 @@ pub trait LedgerStore: CallStore {
         count_as: CountAs,
     ) -> Result<ToolCall, LedgerStoreError>;
 
-    /// Keeps a call that has taken place and changed nothing, with the nodes that it settles, and counts it; or, when a
-    /// limit says no, nothing. Such a call needs no row before it begins: whoever finds none makes it again, and no harm is done.
-    async fn keep_call(
+    /// Keeps calls that have taken place and changed nothing, with the nodes that they settle, and counts them; or, when a
+    /// limit says no to one, none of them. Such a call needs no row before it begins: whoever finds none makes it again,
+    /// and no harm is done.
+    async fn keep_calls(
         &self,
         effect: &Effect,
         claim: &Claim,
-        kept: KeptCall,
-    ) -> Result<ToolCall, LedgerStoreError>;
+        kept: Vec<KeptCall>,
+    ) -> Result<Vec<ToolCall>, LedgerStoreError>;
 
     /// Adds what was spent and cannot be refused, up to the limit: the time of a run. Asked twice it is added twice.
     async fn add_spent(

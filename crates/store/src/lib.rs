@@ -1,8 +1,9 @@
 //! Where plans, changes, errors and jobs are kept.
 //!
 //! Ports, each an object-safe trait beside the words of its errors: [`PlanStore`], [`ChangesetStore`], [`CallStore`],
-//! [`NodeStore`], [`ContentStore`], [`ErrorStore`], [`JobStore`], [`LedgerStore`], [`LockStore`], [`ApplyStore`] and
-//! [`ConsentStore`]. [`MemoryStore`] and `SqliteStore` implement all of them on the pure rules of `domain`.
+//! [`NodeStore`], [`ContextStore`], [`ContentStore`], [`ErrorStore`], [`JobStore`], [`LedgerStore`], [`LockStore`],
+//! [`ApplyStore`] and [`ConsentStore`]. [`MemoryStore`] and `SqliteStore` implement all of them on the pure rules of
+//! `domain`.
 //!
 //! # Invariants
 //! 1. Every call is one atomic step: it happened whole when it returned `Ok`, and not at all otherwise.
@@ -25,6 +26,7 @@ mod call_store;
 mod changeset_store;
 mod consent_store;
 mod content_store;
+mod context_store;
 mod error_store;
 mod job_store;
 mod ledger_store;
@@ -41,6 +43,7 @@ pub use call_store::{By, CallOutcome, CallStore};
 pub use changeset_store::{ChangedPlace, ChangesetStore, ChangesetStoreError};
 pub use consent_store::ConsentStore;
 pub use content_store::{Collected, ContentStore, INLINE_BYTES_MAX, STAGED_KEPT, Staged};
+pub use context_store::ContextStore;
 pub use error_store::ErrorStore;
 pub use job_store::{JobEnd, JobStore, JobStoreError, QUEUED_JOBS_MAX};
 pub use ledger_store::{LedgerStore, LedgerStoreError};
@@ -58,6 +61,7 @@ pub trait Store:
     + ChangesetStore
     + CallStore
     + NodeStore
+    + ContextStore
     + ContentStore
     + ErrorStore
     + JobStore
@@ -73,6 +77,7 @@ impl<S> Store for S where
         + ChangesetStore
         + CallStore
         + NodeStore
+        + ContextStore
         + ContentStore
         + ErrorStore
         + JobStore

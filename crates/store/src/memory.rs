@@ -4,7 +4,7 @@
 //! measure for the other stores: all pass one conformance suite.
 //!
 //! # Where to look
-//! Here are changesets and errors; `plans`, `jobs`, `calls`, `nodes`, `contents`, `ledger`, `locks`, `applies` and
+//! Here are changesets and errors; `plans`, `jobs`, `calls`, `nodes`, `contexts`, `contents`, `ledger`, `locks`, `applies` and
 //! `consents` have the other ports.
 //!
 //! # Invariants
@@ -19,6 +19,7 @@ mod applies;
 mod calls;
 mod consents;
 mod contents;
+mod contexts;
 mod image;
 mod jobs;
 mod ledger;

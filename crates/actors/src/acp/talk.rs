@@ -26,8 +26,8 @@ use super::wire::{
 use crate::program::{Lines, STRAY_LINES_MAX, Writing, shown};
 use crate::tool::head_and_tail;
 
-/// How long an agent that was told of a cancel may take to stop.
-const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
+/// How long an agent that was told of a cancel may take to stop: less than whoever started it waits before it is killed.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
 /// How much of what an agent says of a failure is repeated.
 const MESSAGE_BYTES_MAX: usize = 4 << 10;
 

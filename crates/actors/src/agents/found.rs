@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 
-use super::table::Agent;
+use super::table::{Agent, Tried};
 use crate::program::{PlainStart, Program, Starts};
 
 /// How long a program may take to tell its version.
@@ -40,6 +40,19 @@ pub fn find(
     let login = agent.logins.iter().find(|file| home.is_some_and(|home| home.join(file).is_file()));
     let credential = key.or_else(|| login.map(|file| format!("~/{file}")));
     Some(Found { program, acp, credential })
+}
+
+/// Whether an agent that was seen to work over the Agent Client Protocol can be spoken to here: the program is on the path,
+/// and can log in without anybody. Nothing is run.
+pub fn speaks(agent: &Agent, path: &OsStr, variable: &dyn Fn(&str) -> Option<String>) -> bool {
+    let is_set = |name: &str| variable(name).is_some_and(|value| !value.trim().is_empty());
+    match (agent.acp, agent.tried_acp) {
+        (Some(acp), Tried::Worked { .. }) => {
+            let program = acp.argv.first().and_then(|program| on_path(program, path));
+            program.is_some() && (acp.logins.is_empty() || acp.logins.iter().any(|(key, _)| is_set(key)))
+        }
+        (Some(_), Tried::No) | (None, _) => false,
+    }
 }
 
 fn on_path(program: &str, path: &OsStr) -> Option<PathBuf> {

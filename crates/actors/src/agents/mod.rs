@@ -11,5 +11,5 @@
 mod found;
 mod table;
 
-pub use found::{Found, find, version};
-pub use table::{AGENTS, Acp, Agent, PromptBy, Tried, named};
+pub use found::{Found, find, speaks, version};
+pub use table::{AGENTS, Acp, Agent, PromptBy, Tried, login_of, named};

@@ -81,6 +81,12 @@ pub fn named(name: &str) -> Option<&'static Agent> {
     AGENTS.iter().find(|agent| agent.name == name)
 }
 
+/// How the program `acp` logs in by a key that it is given; none when it is not known, or needs none.
+pub fn login_of(acp: &str, given: &dyn Fn(&str) -> bool) -> Option<&'static str> {
+    let known = AGENTS.iter().filter_map(|agent| agent.acp).find(|known| known.argv.first() == Some(&acp))?;
+    known.logins.iter().find(|(key, _)| given(key)).map(|(_, way)| *way)
+}
+
 /// The agents, in the order in which they are looked for.
 pub const AGENTS: [Agent; 5] = [
     Agent {
@@ -239,5 +245,14 @@ mod tests {
             }
         }
         assert!(!named("goose").unwrap().is_tried());
+    }
+
+    #[test]
+    fn an_agent_logs_in_by_the_first_key_that_it_is_given() {
+        assert_eq!(login_of("codex-acp", &|key| key == "OPENAI_API_KEY"), Some("openai-api-key"));
+        assert_eq!(login_of("codex-acp", &|_| true), Some("codex-api-key"));
+        assert_eq!(login_of("codex-acp", &|_| false), None);
+        assert_eq!(login_of("claude-code-acp", &|_| true), None, "it needs none");
+        assert_eq!(login_of("sh", &|_| true), None);
     }
 }

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::builtin::{CONTENT_BYTES_MAX, READ_LINES, RUN_TIMEOUT_S};
+use super::builtin::{CONTENT_BYTES_MAX, PLAN_DECIDE, READ_LINES, RUN_TIMEOUT_S};
 use super::catalog::Tool;
+use super::context::{ContextQuestion, HistoryQuestion};
 use super::error::ToolError;
 use super::memory::Known;
 use super::place::{Place, Project, resolve};
-use super::workplace::{CommandText, Work};
+use super::workplace::{CommandText, FocusPlace, Work};
 
 fn here() -> String {
     ".".to_owned()
@@ -122,6 +123,13 @@ struct RunCommand {
     stdin: Option<String>,
 }
 
+/// `FROM-TO`, or one line.
+fn span(text: &str) -> Option<(u32, u32)> {
+    let (from, to) = text.split_once('-').unwrap_or((text, text));
+    let (from, to) = (from.parse().ok()?, to.parse().ok()?);
+    (1 <= from && from <= to).then_some((from, to))
+}
+
 /// What is known of the files that are to be replaced.
 pub(super) type Seen<'a> = &'a dyn Fn(&Place) -> Known;
 
@@ -146,6 +154,10 @@ pub(super) fn work_of(
         "delete_file" => call.delete(),
         "move_file" => call.move_file(),
         "run_command" => call.run(),
+        PLAN_DECIDE => Ok((Work::Decide { said: arguments.clone() }, arguments.clone())),
+        "request_context" => call.context(),
+        "query_history" => call.history(),
+        "get_context_budget" => Ok((Work::ContextBudget, arguments.clone())),
         other => Err(ToolError::Failed { tool: other.to_owned(), message: "nobody does it".to_owned() }),
     }
 }
@@ -244,6 +256,40 @@ impl Call<'_> {
             return Err(self.invalid("`from` and `to` have to lie in the same project".to_owned()));
         }
         Ok((Work::Move { from, to, overwrite: args.overwrite }, self.shown(&args)?))
+    }
+
+    /// What is a path is found below its project; what is none is the name of a definition.
+    fn context(&self) -> Result<(Work, Value), ToolError> {
+        let mut question: ContextQuestion = self.read_as()?;
+        let places = question.focus.iter_mut().map(|focus| self.focus(focus)).collect::<Result<_, _>>()?;
+        let shown = self.shown(&question)?;
+        Ok((Work::Context { question, places }, shown))
+    }
+
+    fn focus(&self, given: &mut String) -> Result<Option<FocusPlace>, ToolError> {
+        let several = self.projects.len() > 1;
+        let is_path = |text: &str| {
+            let aliased = |project: &Project| text.starts_with(&format!("{}:", project.alias));
+            text.contains(['/', '.']) || (several && self.projects.iter().any(aliased))
+        };
+        let (path, lines) = match given.rsplit_once(':').and_then(|(path, lines)| Some((path, span(lines)?)))
+        {
+            Some((path, lines)) => (path.to_owned(), Some(lines)),
+            None => (given.clone(), None),
+        };
+        if lines.is_none() && !is_path(&path) {
+            return Ok(None);
+        }
+        let mut path = path;
+        let place = self.place(&mut path)?;
+        *given = lines.map_or_else(|| path.clone(), |(from, to)| format!("{path}:{from}-{to}"));
+        Ok(Some(FocusPlace { place, lines }))
+    }
+
+    fn history(&self) -> Result<(Work, Value), ToolError> {
+        let question: HistoryQuestion = self.read_as()?;
+        let shown = self.shown(&question)?;
+        Ok((Work::History(question), shown))
     }
 
     fn run(&self) -> Result<(Work, Value), ToolError> {

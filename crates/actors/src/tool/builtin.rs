@@ -6,6 +6,7 @@
 
 use serde_json::{Value, json};
 
+use super::context::context_tools;
 use crate::model::{ToolSource, ToolSpec};
 
 /// How many lines are read unless more are asked for.
@@ -25,6 +26,9 @@ pub const RUN_TIMEOUT_S: u32 = 120;
 /// How long a command may take at most.
 pub const RUN_TIMEOUT_S_MAX: u32 = 3_600;
 
+/// The tool by which a model tells of a choice. It changes no file, and is in no group: a node that may call it names it.
+pub const PLAN_DECIDE: &str = "plan.decide";
+
 /// How long a tool that starts no process may take.
 const FILE_TIMEOUT_S: u32 = 60;
 const CONTEXT_MAX: u32 = 5;
@@ -32,7 +36,7 @@ const MATCHES: u32 = 200;
 
 /// All of them, in the order in which they are offered.
 pub fn builtin_tools() -> Vec<ToolSpec> {
-    vec![
+    let mut all = vec![
         read_file(),
         list_directory(),
         search_files(),
@@ -41,17 +45,20 @@ pub fn builtin_tools() -> Vec<ToolSpec> {
         delete_file(),
         move_file(),
         run_command(),
-    ]
+        plan_decide(),
+    ];
+    all.extend(context_tools());
+    all
 }
 
 /// Whether a tool can change the project.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Does {
+pub(super) enum Does {
     Reads,
     Writes,
 }
 
-fn tool(name: &str, does: Does, description: &str, input: Value, output: Value) -> ToolSpec {
+pub(super) fn tool(name: &str, does: Does, description: &str, input: Value, output: Value) -> ToolSpec {
     ToolSpec {
         name: name.to_owned(),
         description: description.to_owned(),
@@ -66,7 +73,7 @@ fn tool(name: &str, does: Does, description: &str, input: Value, output: Value) 
 }
 
 /// An object with these fields and no others.
-fn object(required: &[&str], fields: Value) -> Value {
+pub(super) fn object(required: &[&str], fields: Value) -> Value {
     json!({ "type": "object", "properties": fields, "required": required, "additionalProperties": false })
 }
 
@@ -84,7 +91,7 @@ fn flag(description: &str) -> Value {
     json!({ "type": "boolean", "default": false, "description": description })
 }
 
-fn count(min: u64, max: u64, default: u64, description: &str) -> Value {
+pub(super) fn count(min: u64, max: u64, default: u64, description: &str) -> Value {
     json!({ "type": "integer", "minimum": min, "maximum": max, "default": default, "description": description })
 }
 
@@ -92,7 +99,7 @@ fn text(description: &str) -> Value {
     json!({ "type": "string", "maxLength": CONTENT_BYTES_MAX, "description": description })
 }
 
-fn whole() -> Value {
+pub(super) fn whole() -> Value {
     json!({ "type": "integer", "minimum": 0 })
 }
 
@@ -243,4 +250,32 @@ fn run_command() -> ToolSpec {
     let what = "Runs a command in the project's sandbox, without the network. It cannot ask for input.";
     let spec = tool("run_command", Does::Writes, what, input, output);
     ToolSpec { timeout_s: RUN_TIMEOUT_S_MAX, ..spec }
+}
+
+fn plan_decide() -> ToolSpec {
+    let said = |description: &str| json!({ "type": "string", "description": description });
+    let number = |description: &str| json!({ "type": "integer", "minimum": 1, "description": description });
+    let alternative = object(
+        &["text", "why_not"],
+        json!({ "text": said("What it would have been."), "why_not": said("Why it was not chosen.") }),
+    );
+    let mut chosen = said("What was chosen.");
+    chosen["minLength"] = json!(1);
+    // A confidence out of bounds, and a number that the plan does not have, are told by whoever keeps decisions.
+    let input = object(
+        &["question", "chosen", "rationale"],
+        json!({
+            "question": said("What had to be decided."),
+            "chosen": chosen,
+            "rationale": said("Why."),
+            "confidence": { "type": "number", "description": "How sure you are, from 0 to 1." },
+            "alternatives": { "type": "array", "items": alternative, "description": "What was not chosen." },
+            "parent": number("The number of the decision that it follows from; the strategy when left out."),
+            "depends_on": { "type": "array", "items": number("A decision."),
+                "description": "The numbers of others that it rests upon." },
+        }),
+    );
+    let output = object(&["decision"], json!({ "decision": whole() }));
+    let what = "Records a choice that matters for the person who reviews the work. Gives its number.";
+    ToolSpec { reads: false, ..tool(PLAN_DECIDE, Does::Reads, what, input, output) }
 }

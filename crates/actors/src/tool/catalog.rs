@@ -17,7 +17,7 @@ use super::schema::{Schema, SchemaError};
 use crate::model::ToolSpec;
 
 /// The groups by which an actor names tools.
-pub const GROUPS: [&str; 3] = ["read", "write", "shell"];
+pub const GROUPS: [&str; 4] = ["read", "write", "shell", "context"];
 
 /// How much of a name that names nothing is repeated.
 const NAME_CHARS_MAX: usize = 64;
@@ -28,6 +28,7 @@ pub fn group(name: &str) -> Option<&'static [&'static str]> {
         "read" => Some(&["read_file", "list_directory", "search_files"]),
         "write" => Some(&["write_file", "edit_file", "delete_file", "move_file"]),
         "shell" => Some(&["run_command"]),
+        "context" => Some(&["request_context", "query_history", "get_context_budget"]),
         _ => None,
     }
 }

@@ -106,6 +106,12 @@ pub enum ToolError {
         /// The mark.
         mark: String,
     },
+    /// What was decided cannot be recorded.
+    #[error("{why}; leave out what you do not know")]
+    DecisionInvalid {
+        /// What is wrong with it.
+        why: String,
+    },
     /// It took too long.
     #[error("{tool} took longer than {seconds} s and was ended; do less at once, or allow it more time")]
     TimedOut {
@@ -131,6 +137,14 @@ pub enum ToolError {
         tool: String,
         /// How often in a row.
         times: u32,
+    },
+    /// There is no context to give, or none is left.
+    #[error("{message}")]
+    NoContext {
+        /// Which case it is.
+        code: &'static str,
+        /// What, and the way on.
+        message: String,
     },
     /// Anything else went wrong.
     #[error("{tool} failed: {message}")]
@@ -159,9 +173,11 @@ impl ToolError {
             Self::NotUnique { .. } => "NOT_UNIQUE",
             Self::NotText { .. } => "NOT_TEXT",
             Self::RedactedContent { .. } => "REDACTED_CONTENT",
+            Self::DecisionInvalid { .. } => "DECISION_INVALID",
             Self::TimedOut { .. } => "TIMED_OUT",
             Self::BadOutput { .. } => "BAD_OUTPUT",
             Self::Repeated { .. } => "REPEATED_CALL",
+            Self::NoContext { code, .. } => code,
             Self::Failed { .. } => "TOOL_FAILED",
         }
     }

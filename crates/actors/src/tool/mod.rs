@@ -16,6 +16,7 @@ mod arguments;
 mod bound;
 mod builtin;
 mod catalog;
+mod context;
 mod error;
 mod memory;
 mod place;
@@ -27,14 +28,18 @@ mod workplace;
 pub use crate::model::{ToolResult, ToolSource, ToolSpec, ToolUse};
 pub use bound::{HEAD_BYTES, TAIL_BYTES, head_and_tail};
 pub use builtin::{
-    CONTENT_BYTES_MAX, DEPTH_MAX, ENTRIES_MAX, MATCHES_MAX, READ_BYTES_MAX, READ_LINES, RUN_TIMEOUT_S,
-    RUN_TIMEOUT_S_MAX, builtin_tools,
+    CONTENT_BYTES_MAX, DEPTH_MAX, ENTRIES_MAX, MATCHES_MAX, PLAN_DECIDE, READ_BYTES_MAX, READ_LINES,
+    RUN_TIMEOUT_S, RUN_TIMEOUT_S_MAX, builtin_tools,
 };
 pub use catalog::{Catalog, ForeignTool, GROUPS, Tool, group};
+pub use context::{
+    CONTEXT_TOKENS, CONTEXT_TOKENS_MAX, CONTEXT_TOKENS_MIN, ContextQuestion, DEPTHS, HISTORY_MATCHES,
+    HISTORY_MATCHES_MAX, HISTORY_TEXT_CHARS_MAX, HistoryKind, HistoryQuestion,
+};
 pub use error::ToolError;
 pub use memory::Known;
 pub use place::{Place, Project};
 pub use repeats::{REPEATS_MAX, REPEATS_TOLD};
 pub use runner::{Halt, Memory, ToolAnswer, ToolRunner};
 pub use schema::{Schema, SchemaError};
-pub use workplace::{CallHead, CommandText, Performed, Work, Workplace};
+pub use workplace::{CallHead, CommandText, FocusPlace, Performed, Work, Workplace};

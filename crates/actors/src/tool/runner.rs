@@ -83,6 +83,11 @@ impl<W: Workplace> ToolRunner<W> {
         &self.workplace
     }
 
+    /// The node has read these files whole, though by no call.
+    pub fn has_read(&mut self, files: Vec<(Place, Hash)>) {
+        self.seen.learn(files.into_iter().map(|(place, hash)| (place, Some(hash))).collect());
+    }
+
     /// Makes a call and says what came of it.
     ///
     /// # Errors

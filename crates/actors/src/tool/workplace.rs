@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::model::ToolSpec;
 
 use super::catalog::{ForeignTool, Tool};
+use super::context::{ContextQuestion, HistoryQuestion};
 use super::error::ToolError;
 use super::memory::Known;
 use super::place::{Place, Project};
@@ -38,6 +39,15 @@ pub enum CommandText {
     Shell(String),
     /// A program and its arguments.
     Argv(Vec<String>),
+}
+
+/// A path that a request is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FocusPlace {
+    /// Where.
+    pub place: Place,
+    /// First and last line; none: all of the file.
+    pub lines: Option<(u32, u32)>,
 }
 
 /// What is to be done.
@@ -125,6 +135,22 @@ pub enum Work {
         /// What it reads.
         stdin: Option<String>,
     },
+    /// Records a choice.
+    Decide {
+        /// What the node says of it.
+        said: Value,
+    },
+    /// Assembles a context.
+    Context {
+        /// What is asked.
+        question: ContextQuestion,
+        /// The place of each thing in focus; none: it is the name of a definition.
+        places: Vec<Option<FocusPlace>>,
+    },
+    /// Looks through the past.
+    History(HistoryQuestion),
+    /// Tells what is left of the context budget.
+    ContextBudget,
     /// Calls a tool that is none of ours.
     Foreign {
         /// Who does it.

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{Gate, PlanId, Policy, ProjectLink, REVERSIONS_MAX};
+use engine::contexts::ContextsSetup;
 use engine::plans::{Engine, EngineOptions, ModelsSetup, RecoveredEnd, Servers};
+use sync::BreakerConfig;
 
 use super::Global;
 use super::tape::TapeArgs;
-use crate::config::{self, Key, Settings, Sources, Value};
+use crate::config::{self, FileRules, Key, Settings, Sources, Value, contexts_setup};
 use crate::failure::{Failure, codes, from_engine};
 use crate::output::{self, Look, Note};
 use crate::places::{self, Env};
@@ -125,8 +127,7 @@ impl Invocation {
     /// # Errors
     /// There is no data directory, or a setting cannot be.
     pub fn options(&self, settings: &Settings) -> Result<EngineOptions, Failure> {
-        let data_dir = places::data_dir(self.global.data_dir.as_deref(), &self.env)?;
-        places::make_data_dir(&data_dir)?;
+        let data_dir = self.made_data_dir()?;
         let sandbox_dir = match settings.word(Key::SandboxDir) {
             "" => data_dir.join("sandboxes"),
             named => places::expanded(named, &self.env),
@@ -146,7 +147,24 @@ impl Invocation {
             recovery,
             retention: Duration::from_secs(settings.count(Key::RetentionDays).saturating_mul(86_400)),
             models: self.models(settings),
+            contexts: self.contexts(settings),
         })
+    }
+
+    /// The data directory, which is made when it is not there.
+    ///
+    /// # Errors
+    /// Nothing says where it could be, or it cannot be made.
+    pub(super) fn made_data_dir(&self) -> Result<PathBuf, Failure> {
+        let data_dir = places::data_dir(self.global.data_dir.as_deref(), &self.env)?;
+        places::make_data_dir(&data_dir)?;
+        Ok(data_dir)
+    }
+
+    /// What contexts are made with.
+    pub(super) fn contexts(&self, settings: &Settings) -> ContextsSetup {
+        let rules = FileRules { env: self.env.clone(), user_file: places::user_config(&self.env) };
+        contexts_setup(settings, rules)
     }
 
     fn models(&self, settings: &Settings) -> ModelsSetup {
@@ -159,6 +177,7 @@ impl Invocation {
             prices: Arc::new(settings.prices.clone()),
             servers: Arc::new(servers(settings)),
             day_cost: settings.money(Key::LimitsDayCost),
+            breakers: breakers(settings),
             ..ModelsSetup::default()
         }
     }
@@ -197,6 +216,18 @@ fn servers(settings: &Settings) -> Servers {
         servers.values_mut().for_each(|server| server.program.network = false);
     }
     servers
+}
+
+/// How often a provider may fail, and how long it then rests. No rest is shorter than the first.
+fn breakers(settings: &Settings) -> BreakerConfig {
+    let usual = BreakerConfig::default();
+    let cool_down = Duration::from_secs(settings.count(Key::BreakerCoolDown));
+    BreakerConfig {
+        threshold: u32::try_from(settings.count(Key::BreakerThreshold)).unwrap_or(usual.threshold),
+        cool_down,
+        cool_down_max: usual.cool_down_max.max(cool_down),
+        ..usual
+    }
 }
 
 /// The shortest text that names the plan.

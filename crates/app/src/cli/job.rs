@@ -12,7 +12,7 @@ use sync::Clock;
 
 use super::invocation::{Named, short_id};
 use super::plan::cancel::{self, CancelHow};
-use super::{Invocation, reading, working};
+use super::{Invocation, alone};
 use crate::failure::{Failure, codes, from_engine};
 use crate::output::{Report, Table};
 use crate::time::{age, now, typed};
@@ -66,9 +66,9 @@ impl JobCommand {
 
 pub(super) fn dispatch(command: JobCommand, invocation: &Invocation) -> Result<Report, Failure> {
     match command {
-        JobCommand::List(args) => reading(list(args, invocation)),
-        JobCommand::Show(args) => reading(show(args, invocation)),
-        JobCommand::Cancel(args) => working(cancel(args, invocation)),
+        JobCommand::List(args) => alone(list(args, invocation)),
+        JobCommand::Show(args) => alone(show(args, invocation)),
+        JobCommand::Cancel(args) => alone(cancel(args, invocation)),
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! # Invariants
 //! 1. A call is the command of the same meaning, read by the same parser and done by the same code; its answer is the
-//!    envelope that `--format json` writes.
+//!    envelope that `--format json` writes. The tools of `context_tools` answer as those of a plan's models do.
 //! 2. Nobody's files change unless `--allow-apply` was given at the start: without it `apply_plan` is refused, and a
 //!    plan that is made here waits for a person whatever the settings say.
 //! 3. Nothing that a caller says becomes an option or asks for more than the tool offers: values stand behind `=` or
 //!    `--`, or have to fit a pattern; the network, variables, paths outside and consent are not offered.
 //! 4. One call is done after the other, and the one that is being done is finished before the program ends.
+
+mod context_tools;
 
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -17,7 +19,7 @@ use clap::Parser;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Cli, Global, Invocation, dispatch, timing, usage_failure};
+use super::{Cli, Command, Global, Invocation, alone, context, dispatch, timing, usage_failure};
 use crate::failure::{Failure, codes};
 use crate::output::{ColorWhen, Envelope, Format, Look, Note, Report};
 use crate::places::Env;
@@ -30,7 +32,7 @@ const CALLS_WAITING_MAX: usize = 16;
 
 const INSTRUCTIONS: &str = "\
 Runs commands and agents as plans: in a sandbox of a project, so that the project's files stay as they are until a plan \
-is applied. run_plan starts one and returns at once; show_plan tells how it stands; plan_diff shows what it changed. A \
+is applied. request_context finds what to read in the project for a question. run_plan starts one and returns at once; show_plan tells how it stands; plan_diff shows what it changed. A \
 plan is named by its id, the beginning of its id, or @last.";
 
 #[derive(Debug, clap::Args)]
@@ -61,9 +63,33 @@ pub(super) async fn run(args: McpArgs, invocation: &Invocation) -> Result<Report
     }
 }
 
+/// What a call asks for.
+enum Asked {
+    /// A command, by its words.
+    Command(Vec<String>),
+    /// A context, by the words of the command that assembles it.
+    Context(Vec<String>),
+    /// The past of the project.
+    History(Value),
+    /// How much may be asked for.
+    Budget,
+}
+
+impl Asked {
+    /// The arguments fit the tool's schema.
+    fn of(name: &str, arguments: &Value, may_apply: bool) -> Asked {
+        match name {
+            "request_context" => Asked::Context(context_tools::words(arguments)),
+            "query_history" => Asked::History(arguments.clone()),
+            "get_context_budget" => Asked::Budget,
+            name => Asked::Command(words(name, arguments, may_apply)),
+        }
+    }
+}
+
 /// A call on its way.
 struct Call {
-    words: Vec<String>,
+    asked: Asked,
     answer: oneshot::Sender<Given>,
 }
 
@@ -91,7 +117,7 @@ impl Offers for Commands {
             return given(&failure.hint(hint).into(), "plan apply", (now(), Instant::now()));
         }
         let (answer, answered) = oneshot::channel();
-        let call = Call { words: words(name, &arguments, self.may_apply), answer };
+        let call = Call { asked: Asked::of(name, &arguments, self.may_apply), answer };
         let gone = Given { answer: json!({ "status": "error" }), is_error: true };
         match self.calls.send(call).await {
             Ok(()) => answered.await.unwrap_or(gone),
@@ -105,35 +131,59 @@ fn do_all(mut waiting: mpsc::Receiver<Call>, invocation: &Invocation) -> Result<
     let (data_dir, env) = (invocation.global.data_dir.clone(), invocation.env.clone());
     let global = Global { format: Some(Format::Json), color: ColorWhen::Never, data_dir, quiet: true };
     let thread = std::thread::Builder::new().name("calls".to_owned()).spawn(move || {
-        while let Some(Call { words, answer }) = waiting.blocking_recv() {
+        while let Some(Call { asked, answer }) = waiting.blocking_recv() {
             // A caller that is gone is no reason to leave the call undone: it may have been told that it was made.
-            let _ = answer.send(done(&words, &global, &env));
+            let _ = answer.send(done(asked, &global, &env));
         }
     });
     thread.map_err(|error| Failure::new(&codes::IO_FAILED, format!("no thread can be started: {error}")))
 }
 
-/// The command that these words are, done.
-fn done(words: &[String], global: &Global, env: &Env) -> Given {
+/// What is asked for, done.
+fn done(asked: Asked, global: &Global, env: &Env) -> Given {
     let started = (now(), Instant::now());
     let mut look = Look::find(global.format, global.color, |name| env.get(name).cloned());
     look.can_ask = false;
-    let args: Vec<String> = std::iter::once("agents".to_owned()).chain(words.iter().cloned()).collect();
-    let command = match Cli::try_parse_from(&args) {
-        Ok(Cli { command: Some(command), .. }) => command,
-        Ok(Cli { command: None, .. }) => {
-            return given(&Failure::new(&codes::INTERNAL, "it is no command").into(), "agents", started);
+    let invocation = || Invocation::new(global.clone(), look, env.clone());
+    let (name, report) = match asked {
+        Asked::Budget => ("get_context_budget", Ok(context_tools::budget())),
+        Asked::History(arguments) => {
+            let report =
+                invocation().and_then(|invocation| alone(context_tools::history(&arguments, &invocation)));
+            ("query_history", report)
         }
+        Asked::Context(words) => match parsed(&words) {
+            Ok(Command::Context(command)) => {
+                let report =
+                    invocation().and_then(|invocation| alone(context::request(command, &invocation)));
+                ("request_context", report)
+            }
+            Ok(_) => {
+                ("request_context", Err(Failure::new(&codes::INTERNAL, "it is no request for a context")))
+            }
+            Err(failure) => ("request_context", Err(failure)),
+        },
+        Asked::Command(words) => match parsed(&words) {
+            Ok(command) => {
+                (command.name(), invocation().and_then(|invocation| dispatch(command, &invocation)))
+            }
+            Err(failure) => ("agents", Err(failure)),
+        },
+    };
+    given(&report.unwrap_or_else(Report::from), name, started)
+}
+
+/// The command that these words are.
+fn parsed(words: &[String]) -> Result<Command, Failure> {
+    let args: Vec<String> = std::iter::once("agents".to_owned()).chain(words.iter().cloned()).collect();
+    match Cli::try_parse_from(&args) {
+        Ok(Cli { command: Some(command), .. }) => Ok(command),
+        Ok(Cli { command: None, .. }) => Err(Failure::new(&codes::INTERNAL, "it is no command")),
         Err(error) => {
             let args: Vec<std::ffi::OsString> = args.iter().map(Into::into).collect();
-            return given(&usage_failure(&error, &args).into(), "agents", started);
+            Err(usage_failure(&error, &args))
         }
-    };
-    let name = command.name();
-    let report = Invocation::new(global.clone(), look, env.clone())
-        .and_then(|invocation| dispatch(command, &invocation))
-        .unwrap_or_else(Report::from);
-    given(&report, name, started)
+    }
 }
 
 fn given(report: &Report, command: &str, started: super::Started) -> Given {
@@ -225,7 +275,7 @@ fn offers() -> Vec<Offer> {
     let object = |properties: Value, required: &[&str]| json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false });
     let offer = |name, description, input, reads_only| Offer { name, description, input, reads_only };
     let of_plan = || object(json!({ "plan": plan }), &["plan"]);
-    vec![
+    let mut all = vec![
         offer(
             "list_plans",
             "Lists plans, newest first, with their phase, state and number of changed files",
@@ -297,7 +347,9 @@ fn offers() -> Vec<Offer> {
             ),
             false,
         ),
-    ]
+    ];
+    all.extend(context_tools::offers());
+    all
 }
 
 #[cfg(test)]
@@ -305,9 +357,11 @@ mod tests {
     use super::*;
 
     fn parsed(name: &str, arguments: &Value) -> String {
-        let words = words(name, arguments, false);
-        let args = std::iter::once("agents".to_owned()).chain(words);
-        Cli::try_parse_from(args).unwrap().command.unwrap().name().to_owned()
+        parsed_words(words(name, arguments, false))
+    }
+
+    fn parsed_words(words: Vec<String>) -> String {
+        super::parsed(&words).unwrap().name().to_owned()
     }
 
     #[test]
@@ -315,14 +369,25 @@ mod tests {
         let plan = json!({ "plan": "01JB3QK7XM" });
         let commands: Vec<String> = offers()
             .iter()
+            // The last have no command of their own.
+            .filter(|offer| !matches!(offer.name, "query_history" | "get_context_budget"))
             .map(|offer| match offer.name {
+                "request_context" => parsed_words(context_tools::words(&json!({ "query": "why" }))),
                 "run_plan" => parsed("run_plan", &json!({ "command": ["make"] })),
                 "list_plans" => parsed("list_plans", &json!({ "limit": 3, "state": "complete" })),
                 name => parsed(name, &plan),
             })
             .collect();
-        let expected =
-            ["plan list", "plan status", "plan diff", "plan errors", "run", "plan cancel", "plan apply"];
+        let expected = [
+            "plan list",
+            "plan status",
+            "plan diff",
+            "plan errors",
+            "run",
+            "plan cancel",
+            "plan apply",
+            "context assemble",
+        ];
         assert_eq!(commands, expected);
     }
 

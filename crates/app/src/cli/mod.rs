@@ -12,6 +12,7 @@ mod actor_views;
 mod completions;
 mod config;
 mod consent;
+mod context;
 mod detach;
 mod doctor;
 mod for_each;
@@ -118,6 +119,9 @@ enum Command {
     Worker(worker::WorkerArgs),
     /// Offer plans to other agents, over the Model Context Protocol on the standard streams
     Mcp(mcp::McpArgs),
+    /// Find what a model should read of your project, within a number of tokens
+    #[command(subcommand)]
+    Context(context::ContextCommand),
     /// Read and write settings
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -142,6 +146,7 @@ impl Command {
             Command::Job(command) => command.name(),
             Command::Worker(_) => "worker",
             Command::Mcp(_) => "mcp",
+            Command::Context(command) => command.name(),
             Command::Config(command) => command.name(),
             Command::Doctor => "doctor",
             Command::Completions(_) => "completions",
@@ -197,7 +202,7 @@ fn timing((began, instant): Started) -> Timing {
 
 fn dispatch(command: Command, invocation: &Invocation) -> Result<Report, Failure> {
     match command {
-        Command::Run(args) => working(run::run(*args, invocation)),
+        Command::Run(args) => alone(run::run(*args, invocation)),
         Command::Plan(command) => plan::dispatch(command, invocation),
         Command::Action(command) => action::run(command, invocation),
         Command::Actor(command) => actor::run(command, invocation),
@@ -206,6 +211,7 @@ fn dispatch(command: Command, invocation: &Invocation) -> Result<Report, Failure
         Command::Job(command) => job::dispatch(command, invocation),
         Command::Worker(args) => working(worker::run(args, invocation)),
         Command::Mcp(args) => working(mcp::run(args, invocation)),
+        Command::Context(command) => context::dispatch(command, invocation),
         Command::Config(command) => config::run(command, invocation),
         Command::Doctor => working(doctor::run(invocation)),
         Command::Completions(args) => completions::run(&args),
@@ -213,14 +219,15 @@ fn dispatch(command: Command, invocation: &Invocation) -> Result<Report, Failure
     }
 }
 
-/// Runs what works on plans: commands, captures and applies beside each other.
+/// Runs what works on many plans beside each other.
 fn working<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     block_on(runtime, command)
 }
 
-/// Runs what only reads: one thread is enough, and starts at once.
-fn reading<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+/// Runs what only reads, or works on one plan: what takes long has threads of its own, so one for the rest is enough,
+/// and starts at once.
+fn alone<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     block_on(tokio::runtime::Builder::new_current_thread().enable_all().build(), command)
 }
 
@@ -383,6 +390,12 @@ mod tests {
             "tool list",
             "tool show read_file",
             "tool check read_file {}",
+            "context assemble q --project a=. --focus src/a.rs:1-9 --focus pack --budget 8k --depth full --view execute --strategy simple-keyword --receipt r.json",
+            "context assemble - --plan 01",
+            "context simulate q --budgets 1k,4k,16k",
+            "context inspect src/a.rs",
+            "context index --verify",
+            "context index --clear",
             "doctor --format json",
             "completions bash",
             "man --out d",

@@ -307,6 +307,7 @@ impl TaskArgs {
             automation: settings.automation.clone(),
             ignore: settings.words(Key::CaptureIgnore).iter().chain(&self.ignore).cloned().collect(),
             protected: settings.words(Key::PathsProtected).to_vec(),
+            deny_tools: settings.words(Key::PolicyDenyTools).to_vec(),
             max_file_bytes: settings.count(Key::CaptureMaxFileMb).saturating_mul(1024 * 1024),
             sandbox: settings.word(Key::SandboxStrategy).to_owned(),
             isolation_required: settings.word(Key::PolicySandbox) == "required",

@@ -108,9 +108,11 @@ fn failure(error: &ToolError) -> Failure {
         | ToolError::NotUnique { .. }
         | ToolError::NotText { .. }
         | ToolError::RedactedContent { .. }
+        | ToolError::DecisionInvalid { .. }
         | ToolError::TimedOut { .. }
         | ToolError::BadOutput { .. }
         | ToolError::Repeated { .. }
+        | ToolError::NoContext { .. }
         | ToolError::Failed { .. }) => Failure::new(&codes::INTERNAL, other.to_string()),
     }
 }

@@ -197,17 +197,22 @@ fn join(entry: &Entry, own: Vec<Level>, projects: &[ConfigFile]) -> (Value, Orig
     let strongest = match entry.scope {
         Scope::Anybody | Scope::User => levels.first(),
         Scope::Tighten => own.first(),
+        Scope::Joined => own.last(),
     };
     let (mut value, mut origin) = match strongest {
         Some(level) => (level.value.clone(), level.origin.clone()),
         None => (entry.default_value(), Origin::Default),
     };
-    if entry.scope == Scope::Tighten {
-        for level in &theirs {
-            let tightened = entry.shape.tightened(&value, &level.value);
-            if tightened != value {
-                (value, origin) = (tightened, level.origin.clone());
-            }
+    // The weakest first, so that the strongest that says something is named.
+    let added: Vec<&Level> = match entry.scope {
+        Scope::Anybody | Scope::User => Vec::new(),
+        Scope::Tighten => theirs.iter().collect(),
+        Scope::Joined => levels.iter().rev().collect(),
+    };
+    for level in added {
+        let tightened = entry.shape.tightened(&value, &level.value);
+        if tightened != value {
+            (value, origin) = (tightened, level.origin.clone());
         }
     }
     (value, origin, levels)
@@ -269,7 +274,12 @@ impl Settings {
     pub fn word(&self, key: Key) -> &str {
         match self.get(key).0 {
             Value::Word(text) | Value::Path(text) => text,
-            Value::Count(_) | Value::Span(_) | Value::Words(_) | Value::Money(_) => "",
+            Value::Count(_)
+            | Value::Span(_)
+            | Value::Words(_)
+            | Value::Money(_)
+            | Value::Decimal(_)
+            | Value::Inherit => "",
         }
     }
 
@@ -278,7 +288,12 @@ impl Settings {
         match self.get(key).0 {
             Value::Count(count) => *count,
             Value::Span(span) => span.as_secs(),
-            Value::Word(_) | Value::Path(_) | Value::Words(_) | Value::Money(_) => 0,
+            Value::Word(_)
+            | Value::Path(_)
+            | Value::Words(_)
+            | Value::Money(_)
+            | Value::Decimal(_)
+            | Value::Inherit => 0,
         }
     }
 
@@ -286,7 +301,13 @@ impl Settings {
     pub fn words(&self, key: Key) -> &[String] {
         match self.get(key).0 {
             Value::Words(words) => words,
-            Value::Word(_) | Value::Path(_) | Value::Count(_) | Value::Span(_) | Value::Money(_) => &[],
+            Value::Word(_)
+            | Value::Path(_)
+            | Value::Count(_)
+            | Value::Span(_)
+            | Value::Money(_)
+            | Value::Decimal(_)
+            | Value::Inherit => &[],
         }
     }
 
@@ -294,7 +315,13 @@ impl Settings {
     pub fn money(&self, key: Key) -> Option<u64> {
         match self.get(key).0 {
             Value::Money(micros) => *micros,
-            Value::Word(_) | Value::Path(_) | Value::Words(_) | Value::Count(_) | Value::Span(_) => None,
+            Value::Word(_)
+            | Value::Path(_)
+            | Value::Words(_)
+            | Value::Count(_)
+            | Value::Span(_)
+            | Value::Decimal(_)
+            | Value::Inherit => None,
         }
     }
 }
@@ -401,6 +428,20 @@ mod tests {
         assert_eq!(words(&settings, Key::Automation), ("manual".into(), "project"));
         assert_eq!(words(&settings, Key::LimitsTime), ("10m".into(), "project"));
         assert_eq!(words(&settings, Key::PathsProtected), ("secrets,vendor".into(), "project"));
+    }
+
+    #[test]
+    fn the_tools_that_are_denied_add_up_over_all_levels() {
+        let (user, project) = ("policy.deny_tools = [\"shell\"]\n", "policy.deny_tools = [\"web.*\"]\n");
+        let key = Key::PolicyDenyTools;
+        assert_eq!(words(&World::new(user, "").load().unwrap(), key), ("shell".into(), "user"));
+        let settings = World::new(user, project).load().unwrap();
+        assert_eq!(words(&settings, key), ("shell,web.*".into(), "project"));
+        let settings =
+            World::new(user, project).set("CLEVERAGENTS_POLICY_DENY_TOOLS", "move_file").load().unwrap();
+        assert_eq!(words(&settings, key), ("shell,web.*,move_file".into(), "environment"));
+        let settings = World::new(user, "policy.deny_tools = []\n").load().unwrap();
+        assert_eq!(words(&settings, key), ("shell".into(), "user"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! # Where to look
 //! `registry` is the one table of settings, `value` what they can be, `file` reads a config file, `load` joins all
 //! levels, `models` are the tables of providers and prices, `servers` that of servers, `automation` those of profiles, `set`
-//! writes the user's file.
+//! writes the user's file. `context_entries` is the part of the table that is about contexts, `context` what it comes to.
 //!
 //! # Invariants
 //! 1. The order is flag, environment, project, user, default. But a project never decides what guards the user: keys of
@@ -14,6 +14,8 @@
 //! Where the files lie: [`crate::places`].
 
 mod automation;
+mod context;
+mod context_entries;
 mod error;
 mod file;
 mod load;
@@ -23,6 +25,7 @@ mod servers;
 mod set;
 mod value;
 
+pub use context::{FileRules, contexts_setup};
 pub use error::ConfigError;
 pub use file::{ConfigFile, Place};
 pub use load::{Level, Origin, PROJECT_FILE, Settings, Sources, join_validations, load};

@@ -180,16 +180,26 @@ impl Field<'_> {
     pub(super) fn seconds(&self) -> Result<u64, ConfigError> {
         match self.shaped(TIME)? {
             Value::Span(span) => Ok(span.as_secs()),
-            Value::Word(_) | Value::Count(_) | Value::Words(_) | Value::Path(_) | Value::Money(_) => {
-                Err(self.refused(&TIME.allowed()))
-            }
+            Value::Word(_)
+            | Value::Count(_)
+            | Value::Words(_)
+            | Value::Path(_)
+            | Value::Money(_)
+            | Value::Decimal(_)
+            | Value::Inherit => Err(self.refused(&TIME.allowed())),
         }
     }
 
     fn tokens(&self) -> Result<u32, ConfigError> {
         let count = match self.shaped(TOKENS)? {
             Value::Count(count) => u32::try_from(count).ok(),
-            Value::Word(_) | Value::Span(_) | Value::Words(_) | Value::Path(_) | Value::Money(_) => None,
+            Value::Word(_)
+            | Value::Span(_)
+            | Value::Words(_)
+            | Value::Path(_)
+            | Value::Money(_)
+            | Value::Decimal(_)
+            | Value::Inherit => None,
         };
         count.ok_or_else(|| self.refused(&TOKENS.allowed()))
     }

@@ -4,6 +4,7 @@
 //! 1. Every [`Key`] has exactly one entry, at its own place in [`ENTRIES`]; names and environment names are unique.
 //! 2. A default is a value that its own entry allows.
 
+use super::context_entries::CONTEXT;
 use super::value::{Shape, Value};
 
 /// Who may set a key.
@@ -15,6 +16,8 @@ pub enum Scope {
     User,
     /// The user; a project can only make it stricter.
     Tighten,
+    /// Everybody: what the levels name adds up, and none takes away what another named.
+    Joined,
 }
 
 impl Scope {
@@ -24,6 +27,7 @@ impl Scope {
             Scope::Anybody => "user or project",
             Scope::User => "user only",
             Scope::Tighten => "user; a project may tighten",
+            Scope::Joined => "user and project together",
         }
     }
 }
@@ -38,9 +42,45 @@ pub enum Key {
     AsyncLease,
     AsyncMaxWorkers,
     Automation,
+    BreakerCoolDown,
+    BreakerThreshold,
     CaptureIgnore,
     CaptureMaxFileMb,
     CaptureWait,
+    ContextDeadline,
+    ContextExclude,
+    ContextHistoryCommits,
+    ContextInclude,
+    ContextIndexKeepDays,
+    ContextIndexMaxFileKb,
+    ContextIndexMaxFiles,
+    ContextIndexMaxMb,
+    ContextIndexUpdateDeadline,
+    ContextMaxFiles,
+    ContextMaxTokens,
+    ContextMaxWorkers,
+    ContextMemoryMb,
+    ContextSkeletonRatio,
+    ContextStrategies,
+    ContextStrategyDeadline,
+    ContextViewExecuteExclude,
+    ContextViewExecuteInclude,
+    ContextViewExecuteMaxFileKb,
+    ContextViewExecuteMaxFiles,
+    ContextViewExecuteMaxTokens,
+    ContextViewExecuteStrategies,
+    ContextViewStrategizeExclude,
+    ContextViewStrategizeInclude,
+    ContextViewStrategizeMaxFileKb,
+    ContextViewStrategizeMaxFiles,
+    ContextViewStrategizeMaxTokens,
+    ContextViewStrategizeStrategies,
+    ContextWeightArce,
+    ContextWeightBreadthDepthNavigator,
+    ContextWeightPlanDecisionContext,
+    ContextWeightSemanticEmbedding,
+    ContextWeightSimpleKeyword,
+    ContextWeightTemporalArchaeology,
     IsolationHide,
     IsolationScratch,
     LimitsCost,
@@ -55,6 +95,7 @@ pub enum Key {
     NotifyCommand,
     PathsProtected,
     PlanConcurrency,
+    PolicyDenyTools,
     PolicyNetwork,
     PolicySandbox,
     RecoveryMaxRetriesPerPlan,
@@ -92,9 +133,9 @@ impl Key {
 }
 
 impl Entry {
-    /// The variable that sets it: `.` becomes `_`, in capitals, after `CLEVERAGENTS_`.
+    /// The variable that sets it: `.` and `-` become `_`, in capitals, after `CLEVERAGENTS_`.
     pub fn env_name(&self) -> String {
-        format!("CLEVERAGENTS_{}", self.name.replace('.', "_").to_uppercase())
+        format!("CLEVERAGENTS_{}", self.name.replace(['.', '-'], "_").to_uppercase())
     }
 
     /// What it is when nobody set it.
@@ -110,7 +151,24 @@ pub fn entry_named(name: &str) -> Option<&'static Entry> {
 }
 
 /// All settings, by name.
-pub static ENTRIES: [Entry; 32] = [
+pub static ENTRIES: [Entry; 69] = joined([&BEFORE_CONTEXT, &CONTEXT, &AFTER_CONTEXT]);
+
+/// The parts of the table as one.
+const fn joined<const ALL: usize>(parts: [&[Entry]; 3]) -> [Entry; ALL] {
+    let mut all = [parts[0][0]; ALL];
+    let (mut part, mut at, mut next) = (0, 0, 0);
+    while part < parts.len() {
+        if at < parts[part].len() {
+            all[next] = parts[part][at];
+            (at, next) = (at + 1, next + 1);
+        } else {
+            (part, at) = (part + 1, 0);
+        }
+    }
+    all
+}
+
+const BEFORE_CONTEXT: [Entry; 11] = [
     Entry {
         key: Key::ActorDefault,
         name: "actor.default",
@@ -160,6 +218,22 @@ pub static ENTRIES: [Entry; 32] = [
         doc: "what goes on without asking: `auto` also applies what its required validations passed",
     },
     Entry {
+        key: Key::BreakerCoolDown,
+        name: "breaker.cool_down",
+        shape: Shape::Span { min_s: 1, max_s: 86_400 },
+        default: "30s",
+        scope: Scope::User,
+        doc: "how long a model's provider that failed too often is not asked; twice as long each further time",
+    },
+    Entry {
+        key: Key::BreakerThreshold,
+        name: "breaker.threshold",
+        shape: Shape::Count { min: 1, max: 1_000 },
+        default: "3",
+        scope: Scope::User,
+        doc: "how many failures in a row are too often for a model's provider",
+    },
+    Entry {
         key: Key::CaptureIgnore,
         name: "capture.ignore",
         shape: Shape::Words,
@@ -183,6 +257,9 @@ pub static ENTRIES: [Entry; 32] = [
         scope: Scope::User,
         doc: "how long it may take to capture what a command changed that was stopped; then its sandbox is kept",
     },
+];
+
+const AFTER_CONTEXT: [Entry; 24] = [
     Entry {
         key: Key::IsolationHide,
         name: "isolation.hide",
@@ -285,7 +362,7 @@ pub static ENTRIES: [Entry; 32] = [
         shape: Shape::Words,
         default: "",
         scope: Scope::Tighten,
-        doc: "names of files and directories that are never written, beside .git and its like",
+        doc: "files and directories that are never written, beside .git and its like: patterns as in a .gitignore",
     },
     Entry {
         key: Key::PlanConcurrency,
@@ -294,6 +371,14 @@ pub static ENTRIES: [Entry; 32] = [
         default: "4",
         scope: Scope::User,
         doc: "how many plans work at once; the rest wait in order",
+    },
+    Entry {
+        key: Key::PolicyDenyTools,
+        name: "policy.deny_tools",
+        shape: Shape::Words,
+        default: "",
+        scope: Scope::Joined,
+        doc: "tools that no plan may call: names, groups like shell, SERVER.TOOL or SERVER.*; all levels add up",
     },
     Entry {
         key: Key::PolicyNetwork,

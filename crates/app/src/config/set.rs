@@ -16,7 +16,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
-use toml_edit::{DocumentMut, Item, Table};
+use toml_edit::{DocumentMut, Item, Table, TableLike};
 
 use super::automation::{DEFAULT, Profiles};
 use super::error::ConfigError;
@@ -83,8 +83,22 @@ fn put(root: &mut Table, name: &str, value: toml_edit::Value) {
         Some((head, tail)) => {
             let inner = root.entry(head).or_insert_with(|| Item::Table(Table::new()));
             match inner.as_table_like_mut() {
-                Some(table) => replace_value(table.entry(tail).or_insert(Item::None), value),
+                Some(table) => put_below(table, tail, value),
                 // Checked before: only tables stand there.
+                None => *inner = Item::Value(value),
+            }
+        }
+    }
+}
+
+/// The same below a table: every word of the name but the last is a table of its own.
+fn put_below(table: &mut dyn TableLike, name: &str, value: toml_edit::Value) {
+    match name.split_once('.') {
+        None => replace_value(table.entry(name).or_insert(Item::None), value),
+        Some((head, tail)) => {
+            let inner = table.entry(head).or_insert_with(|| Item::Table(Table::new()));
+            match inner.as_table_like_mut() {
+                Some(table) => put_below(table, tail, value),
                 None => *inner = Item::Value(value),
             }
         }

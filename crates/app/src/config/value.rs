@@ -15,6 +15,8 @@ use crate::time::{parse_duration, typed};
 
 /// The word for no limit.
 const NO_LIMIT: &str = "none";
+/// The word for what holds elsewhere.
+const INHERIT: &str = "inherit";
 
 /// What a setting can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,29 @@ pub enum Shape {
     Profile,
     /// Dollars, or `none` for no limit.
     Money,
+    /// A short duration within bounds.
+    Millis {
+        /// The shortest, in milliseconds.
+        min_ms: u64,
+        /// The longest, in milliseconds.
+        max_ms: u64,
+    },
+    /// A number with two decimals, from 0 on.
+    Decimal {
+        /// The largest, in hundredths.
+        max: u32,
+    },
+    /// A whole number, of which 0 is no bound.
+    CountOrAny {
+        /// The largest.
+        max: u64,
+    },
+    /// Some of these words; a project can only take some away.
+    Chosen(&'static [&'static str]),
+    /// Globs; those of a project hold beside the user's.
+    Globs,
+    /// As another shape has it, or `inherit` for what holds elsewhere.
+    OrInherit(&'static Shape),
 }
 
 /// What a setting is.
@@ -62,6 +87,10 @@ pub enum Value {
     Path(String),
     /// Millionths of a dollar; none for no limit.
     Money(Option<u64>),
+    /// Hundredths.
+    Decimal(u32),
+    /// What holds elsewhere.
+    Inherit,
 }
 
 impl Shape {
@@ -81,6 +110,14 @@ impl Shape {
                 format!("one of {}, or an [automation.NAME] of yours", Automation::NAMES.join(", "))
             }
             Shape::Money => format!("{}, or none", money::ALLOWED),
+            Shape::Millis { min_ms, max_ms } => {
+                format!("a duration from {} to {}, like 500ms or 3s", short(*min_ms), short(*max_ms))
+            }
+            Shape::Decimal { max } => format!("a number from 0 to {}, like 0.25", decimal(*max)),
+            Shape::CountOrAny { max } => format!("a whole number from 0 to {max}, where 0 is no bound"),
+            Shape::Chosen(words) => format!("some of {}", words.join(", ")),
+            Shape::Globs => "a list of globs, like `src/**,*.md` on the command line".to_owned(),
+            Shape::OrInherit(shape) => format!("{}, or {INHERIT}", shape.allowed()),
         }
     }
 
@@ -100,9 +137,7 @@ impl Shape {
                 Ok(span) if (*min_s..=*max_s).contains(&span.as_secs()) => Ok(Value::Span(span)),
                 Ok(_) | Err(_) => Err(NotAllowed),
             },
-            Shape::Words => Ok(Value::Words(
-                text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect(),
-            )),
+            Shape::Words => Ok(Value::Words(words_of(text))),
             Shape::Path if text.is_empty() || text.starts_with('/') || text.starts_with("~/") => {
                 Ok(Value::Path(text.to_owned()))
             }
@@ -115,6 +150,18 @@ impl Shape {
             Shape::Profile => Err(NotAllowed),
             Shape::Money if text == NO_LIMIT => Ok(Value::Money(None)),
             Shape::Money => money::parse(text).map(|micros| Value::Money(Some(micros))).ok_or(NotAllowed),
+            Shape::Millis { min_ms, max_ms } => match short_span(text) {
+                Some(ms) if (*min_ms..=*max_ms).contains(&ms) => Ok(Value::Span(Duration::from_millis(ms))),
+                Some(_) | None => Err(NotAllowed),
+            },
+            Shape::Decimal { max } => {
+                hundredths(text).filter(|found| found <= max).map(Value::Decimal).ok_or(NotAllowed)
+            }
+            Shape::CountOrAny { max } => Shape::Count { min: 0, max: *max }.parse(text),
+            Shape::Chosen(known) => chosen(words_of(text), known),
+            Shape::Globs => Ok(Value::Words(words_of(text))),
+            Shape::OrInherit(_) if text == INHERIT => Ok(Value::Inherit),
+            Shape::OrInherit(shape) => shape.parse(text),
         }
     }
 
@@ -124,25 +171,41 @@ impl Shape {
     /// It is not allowed, or of another type.
     pub fn take(&self, item: &toml_edit::Value) -> Result<Value, NotAllowed> {
         match self {
-            Shape::Count { .. } => {
+            Shape::Count { .. } | Shape::CountOrAny { .. } => {
                 let number = item.as_integer().ok_or(NotAllowed)?;
                 self.parse(&number.to_string())
             }
-            Shape::Words => {
-                let items = item.as_array().ok_or(NotAllowed)?;
-                let words = items.iter().map(|word| word.as_str().map(str::to_owned).ok_or(NotAllowed));
-                Ok(Value::Words(words.collect::<Result<_, _>>()?))
-            }
-            Shape::Money => self.parse(&money_text(item).ok_or(NotAllowed)?),
-            Shape::Word(_) | Shape::Span { .. } | Shape::Path | Shape::Name | Shape::Profile => {
-                self.parse(item.as_str().ok_or(NotAllowed)?)
-            }
+            Shape::Words | Shape::Globs => words_in(item).map(Value::Words),
+            Shape::Chosen(known) => chosen(words_in(item)?, known),
+            Shape::Money | Shape::Decimal { .. } => self.parse(&money_text(item).ok_or(NotAllowed)?),
+            Shape::OrInherit(_) if item.as_str() == Some(INHERIT) => Ok(Value::Inherit),
+            Shape::OrInherit(shape) => shape.take(item),
+            Shape::Word(_)
+            | Shape::Span { .. }
+            | Shape::Millis { .. }
+            | Shape::Path
+            | Shape::Name
+            | Shape::Profile => self.parse(item.as_str().ok_or(NotAllowed)?),
         }
     }
 
-    /// The stricter of two values: the earlier word, the smaller number, all words of both lists.
+    /// The stricter of two values: the earlier word, the smaller number, all words of both lists; of lists that choose
+    /// what stands in both.
     pub fn tightened(&self, by_user: &Value, by_project: &Value) -> Value {
+        if let Shape::OrInherit(shape) = self {
+            return match (by_user, by_project) {
+                (Value::Inherit, value) | (value, Value::Inherit) => value.clone(),
+                (ours, theirs) => shape.tightened(ours, theirs),
+            };
+        }
         match (by_user, by_project) {
+            (Value::Words(ours), Value::Words(theirs)) if matches!(self, Shape::Chosen(_)) => {
+                Value::Words(ours.iter().filter(|word| theirs.contains(word)).cloned().collect())
+            }
+            // What is shown must match a glob of each: the project's are the narrower ones.
+            (Value::Words(ours), Value::Words(theirs)) if *self == Shape::Globs => {
+                Value::Words(if theirs.is_empty() { ours.clone() } else { theirs.clone() })
+            }
             (Value::Words(ours), Value::Words(theirs)) => {
                 let new = theirs.iter().filter(|word| !ours.contains(word));
                 Value::Words(ours.iter().chain(new).cloned().collect())
@@ -158,12 +221,59 @@ impl Shape {
             (Shape::Word(words), Value::Word(word)) => {
                 words.iter().position(|known| known == word).map_or(u64::MAX, |place| place as u64)
             }
+            (Shape::CountOrAny { .. }, Value::Count(0)) => u64::MAX,
             (_, Value::Count(count)) => *count,
-            (_, Value::Span(span)) => span.as_secs(),
+            (_, Value::Span(span)) => u64::try_from(span.as_millis()).unwrap_or(u64::MAX),
             (_, Value::Money(micros)) => micros.unwrap_or(u64::MAX),
-            (_, Value::Word(_) | Value::Words(_) | Value::Path(_)) => u64::MAX,
+            (_, Value::Decimal(hundredths)) => u64::from(*hundredths),
+            (_, Value::Word(_) | Value::Words(_) | Value::Path(_) | Value::Inherit) => u64::MAX,
         }
     }
+}
+
+fn words_of(text: &str) -> Vec<String> {
+    text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+fn chosen(words: Vec<String>, known: &[&str]) -> Result<Value, NotAllowed> {
+    let is_known = words.iter().all(|word| known.contains(&word.as_str()));
+    if is_known { Ok(Value::Words(words)) } else { Err(NotAllowed) }
+}
+
+fn words_in(item: &toml_edit::Value) -> Result<Vec<String>, NotAllowed> {
+    let items = item.as_array().ok_or(NotAllowed)?;
+    items.iter().map(|word| word.as_str().map(str::to_owned).ok_or(NotAllowed)).collect()
+}
+
+/// A duration as it is typed, in milliseconds where it has such.
+fn short(ms: u64) -> String {
+    match ms % 1_000 {
+        0 => typed(Duration::from_millis(ms)),
+        _ => format!("{ms}ms"),
+    }
+}
+
+fn short_span(text: &str) -> Option<u64> {
+    match text.strip_suffix("ms") {
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok(),
+        Some(_) | None => u64::try_from(parse_duration(text).ok()?.as_millis()).ok(),
+    }
+}
+
+/// A number with at most two decimals, in hundredths.
+fn hundredths(text: &str) -> Option<u32> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_digits(whole) || !is_digits(part) || part.len() > 2 {
+        return None;
+    }
+    let part: u32 = format!("{part:0<2}").parse().ok()?;
+    whole.parse::<u32>().ok()?.checked_mul(100)?.checked_add(part)
+}
+
+fn decimal(hundredths: u32) -> String {
+    let text = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// A text that is no value of its setting.
@@ -176,7 +286,9 @@ impl Value {
         match self {
             Value::Word(text) | Value::Path(text) => text.clone(),
             Value::Count(count) => count.to_string(),
-            Value::Span(span) => typed(*span),
+            Value::Span(span) => short(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
+            Value::Decimal(hundredths) => decimal(*hundredths),
+            Value::Inherit => INHERIT.to_owned(),
             Value::Words(words) => words.join(","),
             Value::Money(micros) => micros.map_or_else(|| NO_LIMIT.to_owned(), money::typed),
         }
@@ -187,7 +299,8 @@ impl Value {
         match self {
             Value::Word(text) | Value::Path(text) => text.as_str().into(),
             Value::Count(count) => (*count).into(),
-            Value::Span(_) | Value::Money(_) => self.typed().into(),
+            Value::Span(_) | Value::Money(_) | Value::Inherit => self.typed().into(),
+            Value::Decimal(hundredths) => (f64::from(*hundredths) / 100.0).into(),
             Value::Words(words) => words.clone().into(),
         }
     }
@@ -198,7 +311,8 @@ impl Value {
             Value::Word(text) | Value::Path(text) => text.as_str().into(),
             // Bounds keep every count far below this.
             Value::Count(count) => i64::try_from(*count).unwrap_or(i64::MAX).into(),
-            Value::Span(_) | Value::Money(_) => self.typed().into(),
+            Value::Span(_) | Value::Money(_) | Value::Inherit => self.typed().into(),
+            Value::Decimal(hundredths) => (f64::from(*hundredths) / 100.0).into(),
             Value::Words(words) => toml_edit::Value::Array(words.iter().collect()),
         }
     }
@@ -246,6 +360,18 @@ mod tests {
         assert_eq!(shape.tightened(&span(7_200), &span(60)), span(60));
         let words = |text: &str| Shape::Words.parse(text).unwrap();
         assert_eq!(Shape::Words.tightened(&words("a,b"), &words("c,a")), words("a,b,c"));
+        assert_eq!(Shape::Chosen(&["a", "b", "c"]).tightened(&words("a,b"), &words("c,a")), words("a"));
+        assert_eq!(Shape::Globs.tightened(&words("a"), &words("b")), words("b"));
+        assert_eq!(Shape::Globs.tightened(&words("a"), &words("")), words("a"));
+        let any = Shape::CountOrAny { max: 9 };
+        assert_eq!(any.tightened(&Value::Count(0), &Value::Count(5)), Value::Count(5));
+        assert_eq!(any.tightened(&Value::Count(3), &Value::Count(0)), Value::Count(3));
+        let own = Shape::OrInherit(&Shape::Count { min: 1, max: 9 });
+        assert_eq!(own.tightened(&Value::Inherit, &Value::Count(5)), Value::Count(5));
+        assert_eq!(own.tightened(&Value::Count(4), &Value::Count(5)), Value::Count(4));
+        let ms = Shape::Millis { min_ms: 50, max_ms: 60_000 };
+        let short = |text: &str| ms.parse(text).unwrap();
+        assert_eq!(ms.tightened(&short("3s"), &short("500ms")), short("500ms"));
     }
 
     #[test]
@@ -257,6 +383,12 @@ mod tests {
             (Shape::Words, ""),
             (Shape::Money, "2.5"),
             (Shape::Money, "none"),
+            (Shape::Millis { min_ms: 1, max_ms: 9_000 }, "2s"),
+            (Shape::Millis { min_ms: 1, max_ms: 9_000 }, "250ms"),
+            (Shape::Decimal { max: 1_000 }, "0.7"),
+            (Shape::Decimal { max: 1_000 }, "10"),
+            (Shape::OrInherit(&Shape::Globs), "inherit"),
+            (Shape::OrInherit(&Shape::Count { min: 0, max: 9 }), "4"),
         ] {
             let value = shape.parse(text).unwrap();
             assert_eq!(shape.parse(&value.typed()), Ok(value.clone()));

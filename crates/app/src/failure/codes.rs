@@ -97,6 +97,8 @@ codes! {
             "Please report it, with what `agents plan watch ID` shows.";
         CANCEL_UNCONFIRMED: "The cancel is requested, and the worker that runs the plan has not confirmed it in time.",
             "Nothing is lost: repeat the cancel, or look with `agents plan status ID`.";
+        INDEX_DIFFERS: "The index of a project says other things of its files than one that is built from nothing. A fault of the program, or of the disk.",
+            "Throw it away with `agents context index --clear`: nothing but time is lost. Please report it.";
         INTERNAL: "A fault of the program.", "Please report it with the whole message.";
         IO_FAILED: "The system refused to read or write a file.", "See the message: permissions, space, or the path.";
         NO_ISOLATION: "No way to isolate commands works on this machine, and `policy.sandbox` requires one.",
@@ -135,6 +137,9 @@ codes! {
             "Say it in 1 to 16384 bytes.";
         DEFINITION_INVALID: "A file of an action or an actor is not what one looks like.",
             "Correct the places that the message lists; docs/actors.md has all keys, and schema/ tells them to editors.";
+        DEPTH_UNKNOWN: "There is no such depth.", "The message has the nearest name and all that there are.";
+        FOCUS_AMBIGUOUS: "The symbol that a context is to be about is defined in more than 20 places.",
+            "Name the file that you mean, or some of its lines: `--focus PATH:FROM-TO`.";
         JOB_AMBIGUOUS: "Several jobs begin with the given letters.", "Give more letters of the id.";
         LIMIT_TOO_LOW: "A limit is set below what the plan has used already.", "Set a higher one: see `agents plan status ID`.";
         NO_ACTOR: "There is a task and nobody to do it.",
@@ -144,12 +149,14 @@ codes! {
         PLAN_AMBIGUOUS: "Several plans begin with the given letters.", "Give more letters of the id.";
         PROJECT_ALIAS_TAKEN: "Two projects of a plan have one name.", "Name one of them: `--project NAME=DIR`.";
         PROJECT_NESTED: "One project of a plan lies inside another, or is given twice.", "Give the outer one only.";
+        STRATEGY_UNKNOWN: "There is no such strategy.", "The message has the nearest name and all that there are.";
         TEMPLATE_IN_SHELL: "A placeholder stands in a line for the shell, where its value would be read as code.",
             "Use \"$ARG_NAME\" there, or write the command as a list.";
         TEMPLATE_UNKNOWN: "A placeholder names a value that is not there.", "The message says what was probably meant.";
         TOOL_ARGUMENTS: "The arguments of a tool do not fit its schema.",
             "The message says which field, what is wrong and what is allowed. See `agents tool show NAME`.";
         USAGE: "The command line cannot be understood.", "See `agents help` and `agents COMMAND --help`.";
+        VIEW_UNKNOWN: "There is no such view.", "The message has the nearest name and all that there are.";
     }
     NotFound {
         ACTION_NOT_FOUND: "There is no action with this name.",
@@ -157,6 +164,8 @@ codes! {
         ACTOR_NOT_FOUND: "There is no actor with this name.", "See `agents actor list`.";
         CALL_NOT_FOUND: "The plan made no tool call with this number.", "See the calls with `agents plan logs ID`.";
         DECISION_NOT_FOUND: "There is no such decision.", "See the decisions of a plan with `agents plan tree ID`.";
+        FOCUS_NOT_FOUND: "A context is to be about a file, lines or a symbol that are not there.",
+            "The message has the nearest name. A path is looked for from where you stand, then from the project's root.";
         JOB_NOT_FOUND: "There is no such job in this data directory.", "See `agents job list --all`.";
         NO_OPEN_APPLY: "The plan has no interrupted apply that could be set aside.",
             "See what is open with `agents doctor`.";
@@ -171,9 +180,13 @@ codes! {
         CANCEL_TOO_LATE: "The plan is applied already, or is past the point of no return.", "Undo it: `agents plan undo ID`.";
         CONFLICTS: "Your files and the plan's changes do not fit together. Nothing was written.",
             "See them with `agents plan diff ID --conflicts`; leave some out with `--reject`, accept with `--take`.";
+        FOCUS_EXCLUDED: "A context is to be about a file that the view leaves out.",
+            "See `context.include`, `context.exclude` and `context.view` with `agents config list`, of the project too.";
         JOB_FINAL: "The job has ended already.", "See its plan with `agents plan status ID`.";
         NOTHING_TO_APPLY: "The plan changed nothing, or nothing was chosen.", "Add `--allow-empty` if that is meant.";
         NOT_APPLIED: "The plan is not applied, so there is nothing to undo.", "See `agents plan status ID`.";
+        PATH_ESCAPES: "A context is to be about a path that lies in none of its projects.",
+            "Name its project with `--project DIR`.";
         PLAN_BUSY: "Somebody works on the plan at this moment.",
             "Follow it with `agents plan watch ID`, or stop it with `agents plan cancel ID`.";
         PLAN_COMPLETE: "The plan has done its work already, which is kept.",
@@ -195,7 +208,7 @@ codes! {
             "Run the plan again: `agents plan execute ID --again`.";
     }
     Cancelled {
-        CANCELLED: "The plan was cancelled. What it had changed so far is kept, and your files are untouched.",
+        CANCELLED: "The plan was cancelled, or a search for a context was stopped. What a plan had changed so far is kept, and your files are untouched.",
             "See it with `agents plan diff ID`.";
     }
     NeedsPerson {

@@ -111,6 +111,7 @@ pub fn open(error: &EngineOpenError) -> Failure {
             Failure::new(&codes::IO_FAILED, error.to_string()).hint("name another one with `--data-dir DIR`")
         }
         EngineOpenError::Store(error) => open_store(error),
+        EngineOpenError::Contexts(error) => Failure::new(&codes::CONFIG_VALUE_INVALID, error.to_string()),
         EngineOpenError::Recovery(error) => Failure::new(
             &codes::JOURNAL_STUCK,
             format!("an apply that was interrupted can be neither finished nor taken back yet: {error}"),
@@ -235,6 +236,10 @@ pub fn guide(error: &GuideError, id: &str) -> Failure {
             .hint(format!(
                 "what is said without `--replan` is heeded as it goes on: `agents plan prompt {id} TEXT`"
             )),
+        GuideError::NotStopped { .. } => {
+            busy(id, "it is asked to stop, has not answered yet, and begins again when it has")
+                .hint(format!("follow it with `agents plan watch {id}`"))
+        }
         GuideError::ReversionsSpent { .. } => Failure::new(
             &codes::REVERSIONS_SPENT,
             format!("plan {id} has begun again {REVERSIONS_MAX} times, which is as often as it may"),

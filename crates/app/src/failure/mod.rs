@@ -10,6 +10,7 @@
 //! Which error of the engine is which failure: each command says that where it calls.
 
 pub mod codes;
+pub mod from_context;
 pub mod from_engine;
 
 use serde_json::{Value, json};

@@ -123,19 +123,59 @@ fn a_plan_that_failed_is_tried_again_with_the_word() {
 }
 
 #[test]
-fn a_plan_that_is_worked_on_keeps_a_word_and_is_not_sent_back_by_one() {
+fn a_plan_that_is_worked_on_keeps_a_word() {
     let office = Office::new();
     let _worker = office.worker(&[]);
     let plan = office.left("mkfifo $G/hold; echo began >> $G/began; read line < $G/hold; echo $line > made");
     office.until_lines("began", 1);
-    let (exit, said) = office.call(&["plan", "prompt", &plan, "another way", "--replan"]);
-    assert_eq!((exit, &said["messages"][0]["code"]), (4, &json!("PLAN_BUSY")), "{said}");
-    assert_eq!(kinds(&office.data(&["plan", "tree", &plan])), ["prompt", "strategy"], "nothing was written");
     let data = office.data(&["plan", "prompt", &plan, "be quick"]);
     assert_eq!((&data["state"], &data["attempt"]), (&json!("processing"), &json!(1)), "{data}");
     std::fs::write(office.gate.join("hold"), "go on\n").unwrap();
     assert_eq!(office.ended(&plan)["state"], json!("complete"));
     assert_eq!(kinds(&office.data(&["plan", "tree", &plan])), ["prompt", "strategy", "guidance"]);
+}
+
+/// The first attempt writes a file and waits for ever; the second is done at once.
+const WAITS_ONCE: &str = "[ -e $G/began ] || { echo old > old; mkfifo $G/hold; echo began > $G/began; read line < $G/hold; }; echo new > new";
+
+#[test]
+fn a_plan_that_is_worked_on_is_stopped_and_begins_again_with_the_word() {
+    let office = Office::new();
+    let _worker = office.worker(&[]);
+    let plan = office.left(WAITS_ONCE);
+    office.until_lines("began", 1);
+    let said = office.data(&["plan", "prompt", &plan, "another way", "--replan"]);
+    assert_eq!(said["attempt"], json!(2), "{said}");
+    let ended = office.ended(&plan);
+    assert_eq!((&ended["state"], &ended["attempt"]), (&json!("complete"), &json!(2)), "{ended}");
+    assert_eq!((&ended["reversions"], &ended["changes"]["files"]), (&json!(1), &json!(1)), "{ended}");
+    let tree = office.data(&["plan", "tree", &plan]);
+    let mut found = kinds(&tree);
+    found.sort_unstable();
+    assert_eq!(found, ["guidance", "prompt", "reversion", "strategy"], "{tree}");
+    assert!(tree.to_string().contains("another way"), "{tree}");
+    // Nothing of the first attempt lives, and what it wrote reaches nothing else.
+    assert_eq!(super::support::alive(&office.person), 0);
+    let (exit, said) = office.call(&["plan", "apply", &plan, "--yes"]);
+    assert_eq!(exit, 0, "{said}");
+    assert!(office.person.project().join("new").exists() && !office.person.project().join("old").exists());
+}
+
+#[test]
+fn whoever_runs_a_plan_goes_on_with_it_when_somebody_else_has_it_begin_again() {
+    let office = Office::new();
+    let gate = office.gate.display().to_string();
+    let script = format!("G={gate}; {WAITS_ONCE}");
+    let words = ["run", "--writable", &gate, "--format", "json", "--", "sh", "-c", &script];
+    let mut command = office.person.command(&office.person.project(), &words);
+    let running = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    office.until_lines("began", 1);
+    let said = office.data(&["plan", "prompt", "@last", "another way", "--replan"]);
+    assert_eq!(said["attempt"], json!(2), "{said}");
+    let output = running.wait_with_output().unwrap();
+    let answer = super::support::Answer::of(&output);
+    assert_eq!((answer.exit, &answer.data()["attempt"]), (0, &json!(2)), "{answer:?}");
+    assert_eq!(answer.data()["state"], json!("complete"));
 }
 
 #[test]
@@ -147,4 +187,39 @@ fn a_plan_that_only_reads_ends_with_its_work() {
     assert_eq!((said.exit, &said.data()["state"]), (0, &json!("complete")), "{said:?}");
     let said = person.json(&["plan", "apply", "@last", "--yes", "--allow-empty"]);
     assert_eq!((said.exit, said.code()), (4, "PLAN_READ_ONLY".to_owned()), "{said:?}");
+}
+
+#[test]
+fn what_a_command_decides_as_it_works_is_recorded() {
+    let person = Person::new();
+    let said = json!({
+        "steps": [{ "title": "look", "detail": "at all" }, "write"],
+        "decisions": [{ "question": "Which?", "chosen": "the first", "confidence": 0.7, "rationale": "it is there" }],
+        "usage": { "tokens_in": 5 },
+    });
+    let actor =
+        format!("nodes:\n  work:\n    run: |\n      echo '{said}' > \"$AGENTS_OUTPUT\"; touch made\n");
+    person.write(".cleveragents/actors/worker.yaml", &actor);
+    let answer = person.json(&["run", "make it", "--actor", "worker"]);
+    assert_eq!(answer.exit, 0, "{answer:?}");
+    let tree = person.json(&["plan", "tree", "@last"]).data();
+    assert_eq!(kinds(&tree), ["prompt", "strategy", "choice", "choice"], "{tree}");
+    let all = tree["decisions"].as_array().unwrap();
+    assert_eq!(all[2]["chosen"], json!("1. look: at all\n2. write"), "{tree}");
+    assert_eq!(
+        (&all[3]["chosen"], &all[3]["parent"], &all[3]["node"]),
+        (&json!("the first"), &json!(3), &json!("work"))
+    );
+    // Nobody thinks here, so that nothing would be thought out anew.
+    let correct = person.json(&["plan", "explain", "@last:3"]).data()["correct"].as_str().unwrap().to_owned();
+    assert!(correct.starts_with("agents plan prompt") && !correct.contains("--replan"), "{correct}");
+    // One that cannot be recorded fails the node, and nothing of that output is.
+    let wrong = r#"{"decisions": [{"chosen": "a"}, {"chosen": "b", "confidence": 7}]}"#;
+    let actor = format!("nodes:\n  work:\n    run: |\n      echo '{wrong}' > \"$AGENTS_OUTPUT\"\n");
+    person.write(".cleveragents/actors/worker.yaml", &actor);
+    let answer = person.json(&["run", "make it", "--actor", "worker"]);
+    assert_ne!(answer.exit, 0, "{answer:?}");
+    let errors = person.json(&["plan", "errors", "@last"]).envelope().to_string();
+    assert!(errors.contains("DECISION_INVALID: node work"), "{errors}");
+    assert_eq!(kinds(&person.json(&["plan", "tree", "@last"]).data()), ["prompt", "strategy"]);
 }

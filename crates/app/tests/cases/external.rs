@@ -201,6 +201,18 @@ fn an_agent_that_fails_is_told_by_its_kind_and_what_it_changed_is_kept() {
 }
 
 #[test]
+fn the_tries_of_an_agent_are_counted_over_a_restart() {
+    let person = person(&(prompted() + "exit 3\n"), "");
+    let said = run(&person);
+    assert_ne!(said.exit, 0, "{said:?}");
+    let works = prompted() + "echo done > done.txt\n" + &stops("end_turn") + STAY;
+    fs::write(person.project().join("agent.sh"), works).unwrap();
+    let said = person.json(&["plan", "resume", "@last"]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    assert_eq!(said.data()["steps"][0]["tries"], 2, "{said:?}");
+}
+
+#[test]
 fn an_agent_program_that_is_not_there_is_told() {
     let person = person("", "");
     actor(&person, "description: x\nexternal: [no-such-agent, --acp]\n");
@@ -225,6 +237,71 @@ fn a_cancel_in_the_middle_leaves_no_process_and_keeps_what_was_done() {
     assert_eq!(alive(&person), 0);
     assert_eq!(person.json(&["plan", "status"]).data()["state"], "cancelled");
     assert_eq!(changed(&person), ["half.txt"]);
+}
+
+/// Cancels what runs in this process, and waits for its end.
+fn cancelled(person: &Person, mut child: std::process::Child) {
+    while !person.agents(&["plan", "logs", "@last"]).stdout.contains("ready") {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended before it was ready");
+    }
+    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+    assert_eq!(alive(person), 0);
+}
+
+#[test]
+fn an_agent_hears_of_a_cancel_before_it_is_killed_and_can_put_things_in_order() {
+    // It is told by a line of its own, tidies up and says that it has stopped.
+    let tidies = "case \"$line\" in *session/cancel*) echo tidy > tidy.txt;; esac\n";
+    let script =
+        prompted() + "echo half > half.txt\n" + &text("ready") + READ + tidies + &stops("cancelled") + STAY;
+    let person = person(&script, "");
+    let words = ["run", "--actor", "agent", "--format", "json", "go on"];
+    let mut command = person.command(&person.project(), &words);
+    cancelled(&person, command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    assert_eq!(person.json(&["plan", "status"]).data()["state"], "cancelled");
+    assert_eq!(changed(&person), ["half.txt", "tidy.txt"]);
+}
+
+#[test]
+fn a_known_agent_that_can_be_spoken_to_is_and_logs_in_by_its_key() {
+    let person = person("", "");
+    let bin = person.home().join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    fs::create_dir_all(person.home().join(".codex")).unwrap();
+    let program = |name: &str, script: &str| {
+        use std::os::unix::fs::PermissionsExt;
+        fs::write(bin.join(name), format!("#!/bin/sh\n{script}")).unwrap();
+        fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    program("codex", "echo as a command > how.txt\n");
+    let ready = result(
+        0,
+        &json!({ "protocolVersion": 1, "authMethods": [{ "id": "openai-api-key", "name": "Key" }] }),
+    );
+    let asked = "printf '%s\\n' \"$line\" >> how.txt\n";
+    let script = format!("{READ}{ready}{READ}{asked}")
+        + &result(1, &json!({}))
+        + READ
+        + &result(2, &json!({ "sessionId": "s1" }))
+        + READ
+        + &result(3, &json!({ "stopReason": "end_turn" }))
+        + STAY;
+    program("codex-acp", &script);
+    let how = |key: &str| {
+        // What is writable is also seen, wherever this home lies.
+        let seen = bin.to_str().unwrap();
+        let words = ["run", "--format", "json", "--writable", seen, "--actor", "codex", "Make it good"];
+        let mut command = person.command(&person.project(), &words);
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        let said = super::support::answer(command.env("PATH", path).env("OPENAI_API_KEY", key));
+        assert_eq!(said.exit, 0, "{said:?}");
+        person.agents(&["plan", "diff", "@last"]).stdout
+    };
+    let spoken = how("sk-0123456789abcdef");
+    assert!(spoken.contains("authenticate") && spoken.contains("openai-api-key"), "{spoken}");
+    // Without a key nobody could log in for it: it is run as a command, as ever.
+    assert!(how("").contains("as a command"));
 }
 
 /// The root of this repository.

@@ -429,3 +429,56 @@ fn a_cancel_ends_every_node_that_runs() {
     let running = steps.as_array().unwrap().iter().filter(|step| step["outcome"] == "running").count();
     assert_eq!(running, 0, "{steps}");
 }
+
+/// Two nodes that change one file: `a` ends with status 75 in its first tries and is done again, `b` comes between.
+fn interleaved(b: &str) -> Person {
+    let person = Person::new();
+    let place = outside(&person);
+    let place = place.to_str().unwrap();
+    let lines: String = (1..=9).map(|n| format!("line {n}\n")).collect();
+    person.write("f", &lines);
+    let a = format!(
+        "echo x >> {place}/tries; n=$(wc -l < {place}/tries)\n{{ echo try $n; cat f; }} > g; mv g f\n[ $n -ge 3 ] || exit 75\n"
+    );
+    person.write("a.sh", &a);
+    person.write("b.sh", b);
+    actor(&person, "nodes:\n  a: {run: [sh, a.sh], retries: 2}\n  b: {run: [sh, b.sh]}\n");
+    person
+}
+
+#[test]
+fn a_node_is_done_again_though_another_changed_the_same_file_since() {
+    let person = interleaved("head -1 f; echo b >> f\n");
+    let answer = run(&person);
+    assert_eq!(answer.exit, 0, "{answer:?}");
+    let logs = person.agents(&["plan", "logs", "@last"]).stdout;
+    assert!(logs.contains("try 1"), "b came between the first try and the second: {logs}");
+    let steps = answer.data()["steps"].clone();
+    let tries: Vec<(&str, u64)> = steps
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| (step["node"].as_str().unwrap(), step["tries"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(tries, [("a", 3), ("b", 1)], "{steps}");
+    assert_eq!(person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
+    let lines: String = (1..=9).map(|n| format!("line {n}\n")).collect();
+    assert_eq!(person.read("f"), format!("try 3\n{lines}b\n"));
+    assert!(!person.project().join("g").exists());
+}
+
+#[test]
+fn only_where_both_changed_the_same_lines_a_person_is_asked() {
+    let person = interleaved("sed -i '1s/.*/b was here/' f\n");
+    let answer = run(&person);
+    assert_eq!(answer.exit, 6, "{answer:?}");
+    let error = answer.data()["error"].clone();
+    let told = error["message"].as_str().unwrap();
+    assert!(told.contains("a cannot be done again: another node has changed f since"), "{told}");
+    assert!(error["command"].as_str().unwrap().ends_with("--replan"), "{error}");
+    // What is typed then begins with neither of them.
+    let place = outside(&person);
+    fs::write(place.join("tries"), "x\nx\n").unwrap();
+    let again = person.json(&["plan", "prompt", "@last", "one after the other", "--replan"]);
+    assert_eq!((again.exit, &again.data()["attempt"]), (0, &json!(2)), "{again:?}");
+}

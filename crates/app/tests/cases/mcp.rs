@@ -109,8 +109,18 @@ fn another_agent_runs_a_plan_looks_at_it_and_may_not_apply_it() {
     assert_eq!(hello["hello"]["serverInfo"]["name"], "agents");
     let names: Vec<&str> =
         hello["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    let expected =
-        ["list_plans", "show_plan", "plan_diff", "plan_errors", "run_plan", "cancel_plan", "apply_plan"];
+    let expected = [
+        "list_plans",
+        "show_plan",
+        "plan_diff",
+        "plan_errors",
+        "run_plan",
+        "cancel_plan",
+        "apply_plan",
+        "request_context",
+        "query_history",
+        "get_context_budget",
+    ];
     assert_eq!(names, expected);
     assert_eq!(client.done("list_plans", &json!({}))["data"]["total"], 0);
 
@@ -169,6 +179,32 @@ fn what_is_wrong_with_a_call_is_told() {
     assert!(told(&wrong).contains("`network` is no field"), "{wrong}");
     let unknown = client.call("drop_everything", &json!({}));
     assert!(unknown["raised"].as_str().unwrap().contains("there is no tool `drop_everything`"), "{unknown}");
+    client.end();
+}
+
+#[test]
+fn another_agent_asks_what_to_read_in_the_project() {
+    let person = Person::new();
+    person.write("login.py", "def login(user):\n    return check(user)\n");
+    person.write("other.py", "def sell(item):\n    return item\n");
+    person.git(&["add", "."]);
+    person.git(&["commit", "-qm", "a way to log in"]);
+    let (mut client, _) = Client::start(&person, &[]);
+    let asked = json!({ "query": "why does login fail", "tokens": 400 });
+    let found = client.done("request_context", &asked)["data"].clone();
+    assert!(found["text"].as_str().unwrap().contains("def login(user):"), "{found}");
+    assert!(found["tokens"].as_u64().unwrap() <= 400, "{found}");
+    assert!(found["included"].as_array().unwrap().iter().any(|one| one["path"] == "login.py"), "{found}");
+    let wrong = client.call("request_context", &json!({ "query": "x", "focus": ["src/none.py"] }));
+    assert_eq!(code(&wrong), "FOCUS_NOT_FOUND");
+    let dash = client.done("request_context", &json!({ "query": "-" }));
+    assert!(dash["data"]["text"].is_string(), "{dash}");
+    let past = client.done("query_history", &json!({ "text": "LOG IN" }))["data"].clone();
+    assert_eq!(past["matches"][0]["text"], "a way to log in", "{past}");
+    let none = client.done("query_history", &json!({ "kinds": ["decision"] }))["data"].clone();
+    assert_eq!(none, json!({ "matches": [], "truncated": false }));
+    let budget = client.done("get_context_budget", &json!({}))["data"].clone();
+    assert_eq!((&budget["window"], &budget["available"]), (&json!(16_384), &json!(16_384)));
     client.end();
 }
 

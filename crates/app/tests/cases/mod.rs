@@ -2,6 +2,7 @@
 
 mod calling;
 mod choosing;
+mod context;
 mod decided;
 mod definitions;
 mod disk;
@@ -15,6 +16,7 @@ mod late;
 mod limits;
 mod many;
 mod mcp;
+mod model_context;
 mod model_faults;
 mod model_plans;
 mod model_world;
@@ -23,6 +25,7 @@ mod pages;
 #[path = "../../../actors/tests/cases/peers.rs"]
 mod peers;
 mod plans;
+mod policy;
 mod refusals;
 #[path = "../../../actors/tests/cases/scripted.rs"]
 #[allow(dead_code, clippy::expect_used, reason = "it serves the tests of two crates")]
@@ -34,6 +37,9 @@ mod stopped;
 mod stopping;
 mod support;
 mod survive;
+mod survive_changes;
+mod survive_plans;
+mod survive_top;
 mod terminal;
 mod together;
 mod told;
@@ -41,4 +47,5 @@ mod tools;
 mod top;
 mod trouble;
 mod using_with;
+mod walls;
 mod workers;

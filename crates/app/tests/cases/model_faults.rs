@@ -157,7 +157,8 @@ fn wrong_calls_are_told_to_the_model_and_kept_and_it_goes_on() {
         ]),
         says("I give up."),
     ];
-    let world = World::new(Wire::Openai, Wire::Openai.scripts(&turns));
+    // What it is shown whole it has read, so it is shown nothing.
+    let world = World::with(Wire::Openai, Wire::Openai.scripts(&turns), "context: {tokens: 0}\n");
     let said = world.run(&[]);
     assert_eq!(said.exit, 0, "{said:?}");
     world.server.asked();

@@ -113,7 +113,7 @@ fn what_checks_find_goes_back_to_the_model_until_they_pass() {
     let answer = world.run(&["--check", "sh test.sh"]);
     assert_eq!(answer.exit, 0, "{answer:?}");
     let bodies = bodies(&world, 4);
-    assert!(!asked(&bodies[0]).contains("2 times 3 is"), "{}", asked(&bodies[0]));
+    assert!(!asked(&bodies[0]).contains("2 times 3 is -1"), "{}", asked(&bodies[0]));
     assert!(asked(&bodies[2]).contains("2 times 3 is -1"), "{}", asked(&bodies[2]));
     assert_eq!(answer.data()["validations"]["verdict"], "passed");
 }
@@ -170,4 +170,52 @@ fn a_model_that_was_killed_in_the_middle_begins_anew_on_a_clean_tree() {
     assert!(whole(&bodies(&world, 6)[3]).contains("$1 + $2"), "it read what the first try had written");
     assert_eq!(world.person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
     assert_eq!(world.person.read("price.sh"), "total() { echo $(($1 * $2)); }\n");
+}
+
+#[test]
+fn a_model_records_its_choices_and_is_told_what_is_wrong_with_one() {
+    let sure = json!({"question": "Which file?", "chosen": "price.sh", "rationale": "the sum is there",
+        "confidence": 0.9, "alternatives": [{"text": "test.sh", "why_not": "it is right"}]});
+    let wrong = |key: &str, value: Value| {
+        let mut said = json!({"question": "How?", "chosen": "so", "rationale": "why not"});
+        said[key] = value;
+        said
+    };
+    let turns = [
+        calls([
+            ("plan_decide", sure.clone()),
+            ("plan_decide", wrong("confidence", json!(1.5))),
+            ("plan_decide", wrong("parent", json!(99))),
+            ("plan_decide", json!({"question": "How?"})),
+            // The same once more is the same decision.
+            ("plan_decide", sure),
+        ]),
+        says("I chose."),
+    ];
+    let world = World::with(Wire::Openai, Wire::Openai.scripts(&turns), "tools: [read, plan.decide]\n");
+    let answer = world.agents(&["--format", "json", "run", "Mend it", "--actor", "mender"]);
+    assert_eq!(answer.exit, 0, "{answer:?}");
+    let bodies = bodies(&world, 2);
+    let results: Vec<&str> = bodies[1]["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .map(|message| message["content"].as_str().unwrap())
+        .collect();
+    assert_eq!(results[0], r#"{"decision":3}"#, "{results:?}");
+    assert!(
+        results[1].starts_with("error: DECISION_INVALID: its confidence is not from 0 to 1"),
+        "{results:?}"
+    );
+    assert!(results[2].starts_with("error: DECISION_INVALID: it follows from decision 99"), "{results:?}");
+    assert!(results[3].starts_with("error: INVALID_ARGUMENTS"), "{results:?}");
+    assert_eq!(results[4], results[0]);
+    let tree = world.person.json(&["plan", "tree", "@last"]).data();
+    let decisions = tree["decisions"].as_array().unwrap();
+    let choice = decisions.iter().find(|decision| decision["kind"] == "choice").unwrap();
+    assert_eq!((&choice["chosen"], &choice["parent"]), (&json!("price.sh"), &json!(2)), "{tree}");
+    assert_eq!(decisions.iter().filter(|decision| decision["kind"] == "choice").count(), 1);
+    let explained = world.person.agents(&["plan", "explain", "@last:3"]).stdout;
+    assert!(explained.contains("the sum is there") && explained.contains("it is right"), "{explained}");
 }

@@ -32,7 +32,7 @@ fn results(body: &Value) -> Vec<Value> {
 #[test]
 fn a_model_edits_a_project_until_its_tests_pass_on_either_wire() {
     for wire in [Wire::Openai, Wire::Anthropic] {
-        let world = World::new(wire, wire.scripts(&mending()));
+        let world = World::with(wire, wire.scripts(&mending()), "context: {tokens: 0}\n");
         let said = world.run(&["--check", "sh test.sh"]);
         assert_eq!(said.exit, 0, "{wire:?}: {said:?}");
         let first = world.server.asked();
@@ -69,6 +69,9 @@ fn a_model_edits_a_project_until_its_tests_pass_on_either_wire() {
             "delete_file",
             "move_file",
             "run_command",
+            "request_context",
+            "query_history",
+            "get_context_budget",
         ];
         assert_eq!(names, offered);
         let second = results(&world.server.asked().body);

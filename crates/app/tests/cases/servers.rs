@@ -15,29 +15,29 @@ use super::support::{Answer, Person, alive};
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
 
 /// The word of the shell that writes this line.
-fn line(message: &str) -> String {
+pub(super) fn line(message: &str) -> String {
     format!("printf '%s\\n' '{message}'\n")
 }
 
 /// A server that shook hands and listed these tools; the rest it does when it is asked for more.
-fn server(tools: &Value, rest: &str) -> String {
+pub(super) fn server(tools: &Value, rest: &str) -> String {
     let listed = json!({ "jsonrpc": "2.0", "id": 1, "result": { "tools": tools } }).to_string();
     let read = "read -r asked\n";
     format!("{read}{}{read}{read}{}{rest}cat > /dev/null\n", line(HELLO), line(&listed))
 }
 
 /// Waits to be called, does this, and answers with the result.
-fn called(id: u32, does: &str, result: &Value) -> String {
+pub(super) fn called(id: u32, does: &str, result: &Value) -> String {
     let answer = line(&json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string());
     format!("read -r asked\n{does}\n{answer}")
 }
 
-fn tool(name: &str) -> Value {
+pub(super) fn tool(name: &str) -> Value {
     json!({ "name": name, "description": format!("does {name}"), "inputSchema": { "type": "object" } })
 }
 
 /// A world whose model has these turns and the tools `tools`, and a server `box`, which is this script.
-fn world(turns: &[Said], tools: &str, script: &str, settings: &str) -> World {
+pub(super) fn world(turns: &[Said], tools: &str, script: &str, settings: &str) -> World {
     let wire = Wire::Openai;
     let world = World::with(wire, wire.scripts(turns), &format!("tools: {tools}\nretries: 0\n"));
     world.person.write("server.sh", script);
@@ -52,7 +52,7 @@ fn describe(person: &Person, table: &str) {
     fs::write(file, before + table).unwrap();
 }
 
-fn changed(person: &Person) -> Vec<String> {
+pub(super) fn changed(person: &Person) -> Vec<String> {
     let said = person.agents(&["plan", "diff", "@last", "--name-only"]).stdout;
     said.lines().map(str::to_owned).collect()
 }
@@ -104,6 +104,37 @@ fn the_reference_server_reads_and_writes_for_a_model_behind_the_gate() {
     assert_eq!(alive(person), 0);
     assert_eq!(person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
     assert_eq!(person.read("made.txt"), "by the server\n");
+}
+
+#[test]
+fn a_denied_tool_of_a_server_is_not_offered_and_never_reaches_it() {
+    let turns = [calls([("box_t", json!({})), ("box_u", json!({}))]), says("I may not.")];
+    let answer = json!({ "content": [{ "type": "text", "text": "it is u" }] });
+    let script = server(&json!([tool("t"), tool("u")]), &called(2, "echo called > asked.txt", &answer));
+    let world = world(&turns, "[box.*]", &script, "");
+    let file = world.person.config_file();
+    let before = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("policy.deny_tools = [\"box.t\"]\n{before}")).unwrap();
+    let said = world.run(&[]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    let offered = world.server.asked().body["tools"].to_string();
+    assert!(offered.contains("box_u") && !offered.contains("box_t"), "{offered}");
+    let body = world.server.asked().body;
+    let results: Vec<&str> = body["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .map(|message| message["content"].as_str().unwrap())
+        .collect();
+    assert!(results[0].starts_with("error: UNKNOWN_TOOL"), "{results:?}");
+    assert!(results[1].contains("it is u"), "it was asked once, for the other: {results:?}");
+    // A step that calls it is found before anything runs.
+    let step = "nodes:\n  only: {tool: box.t, with: {}}\n";
+    fs::write(world.person.home().join(".config/cleveragents/actors/caller.yaml"), step).unwrap();
+    let said = world.person.json(&["run", "call it", "--actor", "caller"]);
+    assert_eq!((said.exit, said.code()), (4, "PREFLIGHT_FAILED".to_owned()), "{said:?}");
+    assert!(said.stdout.contains("NOT_ALLOWED: box.t is not allowed"), "{said:?}");
 }
 
 #[test]

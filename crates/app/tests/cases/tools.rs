@@ -24,6 +24,10 @@ fn the_tools_are_listed_with_their_groups() {
         ("write", "delete_file"),
         ("write", "move_file"),
         ("shell", "run_command"),
+        ("", "plan.decide"),
+        ("context", "request_context"),
+        ("context", "query_history"),
+        ("context", "get_context_budget"),
     ];
     assert_eq!(tools, expected.map(|(group, name)| (group.to_owned(), name.to_owned())));
 }

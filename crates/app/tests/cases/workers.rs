@@ -229,6 +229,28 @@ fn the_plan_of_a_killed_worker_is_taken_over_without_waiting_for_its_lease() {
 }
 
 #[test]
+fn a_plan_that_gets_on_is_not_given_up_however_many_of_its_workers_die() {
+    let office = Office::with(&[("CLEVERAGENTS_ASYNC_LEASE", "1h")]);
+    let gate = office.gate.display().to_string();
+    // One more than may die of a plan that does not get on. Each step kills, so to say, one worker.
+    let steps: Vec<String> = (1..=usize::from(domain::LOST_LEASES_MAX) + 1)
+        .map(|n| format!("echo try >> {gate}/s{n}; [ $(wc -l < {gate}/s{n}) -ge 2 ] || sleep 600"))
+        .collect();
+    let mut worker = office.worker(&[]);
+    let mut words = vec!["run", "--detach", "--writable", &gate];
+    words.extend(steps.iter().flat_map(|step| ["--step", step.as_str()]));
+    let plan = office.data(&words)["plan_id"].as_str().unwrap().to_owned();
+    for n in 1..=steps.len() {
+        office.until_lines(&format!("s{n}"), 1);
+        let next = office.worker(&[]);
+        worker.kill_hard();
+        worker = next;
+    }
+    let status = office.ended(&plan);
+    assert_eq!(status["state"], json!("complete"), "{status}");
+}
+
+#[test]
 fn a_worker_that_is_told_to_stop_lets_its_plans_finish() {
     let office = Office::new();
     assert!(Command::new("mkfifo").arg(office.gate.join("pipe")).status().unwrap().success());

@@ -7,7 +7,9 @@
 use std::time::Duration;
 
 use crate::id::{BootId, Fence, WorkerId};
-use crate::job::{CancelRequest, Job, JobEvent, JobRefused, JobState, LOST_LEASES_MAX, LeaseLost};
+use crate::job::{
+    CancelRequest, Job, JobEvent, JobRefused, JobState, LOST_LEASES_MAX, LeaseLost, STOPPED_TO_REPLAN,
+};
 use crate::phase::Phase;
 use crate::time::Ms;
 
@@ -35,6 +37,8 @@ impl Job {
         use JobState as S;
         match (self.state, event) {
             (S::Queued, E::Claim { worker, boot, lease }) => self.claimed(*worker, *boot, *lease, now),
+            // Nothing of it runs that could be stopped.
+            (S::Queued, E::Cancel { reason }) if reason == STOPPED_TO_REPLAN => Err(JobRefused::NotRunning),
             (S::Queued, E::Cancel { reason }) => {
                 Ok(self.cancel_requested(reason, now).ended(S::Cancelled, now))
             }
@@ -108,6 +112,11 @@ impl Job {
                 E::Claim { .. } | E::Cancel { .. } | E::TakeOver { .. } | E::FreeLease { .. } | E::BreakSeal,
             ) => Err(JobRefused::Final { state: self.state }),
         }
+    }
+
+    /// Whether it is stopped, or was, so that its plan can begin again with another strategy.
+    pub fn is_stopped_to_replan(&self) -> bool {
+        self.cancel.as_ref().is_some_and(|cancel| cancel.reason == STOPPED_TO_REPLAN)
     }
 
     fn check_owner(&self, fence: Fence) -> Result<(), JobRefused> {

@@ -22,6 +22,8 @@ pub fn follow(before: &Job, after: &Job, constrained: bool) -> Option<PlanEvent>
             Some(PlanEvent::Constrain)
         }
         (JobState::Running, JobState::Failed) => Some(PlanEvent::Fail),
+        // It is over, and the plan is not: who stopped it sends the plan back.
+        (JobState::Running, JobState::Cancelled) if after.is_stopped_to_replan() => Some(PlanEvent::Fail),
         (JobState::Queued | JobState::Running, JobState::Cancelled) => Some(PlanEvent::Cancel),
         (JobState::Queued, JobState::Queued | JobState::Succeeded | JobState::Failed)
         | (JobState::Running, JobState::Running)

@@ -195,9 +195,12 @@ pub struct PlanSpec {
     /// What capture leaves out: globs, or `@gitignored`.
     #[serde(default)]
     pub ignore: Vec<String>,
-    /// Directories that are never written, beside the built-in ones.
+    /// What is never written, beside the built-in directories: patterns as in a `.gitignore`.
     #[serde(default)]
     pub protected: Vec<String>,
+    /// Tools that nothing of it may call: names, groups, `SERVER.*`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deny_tools: Vec<String>,
     /// Above this a file has no content in the changeset, and apply refuses.
     pub max_file_bytes: u64,
     /// `auto`, or the name of the one rung that may be used.

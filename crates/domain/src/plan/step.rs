@@ -159,7 +159,7 @@ pub struct ModelTask {
     /// The tools, and groups of tools, that it may call.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// How much context of the project is put before the prompt; none by default.
+    /// How much context of the project stands before the prompt at most; 0: none.
     #[serde(default)]
     pub context_tokens: Option<u32>,
     /// How often it is asked at most.

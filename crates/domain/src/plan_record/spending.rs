@@ -1,5 +1,7 @@
 //! What the owner of a plan's job spends.
 
+use std::collections::BTreeSet;
+
 use super::{PlanRecord, wall};
 use crate::id::{Claim, SpendId};
 use crate::job::LeaseLost;
@@ -83,21 +85,38 @@ impl PlanRecord {
         Ok(call)
     }
 
-    /// Keeps a call of the owner that took place and changed nothing, with the nodes that it settles, and counts it: all or
-    /// nothing.
+    /// Keeps calls of the owner that took place and changed nothing, with the nodes that they settle, and counts them: all
+    /// or nothing.
     ///
     /// # Errors
     /// The claim is not the owner's, or a limit says no.
-    pub fn keep_call(&mut self, claim: &Claim, kept: KeptCall, now: Ms) -> Result<ToolCall, ReserveError> {
+    pub fn keep_calls(
+        &mut self,
+        claim: &Claim,
+        kept: Vec<KeptCall>,
+        now: Ms,
+    ) -> Result<Vec<ToolCall>, ReserveError> {
         self.guard(claim)?;
-        let KeptCall { call: new, count_as, end, settles } = kept;
-        self.count(claim, self.is_first(&new, count_as))?;
+        let before = self.ledger.clone();
+        let mut nodes = BTreeSet::new();
+        for KeptCall { call, count_as, .. } in &kept {
+            let is_first = self.is_first(call, *count_as) && nodes.insert((call.attempt, call.node.clone()));
+            if let Err(reached) = self.count(claim, is_first) {
+                self.ledger = before;
+                return Err(reached.into());
+            }
+        }
+        Ok(kept.into_iter().map(|kept| self.keep_ended(claim, kept, now)).collect())
+    }
+
+    fn keep_ended(&mut self, claim: &Claim, kept: KeptCall, now: Ms) -> ToolCall {
+        let KeptCall { call: new, count_as: _, end, settles } = kept;
         let no = self.next_call(new.attempt);
         let call = ToolCall::ended(claim.plan, no, new, end, wall(now));
         let settled = self.keep_nodes(settles);
         self.tell(told::tool_finished(&call, 0).into_iter().chain(settled), now);
         self.calls.insert((call.new.attempt, no), call.clone());
-        Ok(call)
+        call
     }
 
     /// Whether the call is the first of a step in its attempt.

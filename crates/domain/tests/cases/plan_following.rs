@@ -67,6 +67,22 @@ fn a_record_of_jobs_alone_tells_nothing_and_can_still_be_made_a_plan() {
 }
 
 #[test]
+fn a_job_that_is_stopped_to_begin_again_fails_its_plan_and_does_not_cancel_it() {
+    let mut record = made();
+    let id = JobId::from_u128(0);
+    let stop = JobEvent::Cancel { reason: STOPPED_TO_REPLAN.to_owned() };
+    let refused = record.apply_job_event(id, &stop, Ms(2));
+    assert!(refused.is_err(), "nothing of it runs: {refused:?}");
+    record.apply_job_event(id, &claim_by(ANN), Ms(3)).unwrap();
+    record.apply_job_event(id, &stop, Ms(4)).unwrap();
+    let fence = Fence(1);
+    assert!(record.apply_job_event(id, &JobEvent::Succeed { fence }, Ms(5)).is_err(), "it is stopped");
+    record.apply_job_event(id, &JobEvent::Cancelled { fence }, Ms(6)).unwrap();
+    assert_eq!(record.row().unwrap().state, PlanState::Strategize(Work::Errored));
+    assert_consistent(&record);
+}
+
+#[test]
 fn a_batch_that_is_refused_leaves_the_changesets_as_they_were() {
     let mut changesets = Changesets::default();
     let (first, second) = (ChangesetId::from_u128(1), ChangesetId::from_u128(2));

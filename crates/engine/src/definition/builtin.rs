@@ -1,4 +1,10 @@
 //! The definitions that come with the program.
+//!
+//! # Invariants
+//! An agent program that can be spoken to over the Agent Client Protocol is: where that was seen to work, and where it can
+//! log in without anybody. Else it is run once as a command.
+
+use actors::agents;
 
 use super::library::Kind;
 
@@ -12,11 +18,41 @@ const ACTORS: [(&str, &str); 7] = [
     ("strategist", include_str!("builtin/strategist.yaml")),
 ];
 
+/// The same agents, spoken to.
+const SPOKEN: [(&str, &str); 3] = [
+    ("claude", include_str!("builtin/acp/claude.yaml")),
+    ("codex", include_str!("builtin/acp/codex.yaml")),
+    ("gemini", include_str!("builtin/acp/gemini.yaml")),
+];
+
 /// Names and texts, by name.
 pub(super) fn of(kind: Kind) -> impl Iterator<Item = (&'static str, &'static str)> {
     let definitions: &[(&str, &str)] = match kind {
         Kind::Action => &[],
         Kind::Actor => &ACTORS,
     };
-    definitions.iter().copied()
+    definitions.iter().map(|(name, text)| (*name, spoken(name).unwrap_or(text)))
+}
+
+fn spoken(name: &str) -> Option<&'static str> {
+    let (_, text) = SPOKEN.iter().find(|(spoken, _)| *spoken == name)?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let agent = agents::named(name)?;
+    agents::speaks(agent, &path, &|name| std::env::var(name).ok()).then_some(*text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_spoken_to_is_the_agent_of_the_table() {
+        for (name, text) in SPOKEN {
+            let acp = agents::named(name).unwrap().acp.unwrap();
+            let words: Vec<String> = acp.argv.iter().map(|word| word.replace('"', "")).collect();
+            let line =
+                text.lines().find(|line| line.starts_with("external:")).unwrap().replace(['"', '\''], "");
+            assert_eq!(line, format!("external: [{}]", words.join(", ")), "{name}");
+        }
+    }
 }

@@ -42,8 +42,10 @@ pub use node::{Node, NodeDoes, RunSpec};
 pub use schema::{action_schema, actor_schema};
 pub use show::{action_value, actor_value};
 
+use crate::tools::PLAN_DECIDE;
+
 /// The tools that a node or a model can name, and the groups of them.
-pub const TOOL_NAMES: [&str; 8] = [
+pub const TOOL_NAMES: [&str; 9] = [
     "read_file",
     "list_directory",
     "search_files",
@@ -52,6 +54,7 @@ pub const TOOL_NAMES: [&str; 8] = [
     "delete_file",
     "move_file",
     "run_command",
+    PLAN_DECIDE,
 ];
 /// The groups of tools that a model can be given.
 pub const TOOL_GROUPS: [&str; 3] = ["read", "write", "shell"];

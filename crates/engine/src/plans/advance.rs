@@ -10,7 +10,7 @@ use store::{PlanFilter, StoreError};
 
 use super::facts::store_error;
 use super::verdict::{Next, by_whom, phase_behind};
-use super::{Engine, ExecuteError};
+use super::{Engine, ExecuteError, Gated};
 
 /// How many plans are looked at that may have been left behind.
 const LEFT_BEHIND_MAX: usize = 10_000;
@@ -51,15 +51,19 @@ impl Engine {
     /// The store failed as a whole.
     pub(super) async fn advance_left_behind(&self) -> Result<LeftBehind, ExecuteError> {
         let mut found = LeftBehind::default();
-        for phase in ["strategize", "execute"] {
+        // Those that failed may have been about to begin again with another strategy.
+        let places = [("strategize", "complete"), ("execute", "complete")];
+        let failed = ["strategize", "execute", "apply"].map(|phase| (phase, "errored"));
+        for (phase, state) in places.into_iter().chain(failed) {
             let filter = PlanFilter {
                 phase: Some(phase.to_owned()),
-                state: Some("complete".to_owned()),
+                state: Some(state.to_owned()),
                 root: None,
                 limit: LEFT_BEHIND_MAX,
             };
             let (plans, _) = self.house.store.plans(&filter).await?;
-            for plan in plans.iter().filter(|plan| phase == "strategize" || has_a_yes(plan)) {
+            let may_go = |plan: &&Plan| (phase, state) != ("execute", "complete") || has_a_yes(plan);
+            for plan in plans.iter().filter(may_go) {
                 match self.advance(plan.id).await {
                     Ok(is_moved) => found.moved += usize::from(is_moved),
                     Err(_) => found.stuck += 1,
@@ -69,12 +73,12 @@ impl Engine {
         Ok(found)
     }
 
-    /// Whether a worker that lives is about to queue the next phase of a plan that has no job.
+    /// Whether a worker that lives is about to queue the next phase of a plan that has no job, and stands at this gate.
     ///
     /// # Errors
     /// The store failed.
-    pub(super) async fn goes_on(&self, plan: &Plan) -> Result<bool, StoreError> {
-        let goes = self.house.gate(plan).await?.is_some_and(|gated| gated.goes());
+    pub(super) async fn goes_on(&self, plan: &Plan, gate: Option<Gated>) -> Result<bool, StoreError> {
+        let goes = gate.is_some_and(|gated| gated.goes());
         if !goes || !self.has_worker() {
             return Ok(false);
         }

@@ -13,6 +13,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use actors::model::BreakerNews;
@@ -21,12 +22,15 @@ use serde::{Deserialize, Serialize};
 use sync::Recorded;
 
 use super::{Engine, wall_now};
+use crate::event::{BreakerMove, Event, EventSink};
 
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 /// What is older is no news.
 const NEWS_MS: u64 = 15 * 60 * 1_000;
 /// What breakers of providers are called by.
 const PREFIX: &str = "model/";
+/// What strategies of the context pipeline are told by.
+const STRATEGY_PREFIX: &str = "context/";
 
 /// A provider that was given a rest, or answers again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,6 +93,25 @@ impl BreakerNews for Board {
         let provider = breaker.strip_prefix(PREFIX).unwrap_or(breaker).to_owned();
         let _ = self.write(&BreakerChange { at: wall_now(), provider, rest_ms });
     }
+}
+
+/// Breakers of strategies are told like those of providers, by what they stand before.
+impl EventSink for Board {
+    fn emit(&self, event: &Event) {
+        let Event::BreakerChanged { name, to } = event;
+        let rest = match to {
+            BreakerMove::Opened { cool_down } => Some(*cool_down),
+            BreakerMove::Closed => None,
+        };
+        let rest_ms = rest.map(|rest| u64::try_from(rest.as_millis()).unwrap_or(u64::MAX));
+        let provider = format!("{STRATEGY_PREFIX}{name}");
+        let _ = self.write(&BreakerChange { at: wall_now(), provider, rest_ms });
+    }
+}
+
+/// Where it is told how the breakers of this process change.
+pub(crate) fn breakers_told(data_dir: &Path) -> Arc<dyn EventSink> {
+    Arc::new(Board::of(data_dir))
 }
 
 impl Engine {

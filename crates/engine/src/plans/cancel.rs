@@ -169,7 +169,12 @@ impl Engine {
 
     /// Waits until the owner has ended the job: for its hint, and should that get lost, for what the store says. An owner
     /// that is gone, or goes meanwhile, is replaced by this process.
-    async fn await_end(&self, job: &Job, mut waiter: Waiter, wait: Duration) -> Result<(), CancelError> {
+    pub(super) async fn await_end(
+        &self,
+        job: &Job,
+        mut waiter: Waiter,
+        wait: Duration,
+    ) -> Result<(), CancelError> {
         let deadline = self.house.clock.now().saturating_add(wait);
         let (mut pause, mut taking) = (LOOK_FIRST, None);
         loop {

@@ -1,7 +1,7 @@
 //! When the errors of a plan were recorded, by the clock that people read: also those that are only counted any more.
 
 use domain::{ErrorCategory, EventKind, EventRecord, PlanId, WallMs};
-use store::StoreError;
+use store::{Store, StoreError};
 
 use super::Engine;
 
@@ -25,15 +25,23 @@ impl Engine {
     /// # Errors
     /// The store failed.
     pub async fn error_times(&self, id: PlanId) -> Result<Vec<ErrorMoment>, StoreError> {
-        let mut moments = Vec::new();
-        let mut last = 0;
-        loop {
-            let events = self.house.store.events(id, last, EVENTS_MAX).await?;
-            moments.extend(events.iter().filter_map(moment));
-            match events.last() {
-                Some(event) if events.len() == EVENTS_MAX => last = event.n,
-                Some(_) | None => return Ok(moments),
-            }
+        error_moments(self.store(), id).await
+    }
+}
+
+/// When each error of a plan was recorded, in order.
+///
+/// # Errors
+/// The store failed.
+pub(crate) async fn error_moments(store: &dyn Store, id: PlanId) -> Result<Vec<ErrorMoment>, StoreError> {
+    let mut moments = Vec::new();
+    let mut last = 0;
+    loop {
+        let events = store.events(id, last, EVENTS_MAX).await?;
+        moments.extend(events.iter().filter_map(moment));
+        match events.last() {
+            Some(event) if events.len() == EVENTS_MAX => last = event.n,
+            Some(_) | None => return Ok(moments),
         }
     }
 }

@@ -147,6 +147,12 @@ impl Engine {
     /// Queues the phase of a plan that failed once more; one that waits or runs stays as it is.
     pub(super) async fn retry(&self, id: PlanId) -> Result<(), ExecuteError> {
         let plan = self.house.store.plan(id).await?;
+        // What was to begin again, and was left before it did, is not tried the old way.
+        if self.next(&plan).await? == Next::Pass(GatePoint::Replan) {
+            let job = self.new_job(id, Phase::Strategize, HELD);
+            self.pass(&plan, GatePoint::Replan, job, by_whom(GatePoint::Replan)).await?;
+            return Ok(());
+        }
         match plan.state {
             state if state.is_final() => return Err(ExecuteError::Final { plan: id, state }),
             PlanState::Strategize(Work::Errored) => {
@@ -186,10 +192,11 @@ impl Engine {
                 Next::Pass(GatePoint::Apply) if options.stop_before_apply => break Ok(()),
                 Next::Pass(point) => {
                     let job = self.new_job(id, phase_behind(point), HELD);
-                    if let Err(error) = self.pass(&plan, point, job, by_whom(point)).await {
-                        break Err(error);
+                    match self.pass(&plan, point, job, by_whom(point)).await {
+                        // Somebody else moved it on: it is looked at again.
+                        Ok(_) | Err(ExecuteError::Busy { .. }) => working.worker.hint(),
+                        Err(error) => break Err(error),
                     }
-                    working.worker.hint();
                 }
                 Next::Run => {
                     if let Err(error) = self.refuse_live_owner(&plan, &working).await {

@@ -150,8 +150,8 @@ impl Engine {
             Some(job) => self.house.queue_place(job).await?,
             None => None,
         };
-        let goes_on = self.goes_on(&plan).await?;
         let gate = self.house.gate(&plan).await?;
+        let goes_on = self.goes_on(&plan, gate).await?;
         Ok(PlanFacts {
             shown: self.house.redactor.redact_text(&plan.spec.shown()),
             live_job,
@@ -259,7 +259,7 @@ impl super::House {
 }
 
 /// What was said by the checks among these calls.
-pub(super) fn results_of(calls: &[ToolCall]) -> Vec<ValidationResult> {
+pub(crate) fn results_of(calls: &[ToolCall]) -> Vec<ValidationResult> {
     let ended = calls.iter().filter(|call| call.new.tool == VALIDATE).filter_map(|call| call.end.as_ref());
     ended.filter_map(|end| serde_json::from_value(end.result.clone()).ok()).collect()
 }

@@ -2,7 +2,8 @@
 //! next finishes them.
 //!
 //! # Invariants
-//! 1. Only what somebody asked to cancel is cancelled: a plan whose owner just died waits for a person.
+//! 1. Only what somebody asked to cancel is cancelled: a plan whose owner just died waits for a person. One that was to be
+//!    stopped to begin again does that.
 //! 2. Without a worker that is gone this costs one look at a directory.
 //! 3. It never stands in the way: what cannot be finished now is left as it was, and told as broken off.
 //!
@@ -11,7 +12,7 @@
 
 use std::time::Duration;
 
-use domain::{CancelRequest, Job, JobState, PlanId};
+use domain::{CancelRequest, Job, JobState, PlanId, STOPPED_TO_REPLAN};
 
 use super::Engine;
 use super::presence::gone_workers;
@@ -34,7 +35,11 @@ impl Engine {
         };
         let mut finished = Vec::new();
         for (plan, CancelRequest { reason, .. }) in jobs.into_iter().filter_map(asked) {
-            if self.cancel(plan, &reason, FINISH_WAIT).await.is_ok() {
+            let is_finished = match reason == STOPPED_TO_REPLAN {
+                true => self.stop_to_replan(plan, FINISH_WAIT).await.is_ok(),
+                false => self.cancel(plan, &reason, FINISH_WAIT).await.is_ok(),
+            };
+            if is_finished {
                 finished.push(plan);
             }
         }

@@ -100,7 +100,8 @@ impl Glances {
             is_news |= known.1;
             let Known { short, step, files, .. } = known.0;
             let (short, step, files) = (short.clone(), step.clone(), *files);
-            let goes_on = job.is_none() && engine.goes_on(&plan).await?;
+            let gate = if job.is_none() { house.gate(&plan).await? } else { None };
+            let goes_on = engine.goes_on(&plan, gate).await?;
             let place = job.as_ref().and_then(|job| house.place_among(job, &live, &served));
             let owner_is_gone = job.as_ref().is_some_and(|job| is_left(engine, job, &served));
             seen.push(Glance { plan, short, job, place, goes_on, owner_is_gone, step, files });

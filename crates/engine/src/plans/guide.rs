@@ -2,18 +2,26 @@
 //!
 //! # Invariants
 //! 1. What was said, the counters and the move that it brings are one step: all of it is kept, or nothing.
-//! 2. Of a plan that somebody works on nothing is moved: it reads what was said by itself.
+//! 2. Of a plan that somebody works on nothing is moved: it reads what was said by itself. One that is to begin again is
+//!    stopped first (`replan`).
 //! 3. A look at what would happen writes nothing.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use domain::{HELD, NewDecision, Phase, Plan, PlanEvent, PlanId, PlanRefused, PlanState, Work};
+use domain::{
+    ApplyState, HELD, NewDecision, Phase, Plan, PlanEvent, PlanId, PlanRefused, PlanState, REVERSIONS_MAX,
+    Work,
+};
 use serde_json::Value;
 use store::{DecisionStoreError, PlanStoreError, StoreError};
 
 use super::decisions::Affected;
 use super::execute::{ExecuteError, ExecuteOptions};
 use super::{Engine, PlanFacts, deciding};
+
+/// How long the owner of a plan that is to begin again may take to stop: as long as for a cancel.
+const REPLAN_WAIT: Duration = Duration::from_secs(180);
 
 /// How long what a person says may be.
 pub const GUIDANCE_BYTES_MAX: usize = 16 * 1024;
@@ -36,6 +44,8 @@ pub enum Guided {
     Retried,
     /// It begins again with a new strategy, which is queued.
     Replanned,
+    /// The same of a plan that was being worked on: whoever did goes on with it.
+    HandedOn,
 }
 
 /// Why nothing was said to a plan.
@@ -62,6 +72,12 @@ pub enum GuideError {
         plan: PlanId,
         /// Where it stands.
         state: PlanState,
+    },
+    /// It is asked to stop, and its owner has not answered in time. It begins again when it has.
+    #[error("plan {plan} is asked to stop and has not yet")]
+    NotStopped {
+        /// The plan.
+        plan: PlanId,
     },
     /// It has begun again as often as may be.
     #[error("plan {plan} has begun again as often as it may")]
@@ -111,6 +127,12 @@ impl Engine {
         let plan = self.house.store.plan(id).await?;
         let said = deciding::guidance(&self.house.redactor.redact_text(text.trim()));
         match (taken, after_a_word(&plan)?) {
+            (Taken::Replan, _) if is_processing(plan.state) => {
+                may_replan(&plan)?;
+                // Kept whatever becomes of the rest: should this process die now, the plan heeds it as it is.
+                self.house.store.add_guidance(id, said).await?;
+                self.stop_to_replan(id, REPLAN_WAIT).await
+            }
             (Taken::Replan, _) => {
                 may_replan(&plan)?;
                 let holds = deciding::invariants(&plan.spec, plan.attempt);
@@ -202,8 +224,20 @@ fn after_a_word(plan: &Plan) -> Result<Option<Phase>, GuideError> {
     }
 }
 
-/// Whether the plan can begin again: only where nobody works on it.
+/// Whether somebody works on it.
+fn is_processing(state: PlanState) -> bool {
+    match state {
+        PlanState::Strategize(work) | PlanState::Execute(work) => work == Work::Processing,
+        PlanState::Apply(apply) => apply == ApplyState::Processing,
+    }
+}
+
+/// Whether the plan can begin again; one that is worked on, once it is stopped.
 fn may_replan(plan: &Plan) -> Result<(), GuideError> {
+    if is_processing(plan.state) {
+        let is_spent = plan.reversions >= REVERSIONS_MAX;
+        return if is_spent { Err(GuideError::ReversionsSpent { plan: plan.id }) } else { Ok(()) };
+    }
     match plan.moved(PlanEvent::Revert, Vec::new(), plan.updated) {
         Ok(_) => Ok(()),
         Err(PlanRefused::ReversionsSpent) => Err(GuideError::ReversionsSpent { plan: plan.id }),

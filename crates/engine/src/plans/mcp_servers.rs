@@ -16,11 +16,15 @@ use domain::{Does, PlanSpec, Step, did_you_mean};
 pub use actors::mcp::McpSettings;
 
 use super::House;
+use crate::tools::PLAN_DECIDE;
 
 /// What parts the name of a server from that of its tool.
 const SEPARATOR: char = '.';
 /// Stands for all tools of a server.
 const ALL: &str = "*";
+
+/// How long the name of a server's tool may be.
+const TOOL_CHARS_MAX: usize = 128;
 
 /// What the settings say of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +50,7 @@ pub(crate) struct ServerTool<'a> {
 impl<'a> ServerTool<'a> {
     /// What a name means; none when it is a tool or a group of ours.
     pub(crate) fn of(name: &'a str) -> Option<ServerTool<'a>> {
-        let (server, tool) = name.split_once(SEPARATOR)?;
+        let (server, tool) = Some(name).filter(|name| *name != PLAN_DECIDE)?.split_once(SEPARATOR)?;
         Some(ServerTool { server, tool: Some(tool).filter(|tool| *tool != ALL) })
     }
 
@@ -86,7 +90,10 @@ pub(super) fn preflight(house: &House, spec: &PlanSpec) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut findings = Vec::new();
     for step in spec.steps.iter().chain(of_strategist) {
-        for ServerTool { server, .. } in named(step) {
+        for named in named(step) {
+            let ServerTool { server, tool } = named;
+            let is_call = matches!(step.does, Does::Tool { .. });
+            findings.extend(no_tool(server, tool, is_call).map(|why| format!("node {}: {why}", step.node)));
             if seen.insert(server) {
                 let why = match servers.get(server) {
                     None => Some(unknown(servers, server)),
@@ -97,6 +104,23 @@ pub(super) fn preflight(house: &House, spec: &PlanSpec) -> Vec<String> {
         }
     }
     findings
+}
+
+/// A name that can mean no tool, whatever the server offers: what that is, is known when it is asked.
+fn no_tool(server: &str, tool: Option<&str>, is_call: bool) -> Option<String> {
+    let is_word = |tool: &str| {
+        (1..=TOOL_CHARS_MAX).contains(&tool.chars().count())
+            && tool.chars().all(|letter| letter.is_alphanumeric() || "_-./".contains(letter))
+    };
+    match tool {
+        None if is_call => {
+            Some(format!("`{server}.*` means all tools of `{server}`; a node calls one, name it"))
+        }
+        Some(tool) if !is_word(tool) => {
+            Some(format!("`{server}.{tool}` names no tool that a server can have"))
+        }
+        None | Some(_) => None,
+    }
 }
 
 /// A program without a slash is looked up on PATH; with one it may lie in the project.
@@ -128,9 +152,20 @@ mod tests {
     #[test]
     fn a_name_with_a_dot_is_a_servers_and_a_star_means_all_of_it() {
         assert_eq!(ServerTool::of("read_file"), None);
+        assert_eq!(ServerTool::of("plan.decide"), None, "it is ours");
         assert_eq!(ServerTool::of("files.read"), Some(ServerTool { server: "files", tool: Some("read") }));
         assert_eq!(ServerTool::of("files.*"), Some(ServerTool { server: "files", tool: None }));
         assert_eq!(ServerTool::of("files.a.b"), Some(ServerTool { server: "files", tool: Some("a.b") }));
+    }
+
+    #[test]
+    fn a_name_that_no_server_can_have_is_found_before_anything_runs() {
+        assert_eq!(no_tool("files", Some("read_file"), true), None);
+        assert_eq!(no_tool("files", None, false), None);
+        assert!(no_tool("files", None, true).unwrap().contains("a node calls one"));
+        for wrong in ["", "read file", "a,b"] {
+            assert!(no_tool("files", Some(wrong), false).is_some(), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -51,8 +51,9 @@ mod phases;
 mod presence;
 mod queue;
 mod recover;
+mod replan;
 mod sandbox_home;
-mod secrets;
+pub(crate) mod secrets;
 mod serve;
 mod set_aside;
 mod standing;
@@ -80,6 +81,7 @@ pub use decisions::{Affected, DecisionFacts, FindDecisionError};
 pub use diff::{DiffFacts, DiffRequest, FileDiff, Unread};
 pub use doctor::{DoctorReport, Finding, Leftovers, doctor_without_store};
 pub use error_times::ErrorMoment;
+pub(crate) use error_times::error_moments;
 pub use execute::{ExecuteError, ExecuteOptions};
 pub use facts::{PlanFacts, PlanRow, StepFacts};
 pub use find::{FindError, SHORT_ID_CHARS_MIN, shortest};
@@ -104,6 +106,11 @@ pub use set_aside::{SetAside, SetAsideError};
 pub use use_plan::{NewPlanRequest, UseError};
 pub use verdict::Gated;
 
+pub(crate) use breakers::breakers_told;
+pub(crate) use facts::results_of;
+pub(crate) use use_plan::path_of;
+
+use crate::contexts::{Contexts, ContextsSetup};
 use crate::ids::{Ids, RandomIds};
 use crate::recovery::ErrorRecoveryService;
 use crate::worker::AsyncWorker;
@@ -130,6 +137,8 @@ pub struct EngineOptions {
     pub retention: Duration,
     /// What models are asked with.
     pub models: ModelsSetup,
+    /// What contexts are made with.
+    pub contexts: ContextsSetup,
 }
 
 /// Why an engine could not be opened.
@@ -149,12 +158,15 @@ pub enum EngineOpenError {
     /// An apply that was broken off can be neither finished nor taken back now.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
+    /// Contexts cannot be made like this.
+    #[error(transparent)]
+    Contexts(#[from] context::ExecutorConfigError),
 }
 
 /// Plans of one data directory. `Clone` is the same engine.
 #[derive(Clone)]
 pub struct Engine {
-    house: Arc<House>,
+    pub(crate) house: Arc<House>,
     recovered: Arc<[RecoveredApply]>,
     open: Arc<[OpenApply]>,
 }
@@ -169,8 +181,10 @@ pub(crate) struct House {
     pub(crate) ids: Arc<dyn Ids>,
     pub(crate) boot: BootId,
     pub(crate) recovery: ErrorRecoveryService,
-    pub(crate) redactor: secrets::Secrets,
+    pub(crate) redactor: Arc<secrets::Secrets>,
     pub(crate) models: models::Models,
+    /// The context pipeline of this process.
+    pub(crate) contexts: Contexts,
     /// The workers of this process, to be told of a cancel at once.
     pub(crate) workers: Mutex<Vec<AsyncWorker>>,
     /// What went wrong last in this process, should the store not take it.
@@ -211,8 +225,15 @@ impl Engine {
         let boot = Boot::present().map_err(data_dir)?;
         let journals = Journals::open(&options.data_dir, boot, Arc::new(recover::Lines)).map_err(data_dir)?;
         let recovery = ErrorRecoveryService::new(Arc::clone(&store) as _, options.recovery);
-        let redactor = secrets::Secrets::of(&options.data_dir, &options.models.providers);
+        let redactor = Arc::new(secrets::Secrets::of(&options.data_dir, &options.models.providers));
         let models = models::Models::new(options.models.clone(), Arc::clone(&clock), &options.data_dir);
+        let contexts = Contexts::of(
+            &options.contexts,
+            &options.data_dir,
+            Arc::clone(&redactor),
+            Arc::clone(&clock),
+            breakers_told(&options.data_dir),
+        )?;
         let house = House {
             options,
             store,
@@ -224,6 +245,7 @@ impl Engine {
             recovery,
             redactor,
             models,
+            contexts,
             workers: Mutex::default(),
             last_failure: Mutex::default(),
         };

@@ -10,7 +10,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use actors::model::ProviderSettings;
 use domain::Redactor;
@@ -32,9 +32,9 @@ pub(crate) struct Secrets {
     key_file: PathBuf,
     /// Variables that the settings name for keys.
     named: Vec<String>,
-    redactor: OnceLock<Option<Redactor>>,
+    redactor: OnceLock<Option<Arc<Redactor>>>,
     /// The same, and it knows the keys that were read since.
-    full: OnceLock<Option<Redactor>>,
+    full: OnceLock<Option<Arc<Redactor>>>,
 }
 
 impl Secrets {
@@ -62,17 +62,26 @@ impl Secrets {
 
     /// The redactor itself.
     pub(crate) fn redactor(&self) -> Option<&Redactor> {
+        self.made().map(Arc::as_ref)
+    }
+
+    /// The redactor as it is now, to be kept for a while.
+    pub(crate) fn shared(&self) -> Option<Arc<Redactor>> {
+        self.made().cloned()
+    }
+
+    fn made(&self) -> Option<&Arc<Redactor>> {
         match self.full.get() {
             Some(full) => full.as_ref(),
             None => self.redactor.get_or_init(|| self.make(Vec::new())).as_ref(),
         }
     }
 
-    fn make(&self, mut keys: Vec<String>) -> Option<Redactor> {
+    fn make(&self, mut keys: Vec<String>) -> Option<Arc<Redactor>> {
         let key = read_or_make_key(&self.key_file).ok()?;
         let names = SECRET_NAMES.iter().copied().chain(self.named.iter().map(String::as_str));
         keys.extend(names.filter_map(|name| std::env::var(name).ok()));
-        Redactor::new(key, keys).ok()
+        Redactor::new(key, keys).ok().map(Arc::new)
     }
 }
 

@@ -314,9 +314,13 @@ impl<'a, T: FnMut(ServeNews) + Send> Serving<'a, T> {
             WorkerNews::Settled(job, how) => {
                 self.tell_others(job.plan);
                 (self.tell)(ServeNews::Settled(job, how));
-                // One that failed may begin again with another strategy.
-                let may_go_on = matches!(how, Settled::Succeeded | Settled::Failed);
-                if may_go_on && job.phase != Phase::Apply {
+                // One that failed, or was stopped for it, may begin again with another strategy.
+                let may_go_on = match how {
+                    Settled::Succeeded | Settled::Failed => job.phase != Phase::Apply,
+                    Settled::Cancelled => true,
+                    Settled::Released | Settled::LeaseLost | Settled::Unsettled => false,
+                };
+                if may_go_on {
                     self.move_on(job.plan).await;
                 }
             }

@@ -1,7 +1,8 @@
 //! Which of a plan's entries stand, and which belong to nodes that are not finished.
 //!
 //! A try of a node that failed, or was broken off, has its entries until the next try takes them back: a call of its own
-//! records their inverse. Both cancel out, and neither is of interest to anybody who asks what a plan changed.
+//! records their inverse. Both cancel out, and neither is of interest to anybody who asks what a plan changed. Where another
+//! node changed the file in between, and that stays, all three are seen.
 //!
 //! # Invariants
 //! 1. What stands is, for each path, a chain: each entry begins with what the one before it left.
@@ -19,6 +20,13 @@ pub(super) const TAKE_BACK: &str = "take_back";
 /// What a call that takes back was asked for.
 pub(super) fn taking_back(nodes: &BTreeSet<String>) -> Value {
     json!({ "nodes": nodes })
+}
+
+/// The calls whose entries nobody takes back any more: those that were, and those that did it. Where both are still seen,
+/// a later change of another node was kept between them.
+pub(super) fn dealt_with(calls: &[ToolCall]) -> BTreeSet<CallNo> {
+    let TakenBack(taken_back) = TakenBack::of(calls);
+    taken_back.into_iter().flat_map(|(by, what)| what.into_iter().chain([by])).collect()
 }
 
 /// The entries of an attempt that are not taken back, in order.

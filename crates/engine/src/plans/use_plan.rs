@@ -11,8 +11,9 @@ use store::PlanStoreError;
 
 pub(super) use super::deciding::strategy;
 use super::hints::Hint;
+use super::mcp_servers::ServerTool;
 use super::{Engine, deciding, mcp_servers, models};
-use crate::tools::Catalog;
+use crate::tools::{Catalog, step_denied, unknown_words};
 
 /// A plan to be made.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,7 +119,9 @@ fn preflight(request: &NewPlanRequest, sandbox_dir: &Path, data_dir: &Path) -> V
         findings.extend(steps.iter().filter_map(|step| step_finding(step, request)));
         findings.extend(Graph::new(steps).err().into_iter().flatten().map(|flaw| flaw.to_string()));
         findings.extend(steps.iter().filter_map(|step| tool_finding(step, &tools)));
+        findings.extend(steps.iter().filter_map(|step| step_denied(&request.spec.deny_tools, step)));
     }
+    findings.extend(unknown_words(&request.spec.deny_tools));
     for kind in [SpendKind::Time, SpendKind::Steps, SpendKind::ToolCalls] {
         if request.spec.limit(kind) == Some(0) {
             findings.push(format!("limits.{kind} is 0: nothing could run"));
@@ -163,7 +166,7 @@ fn step_finding(step: &Step, request: &NewPlanRequest) -> Option<String> {
 
 /// A tool that nobody has. Those of servers are known when a node begins.
 fn tool_finding(step: &Step, tools: &Catalog) -> Option<String> {
-    let is_of_server = |name: &str| name.contains('.') || name.contains('/');
+    let is_of_server = |name: &str| ServerTool::of(name).is_some();
     let error = match &step.does {
         Does::Tool { name, .. } if !is_of_server(name) => tools.find(name).err(),
         Does::Model(task) => {
@@ -205,6 +208,6 @@ fn program_finding(program: &ByteText, task: &CommandTask, request: &NewPlanRequ
 }
 
 /// The path that these bytes name.
-pub(super) fn path_of(bytes: &ByteText) -> PathBuf {
+pub(crate) fn path_of(bytes: &ByteText) -> PathBuf {
     PathBuf::from(std::ffi::OsStr::from_bytes(bytes.as_bytes()))
 }

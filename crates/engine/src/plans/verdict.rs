@@ -15,12 +15,14 @@ mod tests;
 
 use domain::{
     Action, ApplyState, AskWhy, Decision, DecisionKind, ErrorRecord, Gate, GateFacts, GatePoint, GateVerdict,
-    NewDecision, NewJob, Phase, Plan, PlanEvent, PlanState, REVERSIONS_MAX, ValidationSummary, Work, fold,
+    JobState, NewDecision, NewJob, Phase, Plan, PlanEvent, PlanState, REVERSIONS_MAX, ValidationSummary,
+    Work, fold,
 };
 use serde_json::Value;
 use store::StoreError;
 
 use super::deciding;
+use super::facts::store_error;
 use super::{Engine, ExecuteError, House};
 
 /// A gate that a plan stands at, and what it says.
@@ -99,6 +101,9 @@ impl House {
                 Some(at_apply(plan, !net.is_empty(), &checks))
             }
             PlanState::Strategize(Work::Errored) | PlanState::Execute(Work::Errored) => {
+                if self.is_stopped_to_replan(plan).await? {
+                    return Ok(Some(Gated { point: GatePoint::Replan, verdict: GateVerdict::Go }));
+                }
                 match self.wants_another_strategy(plan).await? {
                     None => None,
                     Some(_) => {
@@ -109,10 +114,19 @@ impl House {
                     }
                 }
             }
+            PlanState::Apply(ApplyState::Errored) if self.is_stopped_to_replan(plan).await? => {
+                Some(Gated { point: GatePoint::Replan, verdict: GateVerdict::Go })
+            }
             PlanState::Strategize(Work::Queued | Work::Processing | Work::Cancelled)
             | PlanState::Execute(Work::Queued | Work::Processing | Work::Cancelled)
             | PlanState::Apply(_) => None,
         })
+    }
+
+    /// Whether a person had the plan stopped so that it begins again: that is their yes, whoever carries it out.
+    pub(super) async fn is_stopped_to_replan(&self, plan: &Plan) -> Result<bool, StoreError> {
+        let jobs = self.store.jobs(Some(plan.id)).await.map_err(store_error)?;
+        Ok(jobs.last().is_some_and(|job| job.state == JobState::Cancelled && job.is_stopped_to_replan()))
     }
 
     /// The error after which the recovery wants the plan to begin again, if that is why it stands where it stands.
@@ -124,17 +138,29 @@ impl House {
         Ok(wants.cloned())
     }
 
-    /// What is decided when a plan goes back by itself: why, and again what holds whatever the strategy is.
+    /// What is decided when a plan goes back by itself, or because a person had it stopped for that.
     async fn going_back(&self, plan: &Plan) -> Result<Vec<NewDecision>, StoreError> {
+        if self.is_stopped_to_replan(plan).await? {
+            return self.going_back_by(plan, deciding::reversion_by_person()).await;
+        }
         let why = self.wants_another_strategy(plan).await?;
-        let why = why.map(|record| record.error.message().to_owned()).unwrap_or_default();
+        let why = why.as_ref().map_or("", |record| record.error.message());
+        self.going_back_by(plan, deciding::reversion_by_itself(why)).await
+    }
+
+    /// The same with this reason; then again what holds whatever the strategy is, and what a person said.
+    pub(super) async fn going_back_by(
+        &self,
+        plan: &Plan,
+        reversion: NewDecision,
+    ) -> Result<Vec<NewDecision>, StoreError> {
         let decisions = self.store.decisions(plan.id).await?;
         let said = decisions
             .iter()
             .filter(|decision| decision.is_live() && decision.new.kind == DecisionKind::Guidance);
         let said = said.map(|decision| deciding::guidance(&decision.new.chosen));
         let holds = deciding::invariants(&plan.spec, plan.attempt);
-        Ok(std::iter::once(deciding::reversion_by_itself(&why)).chain(holds).chain(said).collect())
+        Ok(std::iter::once(reversion).chain(holds).chain(said).collect())
     }
 }
 

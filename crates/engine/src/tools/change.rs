@@ -4,12 +4,13 @@
 //! 1. A file is brought up into the sandbox before it is compared with what the model has read: what is compared is what
 //!    is replaced.
 //! 2. No mark is written over a secret.
+//! 3. What the plan protects is refused before anything of it is looked at.
 
 use std::io::ErrorKind;
 
 use actors::tool::{HEAD_BYTES, Known, Place, TAIL_BYTES, ToolError, Work, head_and_tail};
 use domain::{Base, FileState, Hash, NetChange, Redactor, RelPath, RootNo, TEXT_BYTES_MAX, is_text, unified};
-use sandbox::capture::is_protected;
+use sandbox::capture::Protected;
 use sandbox::content::ContentSink;
 use sandbox::{CaptureRules, Sandbox};
 use serde_json::json;
@@ -44,13 +45,17 @@ pub fn change(with: &mut Changing<'_>, work: &Work) -> Option<Result<Done, ToolE
         | Work::List { .. }
         | Work::Search { .. }
         | Work::Run { .. }
+        | Work::Decide { .. }
+        | Work::Context { .. }
+        | Work::History(_)
+        | Work::ContextBudget
         | Work::Foreign { .. } => None,
     }
 }
 
 impl Changing<'_> {
     fn write(&mut self, place: &Place, content: &str, known: Known) -> Result<Done, ToolError> {
-        let path = target(place)?;
+        let path = self.target(place)?;
         let present = self.present("write_file", place, path, known)?;
         let before = present.as_deref().unwrap_or_default();
         let bytes = self.restored(place, content, before)?;
@@ -67,7 +72,7 @@ impl Changing<'_> {
         replace_all: bool,
         known: Known,
     ) -> Result<Done, ToolError> {
-        let path = target(place)?;
+        let path = self.target(place)?;
         let not_found = || ToolError::NotFound { path: place.shown.clone() };
         let not_text = || ToolError::NotText { path: place.shown.clone() };
         let before = self.present("edit_file", place, path, known)?.ok_or_else(not_found)?;
@@ -95,18 +100,25 @@ impl Changing<'_> {
     }
 
     fn delete(&mut self, place: &Place, recursive: bool) -> Result<Done, ToolError> {
-        let path = target(place)?;
+        let path = self.target(place)?;
         let deleted = self.sandbox.delete_file(place.root, path, recursive, self.sink, self.rules);
         let count = deleted.map_err(|error| not_changed("delete_file", place, error))?;
         Ok(Done { result: json!({ "count": count }), seen: vec![(place.clone(), None)] })
     }
 
     fn move_file(&mut self, from: &Place, to: &Place, overwrite: bool) -> Result<Done, ToolError> {
-        let paths = (target(from)?, target(to)?);
+        let paths = (self.target(from)?, self.target(to)?);
         let moved = self.sandbox.move_file(from.root, paths, overwrite, self.sink, self.rules);
         let count = moved.map_err(|error| not_changed("move_file", from, error))?;
         let seen = vec![(from.clone(), None), (to.clone(), None)];
         Ok(Done { result: json!({ "count": count }), seen })
+    }
+
+    /// The path that is written.
+    fn target<'p>(&self, place: &'p Place) -> Result<&'p RelPath, ToolError> {
+        let protected = || ToolError::ProtectedPath { path: place.shown.clone() };
+        let by_rules = Protected::of(self.rules);
+        place.path.as_ref().filter(|path| !by_rules.has(path, false)).ok_or_else(protected)
     }
 
     /// What lies at the path, once it is sure that the model knows it; none when nothing does.
@@ -183,12 +195,6 @@ impl Changing<'_> {
         let diff = unified(&change, Some(&before), Some(&after));
         head_and_tail(&String::from_utf8_lossy(&diff), HEAD_BYTES, TAIL_BYTES)
     }
-}
-
-/// The path that is written.
-fn target(place: &Place) -> Result<&RelPath, ToolError> {
-    let protected = || ToolError::ProtectedPath { path: place.shown.clone() };
-    place.path.as_ref().filter(|path| !is_protected(path)).ok_or_else(protected)
 }
 
 /// Whether what lies there is what the node has seen.

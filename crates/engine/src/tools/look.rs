@@ -8,15 +8,19 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use actors::tool::{ENTRIES_MAX, Place, READ_BYTES_MAX, ToolError, Work};
-use domain::{Hash, Redactor, TEXT_BYTES_MAX, is_text};
-use sandbox::beneath::BeneathError;
+use domain::{Hash, Redactor, RelPath, TEXT_BYTES_MAX, is_text};
+use sandbox::beneath::{BeneathError, Links};
 use sandbox::file_tools::{ListedKind, Search, SearchError, Visit, Walk, read_through_links, search, walk};
+use sandbox::read_at_hand;
 use serde_json::json;
 
 use super::{Done, not_opened};
 
 /// How many bytes of paths and lines one answer has.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
+
+/// How long a file may be that is read and redacted by whoever must not wait.
+const SMALL_BYTES_MAX: usize = 16 << 10;
 
 /// What looking needs.
 pub struct Looking<'a> {
@@ -46,8 +50,21 @@ pub fn look(at: &Looking<'_>, work: &Work) -> Option<Result<Done, ToolError>> {
         | Work::Delete { .. }
         | Work::Move { .. }
         | Work::Run { .. }
+        | Work::Decide { .. }
+        | Work::Context { .. }
+        | Work::History(_)
+        | Work::ContextBudget
         | Work::Foreign { .. } => None,
     }
+}
+
+/// The same for whoever must not wait: a file that is small and in memory is read, all else is not begun.
+pub fn look_at_hand(at: &Looking<'_>, work: &Work) -> Option<Result<Done, ToolError>> {
+    let Work::Read { place, offset, limit } = work else { return None };
+    let path = place.path.as_ref()?;
+    let (bytes, len) = read_at_hand(at.root, path, SMALL_BYTES_MAX, Links::Follow)?;
+    let is_whole = bytes.len() as u64 == len;
+    is_whole.then(|| shown(at, (place, path), (&bytes, len), (*offset, *limit)))
 }
 
 fn read(at: &Looking<'_>, place: &Place, offset: u64, limit: u64) -> Result<Done, ToolError> {
@@ -62,11 +79,21 @@ fn read(at: &Looking<'_>, place: &Place, offset: u64, limit: u64) -> Result<Done
             not_opened("read_file", place, other)
         }
     })?;
-    if !is_text(&bytes, len) {
+    shown(at, (place, path), (&bytes, len), (offset, limit))
+}
+
+/// The lines of a file that are asked for.
+fn shown(
+    at: &Looking<'_>,
+    (place, path): (&Place, &RelPath),
+    (bytes, len): (&[u8], u64),
+    (offset, limit): (u64, u64),
+) -> Result<Done, ToolError> {
+    if !is_text(bytes, len) {
         return Err(ToolError::NotText { path: place.shown.clone() });
     }
-    let hash = Hash::of(&bytes);
-    let shown = at.redactor.redact_file(path, &bytes);
+    let hash = Hash::of(bytes);
+    let shown = at.redactor.redact_file(path, bytes);
     let shown = String::from_utf8_lossy(&shown);
     let (content, total_lines, truncated) = window(&shown, offset, limit);
     let result = json!({

@@ -3,13 +3,15 @@
 //! # Invariants
 //! 1. Paths are opened beneath their root; what leads out is refused by the kernel, in the step that opens.
 //! 2. What a model is given is shown without its secrets, and what it gives back has them again.
-//! 3. What the model has read is compared with what is replaced after nobody else can change that any more.
+//! 3. What a policy denies is denied by the name under which a call is kept, whoever makes it.
+//! 4. What the model has read is compared with what is replaced after nobody else can change that any more.
 //!
 //! # Not here
 //! When a call may begin, and how it is kept: the gate of the phases. What the tools take and give: `actors::tool`.
 
 mod change;
 mod look;
+mod policy;
 mod record;
 
 use actors::tool::Place;
@@ -18,9 +20,10 @@ use sandbox::WriteFileError;
 use sandbox::beneath::BeneathError;
 use serde_json::Value;
 
-pub use actors::tool::{Catalog, GROUPS, ToolError, ToolSpec, group};
+pub use actors::tool::{Catalog, GROUPS, PLAN_DECIDE, ToolError, ToolSpec, group};
 pub use change::{Changing, change};
-pub use look::{Looking, look};
+pub use look::{Looking, look, look_at_hand};
+pub use policy::{denied, step_denied, unknown_words, why_denied};
 pub use record::{kept_arguments, kept_result};
 
 /// What a tool came to.

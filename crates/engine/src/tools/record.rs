@@ -10,24 +10,39 @@ use serde_json::{Value, json};
 
 /// The fields whose text goes into the file that `path` names.
 const FILE_TEXTS: [&str; 3] = ["content", "old", "new"];
+/// A name whose file is data.
+const AS_DATA: &str = "arguments.json";
+/// In place of what cannot be redacted.
+const WITHHELD: &str = "[withheld: no redactor]";
 
 /// Arguments as they are kept.
 pub fn kept_arguments(redactor: Option<&Redactor>, arguments: &Value) -> Value {
-    let Some(redactor) = redactor else { return json!("[withheld: no redactor]") };
+    let Some(redactor) = redactor else { return json!(WITHHELD) };
     let mut kept = arguments.clone();
-    let path = arguments["path"].as_str().and_then(|path| RelPath::new(path).ok());
+    if let Value::String(text) = &mut kept {
+        // What a model meant for arguments and is no JSON: data all the same.
+        *text = redacted(redactor, AS_DATA, text);
+    }
+    // However it is written and wherever it leads, the name at its end tells data from program text.
+    let path = arguments["path"].as_str().and_then(|path| path.rsplit(['/', ':']).next());
     if let (Some(path), Some(fields)) = (path, kept.as_object_mut()) {
         for (name, value) in fields.iter_mut() {
             if let Value::String(text) = value
                 && FILE_TEXTS.contains(&name.as_str())
             {
-                *text = String::from_utf8_lossy(&redactor.redact_file(&path, text.as_bytes())).into_owned();
+                *text = redacted(redactor, path, text);
             }
         }
     }
     let mut kept = redactor.redact_json(&kept);
     bound(&mut kept);
     kept
+}
+
+/// A text without its secrets, by the rules of the file `name`; by those of data where that is no name.
+fn redacted(redactor: &Redactor, name: &str, text: &str) -> String {
+    let Ok(name) = RelPath::new(name).or_else(|_| RelPath::new(AS_DATA)) else { return WITHHELD.to_owned() };
+    String::from_utf8_lossy(&redactor.redact_file(&name, text.as_bytes())).into_owned()
 }
 
 /// A result, redacted already, as it is kept.

@@ -1,7 +1,9 @@
 //! Definitions as people write them: every fault is told, all at once, with its place and what was meant.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::definition::{
     DEFINITION_BYTES_MAX, DefinitionError, Kind, Library, Origin, action_schema, actor_schema, is_name,
@@ -314,4 +316,45 @@ fn an_editor_offers_exactly_the_keys_that_are_read() {
     {
         assert_eq!(all.contains(&key.to_owned()), key != "informational", "{key}");
     }
+}
+
+/// Ends whoever goes on until it is over, also when the test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_file_that_is_edited_while_it_is_read_is_what_was_hashed() {
+    let place = Place::new();
+    let texts = [
+        "description: one\nprompt: short\n".to_owned(),
+        format!("description: two\nprompt: {}\n", "long ".repeat(5_000)),
+    ];
+    let path = place.write("actions/a", &texts[0]);
+    let library = place.library();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // In place, so that who reads sees halves too.
+            while !is_over.load(Ordering::Relaxed) {
+                texts.iter().for_each(|text| fs::write(&path, text).unwrap());
+            }
+        });
+        let _over = Over(&is_over);
+        let mut seen = BTreeSet::new();
+        let mut reads = 0;
+        while reads < 2_000 || seen.len() < 2 {
+            reads += 1;
+            // A half is no action, or one that says less: whatever it is, it is what was hashed.
+            let Ok(loaded) = library.action("a") else { continue };
+            assert_eq!(loaded.digest, domain::Hash::of(loaded.text.as_bytes()).to_string());
+            let description = &loaded.definition.description;
+            assert!(loaded.text.starts_with(&format!("description: {description}")), "{}", loaded.text);
+            seen.insert(loaded.digest);
+        }
+    });
 }

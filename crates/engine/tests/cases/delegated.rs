@@ -156,6 +156,33 @@ macro_rules! delegate_other_ports {
         }
 
         #[async_trait::async_trait]
+        impl store::ContextStore for $store {
+            async fn keep_context(
+                &self,
+                effect: &sync::Effect,
+                claim: &domain::Claim,
+                record: domain::context::ContextRecord,
+                text: store::Staged,
+            ) -> Result<(), store::StoreError> {
+                self.inner.keep_context(effect, claim, record, text).await
+            }
+
+            async fn contexts(
+                &self,
+                plan: domain::PlanId,
+            ) -> Result<Vec<domain::context::ContextRecord>, store::StoreError> {
+                self.inner.contexts(plan).await
+            }
+
+            async fn context(
+                &self,
+                id: domain::ContextId,
+            ) -> Result<Option<domain::context::ContextRecord>, store::StoreError> {
+                self.inner.context(id).await
+            }
+        }
+
+        #[async_trait::async_trait]
         impl store::ConsentStore for $store {
             async fn consented(&self, root: &[u8], digest: &str) -> Result<bool, store::StoreError> {
                 self.inner.consented(root, digest).await
@@ -214,13 +241,13 @@ macro_rules! delegate_other_ports {
                 self.inner.begin_counted(effect, claim, call, count_as).await
             }
 
-            async fn keep_call(
+            async fn keep_calls(
                 &self,
                 effect: &sync::Effect,
                 claim: &domain::Claim,
-                kept: domain::KeptCall,
-            ) -> Result<domain::ToolCall, store::LedgerStoreError> {
-                self.inner.keep_call(effect, claim, kept).await
+                kept: Vec<domain::KeptCall>,
+            ) -> Result<Vec<domain::ToolCall>, store::LedgerStoreError> {
+                self.inner.keep_calls(effect, claim, kept).await
             }
 
             async fn add_spent(

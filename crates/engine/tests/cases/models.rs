@@ -58,6 +58,7 @@ async fn engine_with(dir: &Path, url: &str, change: impl FnOnce(&mut ModelsSetup
         recovery: Policy::default(),
         retention: Duration::from_secs(3600),
         models,
+        contexts: engine::contexts::ContextsSetup::default(),
     };
     Engine::open(options).await.unwrap()
 }
@@ -68,7 +69,8 @@ fn request(project: &Path) -> NewPlanRequest {
         system: String::new(),
         prompt: "Go.".to_owned(),
         tools: Vec::new(),
-        context_tokens: None,
+        // What a model is shown of its project is tested elsewhere.
+        context_tokens: Some(0),
         max_turns: 3,
         output: None,
     };
@@ -79,6 +81,7 @@ fn request(project: &Path) -> NewPlanRequest {
         automation: Automation::review(),
         ignore: Vec::new(),
         protected: Vec::new(),
+        deny_tools: Vec::new(),
         max_file_bytes: 1 << 20,
         sandbox: "auto".to_owned(),
         isolation_required: false,

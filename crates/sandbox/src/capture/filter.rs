@@ -1,7 +1,8 @@
 //! What is protected, and what is ignored: by git's rules as they stand in the sandbox, or by the plan's.
 //!
 //! # Invariants
-//! 1. A protected name is protected at any depth, whatever else is said.
+//! 1. A protected name is protected at any depth, whatever else is said. No pattern takes protection back: whoever adds
+//!    one can only make it stricter.
 //! 2. What lies in an ignored directory is ignored, whatever a pattern further down says: git has it so.
 //! 3. The closest `.gitignore` decides first; in one file the last pattern that fits.
 //!
@@ -33,6 +34,38 @@ const IGNORE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Whether a path lies in a directory that belongs to version control or to this program, at any depth.
 pub fn is_protected(path: &RelPath) -> bool {
     path.as_bytes().split(|byte| *byte == b'/').any(|name| PROTECTED.contains(&name))
+}
+
+/// What is never written, by the rules of a plan: what [`is_protected`] tells, and what their patterns name.
+#[derive(Clone, Debug)]
+pub struct Protected {
+    patterns: Gitignore,
+}
+
+impl Protected {
+    /// By these rules.
+    pub fn of(rules: &CaptureRules) -> Protected {
+        Protected { patterns: protecting(rules) }
+    }
+
+    /// Whether the path, or a directory above it, is protected.
+    pub fn has(&self, path: &RelPath, is_dir: bool) -> bool {
+        let is_named = |path: &RelPath, is_dir| fits(&self.patterns, path.as_bytes(), is_dir) == Some(true);
+        let mut above = path.parent();
+        while let Some(dir) = above {
+            if is_named(&dir, true) {
+                return true;
+            }
+            above = dir.parent();
+        }
+        is_protected(path) || is_named(path, is_dir)
+    }
+}
+
+/// The patterns of what is protected, without those that would take protection back.
+fn protecting(rules: &CaptureRules) -> Gitignore {
+    let named = rules.protected.iter().map(|pattern| pattern.trim_start());
+    patterns(named.filter(|pattern| !pattern.starts_with('!')))
 }
 
 /// What the rules say of a path.
@@ -76,7 +109,7 @@ impl<'a> Filter<'a> {
         Filter {
             tree,
             tracked,
-            protected: patterns(rules.protected.iter().map(String::as_str)),
+            protected: protecting(rules),
             ignored: patterns(others.map(String::as_str)),
             git,
             classes: HashMap::new(),

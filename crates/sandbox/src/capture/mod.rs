@@ -38,7 +38,7 @@ use crate::listing::{Unlocked, is_absent};
 use crate::manifest::Manifest;
 
 pub(crate) use filter::{Class, Filter};
-pub use filter::{GITIGNORED, is_protected};
+pub use filter::{GITIGNORED, Protected, is_protected};
 pub use original::UNKNOWN_CONTENT;
 pub(crate) use original::{Whose, read_state};
 pub(crate) use seen::{Memory, Seen};
@@ -52,7 +52,8 @@ const EXAMPLES_MAX: usize = 3;
 pub struct CaptureRules {
     /// What is scratch when it is new: patterns as in a `.gitignore`, and [`GITIGNORED`] for all that git ignores.
     pub ignore: Vec<String>,
-    /// What is never captured, besides the directories of version control: patterns as in a `.gitignore`.
+    /// What is never written by a tool nor captured, besides the directories of version control: patterns as in a
+    /// `.gitignore`, of which those with a leading `!` say nothing.
     pub protected: Vec<String>,
     /// Of larger files the content is not kept.
     pub max_file_bytes: u64,

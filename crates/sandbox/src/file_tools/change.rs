@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::WriteFileError;
 use crate::beneath::{self, BeneathError};
-use crate::capture::{CaptureRules, is_protected};
+use crate::capture::{CaptureRules, Protected};
 use crate::content::ContentSink;
 use crate::listing::{is_absent, kind_of, list, open_dir};
 use crate::opened::Sandbox;
@@ -48,7 +48,7 @@ impl Sandbox {
         sink: &dyn ContentSink,
         rules: &CaptureRules,
     ) -> Result<u64, WriteFileError> {
-        let parts = self.parts(no, path)?;
+        let parts = self.parts(no, path, &Protected::of(rules))?;
         let is_dir = !parts.dirs.is_empty();
         if is_dir && !recursive && (parts.dirs.len() > 1 || !parts.files.is_empty()) {
             return Err(WriteFileError::NotEmpty { path: path.clone() });
@@ -81,14 +81,19 @@ impl Sandbox {
         sink: &dyn ContentSink,
         rules: &CaptureRules,
     ) -> Result<u64, WriteFileError> {
-        if is_protected(to) {
-            return Err(WriteFileError::Protected { path: to.clone() });
-        }
         let inside = [from.as_bytes(), b"/"].concat();
         if to.as_bytes().starts_with(&inside) {
             return Err(io_at(to)(io::Error::new(io::ErrorKind::InvalidInput, "it lies in what is moved")));
         }
-        let parts = self.parts(no, from)?;
+        let protected = Protected::of(rules);
+        let parts = self.parts(no, from, &protected)?;
+        let dirs = parts.dirs.iter().map(|dir| (dir, true));
+        for (part, is_dir) in dirs.chain(parts.files.iter().map(|file| (file, false))) {
+            let path = moved(from, to, part)?;
+            if protected.has(&path, is_dir) {
+                return Err(WriteFileError::Protected { path });
+            }
+        }
         let there = stat(self, no, to)?;
         let in_the_way =
             there.as_ref().is_some_and(|there| !overwrite || kind_of(there) == FileType::Directory);
@@ -126,11 +131,7 @@ impl Sandbox {
         to: &RelPath,
         parts: &Parts,
     ) -> Result<(), WriteFileError> {
-        let moved = |path: &RelPath| {
-            let below = &path.as_bytes()[from.as_bytes().len()..];
-            RelPath::new([to.as_bytes(), below].concat())
-                .map_err(|error| io_at(path)(io::Error::new(io::ErrorKind::InvalidInput, error)))
-        };
+        let moved = |path: &RelPath| moved(from, to, path);
         let root = self.root(no)?;
         for dir in &parts.dirs {
             let (new, old) = (moved(dir)?, stat(self, no, dir)?);
@@ -151,13 +152,13 @@ impl Sandbox {
     }
 
     /// What there is at a path; nothing protected may be among it.
-    fn parts(&self, no: RootNo, path: &RelPath) -> Result<Parts, WriteFileError> {
+    fn parts(&self, no: RootNo, path: &RelPath, protected: &Protected) -> Result<Parts, WriteFileError> {
         let root = self.root(no)?;
         let mut parts = Parts { dirs: Vec::new(), files: Vec::new() };
         let found = stat(self, no, path)?.ok_or_else(|| io_at(path)(Errno::NOENT.into()))?;
         let mut waiting = vec![(path.clone(), kind_of(&found))];
         while let Some((path, kind)) = waiting.pop() {
-            if is_protected(&path) {
+            if protected.has(&path, kind == FileType::Directory) {
                 return Err(WriteFileError::Protected { path });
             }
             if kind != FileType::Directory {
@@ -175,6 +176,13 @@ impl Sandbox {
         }
         Ok(parts)
     }
+}
+
+/// Where a part of what is moved comes to lie.
+fn moved(from: &RelPath, to: &RelPath, part: &RelPath) -> Result<RelPath, WriteFileError> {
+    let below = &part.as_bytes()[from.as_bytes().len()..];
+    RelPath::new([to.as_bytes(), below].concat())
+        .map_err(|error| io_at(part)(io::Error::new(io::ErrorKind::InvalidInput, error)))
 }
 
 fn stat(sandbox: &Sandbox, no: RootNo, path: &RelPath) -> Result<Option<Stat>, WriteFileError> {

@@ -145,6 +145,11 @@ pub(crate) struct Undying {
     pub(crate) pid: Pid,
 }
 
+/// The kernel's flag of a process that is about to end.
+const PF_EXITING: u32 = 0x4;
+/// How long processes are waited for that are about to end.
+const LEAVING_WAIT: Duration = Duration::from_secs(1);
+
 /// The same for every process whose environment is `meant`, until none is left or the time is up. What was found is
 /// waited for: when this returns, it holds no file any more. This process itself is never meant.
 pub(crate) fn kill_where(meant: impl Fn(&[u8]) -> bool, until: Option<Instant>) -> Result<u32, Undying> {
@@ -152,17 +157,18 @@ pub(crate) fn kill_where(meant: impl Fn(&[u8]) -> bool, until: Option<Instant>) 
     loop {
         let found = held_where(&meant);
         if found.is_empty() {
+            wait_for_leaving(until);
             return Ok(count(&killed));
         }
-        for (pid, held) in &found {
-            if rustix::process::pidfd_send_signal(held, Signal::KILL).is_ok() {
-                killed.insert(pid.as_raw_nonzero());
-            }
+        for (_, held) in &found {
+            // One that the death of another took along cannot be told any more, and is dead.
+            let _ = rustix::process::pidfd_send_signal(held, Signal::KILL);
         }
         for (pid, held) in found {
             if !is_dead_by(&held, until) {
                 return Err(Undying { killed: count(&killed), pid });
             }
+            killed.insert(pid.as_raw_nonzero());
         }
     }
 }
@@ -183,6 +189,31 @@ fn held_where(meant: impl Fn(&[u8]) -> bool) -> Vec<(Pid, OwnedFd)> {
         is_meant(pid).then_some((pid, held))
     };
     processes().into_iter().filter(|pid| *pid != own && is_meant(*pid)).filter_map(held).collect()
+}
+
+/// Waits for processes that are about to end. Their memory goes first and with it their environment, so they are not found
+/// any more; their files go after it.
+fn wait_for_leaving(until: Option<Instant>) {
+    let at_most = Instant::now() + LEAVING_WAIT;
+    let until = until.map_or(at_most, |until| until.min(at_most));
+    let is_leaving = |pid: &Pid| {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+        // The name may hold anything; behind it stand the state and, as the seventh, the flags.
+        let fields = stat.rsplit_once(')').map(|(_, fields)| fields).unwrap_or_default();
+        let mut fields = fields.split_ascii_whitespace();
+        let is_dead = matches!(fields.next(), None | Some("Z" | "X"));
+        let flags: u32 = fields.nth(5).and_then(|flags| flags.parse().ok()).unwrap_or_default();
+        !is_dead && flags & PF_EXITING != 0
+    };
+    let leaving: Vec<OwnedFd> = processes()
+        .into_iter()
+        .filter(is_leaving)
+        .filter_map(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok())
+        .collect();
+    // Whose they are cannot be told any more; one that takes long is not one that was just killed.
+    leaving.iter().for_each(|held| {
+        is_dead_by(held, Some(until));
+    });
 }
 
 /// Waits for the death of a process, which its pidfd tells.

@@ -6,6 +6,8 @@ mod command_kill;
 mod command_spoken;
 mod command_stage;
 mod commit;
+mod index_log;
+mod index_tree;
 mod isolation_git;
 mod isolation_overlay;
 mod isolation_walls;

@@ -71,20 +71,20 @@ impl LedgerStore for FaultyStore {
         Ok(call)
     }
 
-    async fn keep_call(
+    async fn keep_calls(
         &self,
         effect: &Effect,
         claim: &Claim,
-        kept: KeptCall,
-    ) -> Result<ToolCall, LedgerStoreError> {
-        self.before("keep_call", Kind::Write).await?;
+        kept: Vec<KeptCall>,
+    ) -> Result<Vec<ToolCall>, LedgerStoreError> {
+        self.before("keep_calls", Kind::Write).await?;
         let shown = self.shown(claim);
-        let answer = self.inner().keep_call(effect, &shown, kept).await;
-        self.owner_wrote(claim, "a call", &answer, spend_is_lost(&answer));
-        let call = answer?;
+        let answer = self.inner().keep_calls(effect, &shown, kept).await;
+        self.owner_wrote(claim, "calls", &answer, spend_is_lost(&answer));
+        let calls = answer?;
         self.world.watch.acted(claim.plan, "a tool call");
-        self.after("keep_call", Kind::Write, Some(claim.plan)).await?;
-        Ok(call)
+        self.after("keep_calls", Kind::Write, Some(claim.plan)).await?;
+        Ok(calls)
     }
 
     async fn add_spent(

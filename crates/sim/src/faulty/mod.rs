@@ -6,7 +6,7 @@
 //! 3. After it: again all of 1; or its answer is lost, so that the process does not know.
 //!
 //! # Where to look
-//! Here is what happens around steps; `jobs`, `plans`, `work`, `nodes`, `ledger`, `applies` and `consents` have the ports.
+//! Here is what happens around steps; `jobs`, `plans`, `work`, `nodes`, `contexts`, `ledger`, `applies` and `consents` have the ports.
 //!
 //! # Invariants
 //! 1. A process that is dead takes no further step: its call never returns.
@@ -14,6 +14,7 @@
 
 mod applies;
 mod consents;
+mod contexts;
 mod jobs;
 mod ledger;
 mod nodes;

@@ -76,14 +76,14 @@ impl LedgerStore for MemoryStore {
         Ok(self.write(claim, |plan| plan.begin_counted(claim, call, count_as, now))?)
     }
 
-    async fn keep_call(
+    async fn keep_calls(
         &self,
         _: &Effect,
         claim: &Claim,
-        kept: KeptCall,
-    ) -> Result<ToolCall, LedgerStoreError> {
+        kept: Vec<KeptCall>,
+    ) -> Result<Vec<ToolCall>, LedgerStoreError> {
         let now = self.now();
-        Ok(self.write(claim, |plan| plan.keep_call(claim, kept, now))?)
+        Ok(self.write(claim, |plan| plan.keep_calls(claim, kept, now))?)
     }
 
     async fn add_spent(

@@ -4,7 +4,8 @@
 mod rows;
 
 use async_trait::async_trait;
-use domain::{ChangesetError, Claim, KeptCall, NewCall, PlanId, Recorded, SandboxRecord, ToolCall, told};
+use domain::told::{self, Told};
+use domain::{ChangesetError, Claim, KeptCall, NewCall, PlanId, Recorded, SandboxRecord, ToolCall};
 use sync::Effect;
 
 use super::changesets::{Target, append, knows_all};
@@ -43,20 +44,22 @@ pub(super) fn keep_begun(
     Ok(call)
 }
 
-/// Keeps a call that has ended already and changed nothing, with the nodes that it settles.
+/// Keeps a call that has ended already and changed nothing, with the nodes that it settles. What is to be told of it goes
+/// to `told`.
 pub(super) fn keep_ended(
     tx: &Tx<'_>,
     head: Head,
     plan: PlanId,
     kept: KeptCall,
     at: Moment,
+    told: &mut Vec<Told>,
 ) -> Result<ToolCall, StoreError> {
     let KeptCall { call: new, count_as: _, end, settles } = kept;
     let no = rows::next_no(tx, head, new.attempt)?;
     let call = ToolCall::ended(plan, no, new, end, at.wall);
     rows::insert(tx, head, &call)?;
-    let settled = nodes::keep(tx, head, &settles)?;
-    tell(tx, head, told::tool_finished(&call, 0).into_iter().chain(settled), at.wall)?;
+    told.extend(told::tool_finished(&call, 0));
+    told.extend(nodes::keep(tx, head, &settles)?);
     Ok(call)
 }
 

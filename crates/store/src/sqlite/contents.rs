@@ -81,7 +81,8 @@ fn find_free(tx: &Tx<'_>, now: Ms, without: &[PlanId]) -> Result<Vec<Free>, Stor
                SELECT before_hash FROM change_entries WHERE before_hash IS NOT NULL AND head NOT IN gone
                UNION SELECT after_hash FROM change_entries WHERE after_hash IS NOT NULL AND head NOT IN gone
                UNION SELECT stdout_hash FROM tool_calls WHERE stdout_hash IS NOT NULL AND head NOT IN gone
-               UNION SELECT stderr_hash FROM tool_calls WHERE stderr_hash IS NOT NULL AND head NOT IN gone)",
+               UNION SELECT stderr_hash FROM tool_calls WHERE stderr_hash IS NOT NULL AND head NOT IN gone
+               UNION SELECT text_hash FROM contexts WHERE head NOT IN gone)",
         (ms(waits_since), ms(now.saturating_add(AHEAD_MAX)), Json(without)),
         |row| Ok(Free { hash: hash(row, 0)?, size: number(row, 1)?, is_file: row.get(2)? }),
     )

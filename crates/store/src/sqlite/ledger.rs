@@ -17,7 +17,7 @@ use domain::{
 use sync::Effect;
 
 use super::calls::Begins;
-use super::heads::{self, Head};
+use super::heads::{self, Head, tell};
 use super::jobs::guard;
 use super::tx::Tx;
 use super::writer::Terms;
@@ -184,18 +184,24 @@ impl LedgerStore for SqliteStore {
         .await
     }
 
-    async fn keep_call(
+    async fn keep_calls(
         &self,
         _: &Effect,
         claim: &Claim,
-        kept: KeptCall,
-    ) -> Result<ToolCall, LedgerStoreError> {
+        kept: Vec<KeptCall>,
+    ) -> Result<Vec<ToolCall>, LedgerStoreError> {
         let (at, claim) = (self.moment(), *claim);
-        let bytes = FOR_PROCESS.bytes.saturating_add(nodes::bytes_of(&kept.settles));
+        let bytes_of = |kept: &KeptCall| FOR_PROCESS.bytes.saturating_add(nodes::bytes_of(&kept.settles));
+        let bytes = kept.iter().map(bytes_of).sum();
         self.write(Terms { bytes, ..FOR_PROCESS }, move |tx| {
             let head = guard(tx, &claim)?;
-            count_call(tx, head, claim.plan, &kept.call, kept.count_as)?;
-            Ok(calls::keep_ended(tx, head, claim.plan, kept, at)?)
+            let (mut calls, mut told) = (Vec::with_capacity(kept.len()), Vec::new());
+            for kept in kept {
+                count_call(tx, head, claim.plan, &kept.call, kept.count_as)?;
+                calls.push(calls::keep_ended(tx, head, claim.plan, kept, at, &mut told)?);
+            }
+            tell(tx, head, told, at.wall)?;
+            Ok(calls)
         })
         .await
     }

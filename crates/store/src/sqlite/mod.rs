@@ -9,7 +9,7 @@
 //! | `readers` | connections that read beside it |
 //! | `tx`, `row` | statements, and how values stand in columns |
 //! | `heads` | the row from which a plan's numbers come; events |
-//! | `jobs`, `plans`, `changesets`, `calls`, `nodes`, `contents`, `errors`, `ledger`, `applies`, `locks`, `consents` | a port each |
+//! | `jobs`, `plans`, `changesets`, `calls`, `nodes`, `contexts`, `contents`, `errors`, `ledger`, `applies`, `locks`, `consents` | a port each |
 //!
 //! # Invariants
 //! 1. A write reads rows, asks a pure function of `domain` and writes rows, in one transaction of the writer; nothing is
@@ -26,6 +26,7 @@ mod calls;
 mod changesets;
 mod consents;
 mod contents;
+mod contexts;
 mod errors;
 mod heads;
 mod jobs;

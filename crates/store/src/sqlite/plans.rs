@@ -7,6 +7,7 @@
 mod decisions;
 mod port;
 mod rows;
+mod specs;
 
 use domain::{
     Decision, HandMove, HandMoved, Job, JobRefused, NewDecision, NewJob, NewPlan, Plan, PlanEvent, PlanId,

@@ -20,7 +20,7 @@ pub(super) const APPLICATION_ID: u32 = 0x6167_6e74;
 pub(super) const VERSION: u32 = STEPS.len() as u32;
 
 /// Each takes the file one version further.
-const STEPS: [&str; 4] = [STEP_1, STEP_2, STEP_3, STEP_4];
+const STEPS: [&str; 6] = [STEP_1, STEP_2, STEP_3, STEP_4, STEP_5, STEP_6];
 
 /// Takes a file of version `from` to [`VERSION`]. The caller holds the transaction.
 pub(super) fn migrate(connection: &Connection, from: u32) -> rusqlite::Result<()> {
@@ -30,6 +30,26 @@ pub(super) fn migrate(connection: &Connection, from: u32) -> rusqlite::Result<()
     connection
         .execute_batch(&format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"))
 }
+
+/// What nodes were given. The texts are among the contents.
+const STEP_6: &str = "
+CREATE TABLE contexts (
+    no INTEGER PRIMARY KEY,
+    head INTEGER NOT NULL REFERENCES plan_heads(no) ON DELETE CASCADE,
+    id TEXT NOT NULL UNIQUE,
+    node TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    request TEXT NOT NULL,
+    receipt TEXT NOT NULL,
+    text_hash BLOB NOT NULL
+) STRICT;
+CREATE INDEX contexts_plan ON contexts(head);
+";
+
+/// Which nodes were called, without looking at all calls.
+const STEP_5: &str = "
+CREATE INDEX tool_calls_node ON tool_calls(head, attempt, node);
+";
 
 /// How nodes ended, which decisions gave way, and what the user consented to. A consent is no part of a plan, and stays
 /// when plans go. What else decisions have to say stands in their JSON.

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use domain::context::ContextRecord;
 use domain::{
     ApplyRecord, CallEnd, CallNo, Changeset, ChangesetId, ChangesetState, Claim, ClaimRequest, Closed,
     CountAs, Decision, Ending, ErrorHistory, EventRecord, Job, KeptCall, Ledger, Lock, Ms, NewApply, NewCall,
@@ -12,8 +13,8 @@ use domain::{
     SandboxRecord, Spend, SpendId, SpendKind, Started, StepDecision, ToolCall,
 };
 use store::{
-    By, CallOutcome, ChangesetStoreError, DecisionStoreError, JobEnd, JobStoreError, LedgerStoreError, Store,
-    StoreError,
+    By, CallOutcome, ChangesetStoreError, DecisionStoreError, JobEnd, JobStoreError, LedgerStoreError,
+    Staged, Store, StoreError,
 };
 use sync::{CancelReason, Clock, Effect, EffectGate, Finisher, ManualClock};
 
@@ -49,6 +50,7 @@ pub(crate) struct PlanSnapshot {
     changesets: Vec<Changeset>,
     calls: Vec<ToolCall>,
     nodes: Vec<NodeRun>,
+    contexts: Vec<ContextRecord>,
     sandboxes: Vec<SandboxRecord>,
     applies: Vec<ApplyRecord>,
     history: ErrorHistory,
@@ -66,6 +68,7 @@ impl PlanSnapshot {
             changesets,
             calls,
             nodes,
+            contexts,
             sandboxes,
             applies,
             history,
@@ -78,6 +81,7 @@ impl PlanSnapshot {
             && changesets.is_empty()
             && calls.is_empty()
             && nodes.is_empty()
+            && contexts.is_empty()
             && sandboxes.is_empty()
             && applies.is_empty()
             && history.recorded() == 0
@@ -173,6 +177,7 @@ impl Bench {
             changesets: self.changesets(plan).await,
             calls: self.store.calls(plan).await.unwrap(),
             nodes: self.store.node_runs(plan).await.unwrap(),
+            contexts: self.store.contexts(plan).await.unwrap(),
             sandboxes: self.store.sandboxes(plan).await.unwrap(),
             applies: self.store.applies(plan).await.unwrap(),
             history: self.history(plan).await,
@@ -292,6 +297,10 @@ impl Owner {
         self.store.settle_nodes(By::Finisher(&finisher()), &self.claim, runs).await
     }
 
+    pub(crate) async fn keep_context(&self, record: ContextRecord, text: Staged) -> Result<(), StoreError> {
+        self.store.keep_context(&effect(), &self.claim, record, text).await
+    }
+
     pub(crate) async fn begin_call(&self, new: NewCall) -> Result<ToolCall, StoreError> {
         self.store.begin_call(&effect(), &self.claim, new).await
     }
@@ -314,7 +323,12 @@ impl Owner {
     }
 
     pub(crate) async fn keep_call_and_settle(&self, kept: KeptCall) -> Result<ToolCall, LedgerStoreError> {
-        self.store.keep_call(&effect(), &self.claim, kept).await
+        let kept = self.keep_calls(vec![kept]).await?;
+        Ok(kept.into_iter().next().unwrap())
+    }
+
+    pub(crate) async fn keep_calls(&self, kept: Vec<KeptCall>) -> Result<Vec<ToolCall>, LedgerStoreError> {
+        self.store.keep_calls(&effect(), &self.claim, kept).await
     }
 
     pub(crate) async fn add_spent(&self, kind: SpendKind, amount: u64) -> Result<(), LedgerStoreError> {

@@ -3,12 +3,15 @@
 //! Every promise tries every write of an owner, and compares all that the store tells before and after.
 
 use domain::{
-    ApplyKind, CallNo, ChangesetError, ChangesetId, Claim, ClaimRequest, Ending, ErrorCategory, Fence, JobId,
-    JobRefused, JobState, LeaseLost, NewJob, NodeOutcome, PlanId, Policy, SpendId,
+    ApplyKind, CallNo, ChangesetError, ChangesetId, Claim, ClaimRequest, Ending, ErrorCategory, Fence, Hash,
+    JobId, JobRefused, JobState, LeaseLost, NewJob, NodeOutcome, PlanId, Policy, SpendId,
 };
-use store::{ChangesetStoreError, DecisionStoreError, JobEnd, JobStoreError, LedgerStoreError, StoreError};
+use store::{
+    ChangesetStoreError, DecisionStoreError, JobEnd, JobStoreError, LedgerStoreError, Staged, StoreError,
+};
 
 use super::bench::{Bench, Owner, constrained, failed, outcome};
+use super::contexts::context;
 use super::sample::{
     ANN, BOB, LEASE, STRANGER, an_apply, change, changeset_id, decision, error, job_id, new_apply, new_call,
     node_run, plan_id, request, sandbox, spend,
@@ -34,6 +37,7 @@ enum Write {
     Decide,
     DecideAll,
     SettleNodes,
+    KeepContext,
     BeginCall,
     EndCall(u32),
     OpenSandbox,
@@ -76,6 +80,7 @@ fn all_writes() -> Vec<Write> {
         Write::Decide,
         Write::DecideAll,
         Write::SettleNodes,
+        Write::KeepContext,
         Write::BeginCall,
         Write::EndCall(KNOWN_CALL),
         Write::EndCall(NEW_CALL),
@@ -163,6 +168,10 @@ impl Write {
             Self::SettleNodes => {
                 owner.settle_nodes(vec![node_run("code", NodeOutcome::Succeeded, 7)]).await?
             }
+            Self::KeepContext => {
+                let text = Staged { hash: Hash::of(b"t"), size: 1, text: true, bytes: Some(b"t".to_vec()) };
+                owner.keep_context(context(NEW, "t"), text).await?
+            }
             Self::BeginCall => owner.begin_call(new_call(1, "execute")).await.map(drop)?,
             Self::EndCall(no) => {
                 let outcome = outcome(no, changeset_id(KNOWN), vec![change(NEW)]);
@@ -188,6 +197,7 @@ impl Write {
             | Self::Decide
             | Self::DecideAll
             | Self::SettleNodes
+            | Self::KeepContext
             | Self::BeginCall
             | Self::EndCall(_)
             | Self::OpenSandbox

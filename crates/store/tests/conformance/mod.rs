@@ -17,6 +17,7 @@
 //! | `decisions` | what was decided is numbered, rests upon what stands, and gives way to a revert |
 //! | `calls` | a call ends with all that it changed, or not at all |
 //! | `nodes` | a node is settled whole, with its last call, and stays settled |
+//! | `contexts` | what a node was given is kept once, with its text |
 //! | `contents` | bytes under their hash, as long as somebody names them |
 //! | `ledger` | nothing is spent above a limit, and nothing is counted twice |
 //! | `locks` | one holder at a time |
@@ -42,6 +43,7 @@ pub(crate) mod concurrency;
 pub(crate) mod consents;
 pub(crate) mod contention;
 pub(crate) mod contents;
+pub(crate) mod contexts;
 pub(crate) mod decisions;
 pub(crate) mod errors;
 pub(crate) mod events;
@@ -203,10 +205,17 @@ macro_rules! conformance {
                 a_node_that_is_done_again_replaces_its_earlier_run,
                 a_call_ends_together_with_the_nodes_that_it_settles_or_not_at_all,
                 a_read_is_kept_together_with_the_node_that_it_settles_or_not_at_all,
+                reads_that_end_together_are_kept_all_or_none,
                 a_node_is_told_when_it_begins_and_when_it_is_settled,
                 a_replaced_owner_settles_nothing_and_what_is_settled_stays,
                 nodes_that_eight_settle_at_once_are_all_there,
                 what_was_settled_outlives_its_job_and_the_attempt,
+            }
+            contexts {
+                a_context_comes_back_as_it_was_given_with_its_text,
+                a_context_kept_again_is_one_context_and_told_once,
+                who_lost_its_lease_keeps_no_context_and_nobody_keeps_one_for_another_plan,
+                the_text_of_a_context_stays_as_long_as_its_plan,
             }
             consents {
                 a_yes_is_to_one_content_at_one_root,

@@ -117,6 +117,31 @@ pub(crate) async fn a_read_is_kept_together_with_the_node_that_it_settles_or_not
     assert_eq!(bench.snapshot().await, before, "neither the call nor the node");
 }
 
+pub(crate) async fn reads_that_end_together_are_kept_all_or_none(bench: Bench) {
+    let owner = processing(&bench, 1, Phase::Execute).await;
+    bench.store.set_limits(plan_id(1), vec![(SpendKind::Steps, Some(3))]).await.unwrap();
+    let reads = |nodes: &[&str]| -> Vec<KeptCall> {
+        nodes.iter().map(|node| a_read(node, node_run(node, Succeeded, 7))).collect()
+    };
+    let before = bench.snapshot().await;
+    let refused = owner.keep_calls(reads(&["a", "b", "c", "d"])).await;
+    assert!(matches!(refused, Err(LedgerStoreError::Limit(_))), "{refused:?}");
+    assert_eq!(bench.snapshot().await, before, "none of them, and nothing is counted");
+    let told = bench.events(plan_id(1)).await.len();
+    let kept = owner.keep_calls(reads(&["a", "b", "a"])).await.unwrap();
+    assert_eq!(kept.iter().map(|call| call.no.0).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(bench.store.calls(plan_id(1)).await.unwrap(), kept);
+    assert_eq!(runs(&bench).await, [node_run("a", Succeeded, 7), node_run("b", Succeeded, 7)]);
+    let ledger = bench.store.ledger(plan_id(1)).await.unwrap();
+    let used = [SpendKind::Steps, SpendKind::ToolCalls].map(|kind| ledger.account(kind).used);
+    assert_eq!(used, [2, 3], "a step counts once, a call each time");
+    use EventKind::{NodeFinished, ToolFinished};
+    let each = [ToolFinished, NodeFinished, ToolFinished, NodeFinished, ToolFinished];
+    assert_eq!(kinds_after(&bench, plan_id(1), told).await, each);
+    owner.keep_calls(reads(&["c"])).await.unwrap();
+    assert_eq!(owner.keep_calls(Vec::new()).await, Ok(Vec::new()));
+}
+
 pub(crate) async fn a_node_is_told_when_it_begins_and_when_it_is_settled(bench: Bench) {
     use EventKind::{NodeFinished, NodeStarted, ToolFinished, ToolStarted};
     let owner = processing(&bench, 1, Phase::Execute).await;

@@ -22,7 +22,7 @@ use clap::Subcommand;
 use engine::plans::{Engine, PlanFacts};
 
 use super::invocation::Named;
-use super::{Invocation, reading, working};
+use super::{Invocation, alone};
 use crate::failure::{Failure, codes, from_engine};
 use crate::output::{Report, confirm};
 
@@ -90,23 +90,23 @@ impl PlanCommand {
 
 pub(super) fn dispatch(command: PlanCommand, invocation: &Invocation) -> Result<Report, Failure> {
     match command {
-        PlanCommand::Use(args) => reading(use_plan::run(*args, invocation)),
-        PlanCommand::Execute(args) => working(execute::run(args, invocation)),
-        PlanCommand::List(args) => reading(list::run(args, invocation)),
-        PlanCommand::Status(args) => reading(status::run(args, invocation)),
-        PlanCommand::Watch(args) => reading(watch::run(args, invocation)),
-        PlanCommand::Tree(args) => reading(tree::run(args, invocation)),
-        PlanCommand::Explain(args) => reading(explain::run(args, invocation)),
-        PlanCommand::Prompt(args) => working(prompt::run(args, invocation)),
-        PlanCommand::Logs(args) => reading(logs::run(args, invocation)),
-        PlanCommand::Diff(args) => reading(diff::run(args, invocation)),
-        PlanCommand::Artifacts(args) => reading(artifacts::run(args, invocation)),
-        PlanCommand::Apply(args) => working(apply::run(args, invocation)),
-        PlanCommand::Undo(args) => working(undo::run(args, invocation)),
-        PlanCommand::Cancel(args) => working(cancel::run(args, invocation)),
-        PlanCommand::Resume(args) => working(resume::run(args, invocation)),
-        PlanCommand::Errors(args) => reading(errors::run(args, invocation)),
-        PlanCommand::Gc(args) => working(gc::run(args, invocation)),
+        PlanCommand::Use(args) => alone(use_plan::run(*args, invocation)),
+        PlanCommand::Execute(args) => alone(execute::run(args, invocation)),
+        PlanCommand::List(args) => alone(list::run(args, invocation)),
+        PlanCommand::Status(args) => alone(status::run(args, invocation)),
+        PlanCommand::Watch(args) => alone(watch::run(args, invocation)),
+        PlanCommand::Tree(args) => alone(tree::run(args, invocation)),
+        PlanCommand::Explain(args) => alone(explain::run(args, invocation)),
+        PlanCommand::Prompt(args) => alone(prompt::run(args, invocation)),
+        PlanCommand::Logs(args) => alone(logs::run(args, invocation)),
+        PlanCommand::Diff(args) => alone(diff::run(args, invocation)),
+        PlanCommand::Artifacts(args) => alone(artifacts::run(args, invocation)),
+        PlanCommand::Apply(args) => alone(apply::run(args, invocation)),
+        PlanCommand::Undo(args) => alone(undo::run(args, invocation)),
+        PlanCommand::Cancel(args) => alone(cancel::run(args, invocation)),
+        PlanCommand::Resume(args) => alone(resume::run(args, invocation)),
+        PlanCommand::Errors(args) => alone(errors::run(args, invocation)),
+        PlanCommand::Gc(args) => alone(gc::run(args, invocation)),
     }
 }
 

@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. A plan that somebody works on, waits or is done keeps what was said, and heeds it when it goes on.
 //! 2. A plan that failed is tried again with it; with `--replan` it is thought out anew first. Either goes on here, as far
-//!    as its gates allow, or is left to a worker.
+//!    as its gates allow, or is left to a worker. One that is worked on is stopped for `--replan`, and whoever worked on it
+//!    goes on.
 //! 3. `--dry-run` writes nothing.
 
 use engine::plans::{Affected, Engine, Guided, Taken};
@@ -46,9 +47,14 @@ pub(super) async fn run(args: PromptArgs, invocation: &Invocation) -> Result<Rep
     }
     let guided = engine.guide(plan.id, &args.text, taken).await;
     match guided.map_err(|error| from_engine::guide(&error, &plan.short))? {
-        Guided::Kept => {
+        guided @ (Guided::Kept | Guided::HandedOn) => {
             let facts = super::facts(&engine, &plan).await?;
-            let note = "it is kept, and heeded when the plan goes on";
+            let note = match guided {
+                Guided::HandedOn => "it was stopped and begins again; whoever worked on it goes on",
+                Guided::Kept | Guided::Retried | Guided::Replanned => {
+                    "it is kept, and heeded when the plan goes on"
+                }
+            };
             // How the plan stands was not asked: it is told, and is no failure of this command.
             let text = plan_view::to_text(&facts, &plan.short, &invocation.look);
             let report = Report::new(plan_view::to_json(&facts, &plan.short), text);

@@ -239,6 +239,9 @@ fn told(event: &EventRecord) -> Option<String> {
             let changes = counted(usize::try_from(entries).unwrap_or(usize::MAX), "change");
             format!("call {} {}: {}, {} ms, {changes}", word("call"), word("node"), word("state"), word("ms"))
         }
+        EventKind::ContextAssembled => {
+            format!("node {}: a context of {} files, {} tokens", word("node"), word("files"), word("tokens"))
+        }
         EventKind::ErrorRecorded => {
             format!("error, {}: {} ({})", word("category"), word("message"), word("action"))
         }

@@ -37,7 +37,7 @@ use super::ground::blocking;
 use super::kept::{self, KeptEnd};
 use super::spending;
 use super::spoken::{Line, Speaks, line};
-use super::work::{LiveRun, Open};
+use super::work::{Ends, LiveRun, Open};
 use super::{Stopped, sandbox_category};
 use crate::worker::JobRun;
 
@@ -128,7 +128,8 @@ async fn run_beside<T>(
     let (waiter, begun, scope) = (Arc::clone(live), call.clone(), task.scope.clone());
     let waiting = tokio::task::spawn_blocking(move || {
         let mut running = isolation.start(view, spec)?;
-        waiter.began(&begun, &scope, &running.killer());
+        let ends = if line.is_some() { Ends::WhenAsked } else { Ends::AtOnce };
+        waiter.began(&begun, &scope, &running.killer(), ends);
         let told = line.map(|line| line.began(&mut running));
         let used = running.isolation().clone();
         let ended = running.wait();
@@ -334,7 +335,7 @@ pub(super) fn scan(open: &mut Open) -> Result<(), Stopped> {
 }
 
 /// The files as they were before what was found.
-async fn put_back(live: &LiveRun) -> Result<(), Stopped> {
+pub(super) async fn put_back(live: &LiveRun) -> Result<(), Stopped> {
     let mut place = Arc::clone(&live.open).lock_owned().await;
     blocking(move || {
         let open = place.as_mut().ok_or(Stopped::Cancelled)?;

@@ -3,7 +3,9 @@
 //! # How a round begins
 //! Each begins the same way, be it the first, one after a failure, or one after a crash. A sandbox starts from the live
 //! tree. What nodes recorded whose ends stand is put back into it, and they are not done again. What any other node had
-//! recorded is taken back by inverse entries, and that node begins anew.
+//! recorded is taken back by inverse entries, and that node begins anew. Where a node whose end stands has changed the same
+//! file since, its change stays: the inverse is merged with it (`take_back`), and only where both changed the same lines a
+//! person is asked.
 //!
 //! If what a command changed could not be captured, its sandbox was kept: that one is opened again, captured, and the
 //! command is not run a second time.
@@ -15,12 +17,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{Action, ChangeEntry, Does, ErrorCategory, NetChange, Phase, Plan, Step, ToolCall, fold};
+use actors::tool::Catalog;
+use domain::{Action, ChangeEntry, Does, ErrorCategory, Phase, Plan, RelPath, Step, ToolCall, fold};
 
 use super::super::House;
+use super::super::contents::Staging;
+use super::super::standing::dealt_with;
 use super::graph::{self, Actor, Progress, RoundEnd};
 use super::work::LiveRun;
-use super::{Stopped, Told, brief, ground, kept, mend, steps, tell};
+use super::{Stopped, Told, brief, ground, kept, mend, steps, take_back, tell};
 use crate::worker::JobRun;
 
 pub(super) async fn execute(
@@ -77,9 +82,20 @@ pub(super) async fn progress(actor: &Actor<'_>, findings: &str) -> Result<Progre
 
 /// A plan that only reads needs none.
 fn needs_sandbox(plan: &Plan) -> bool {
-    let runs_command = |step: &Step| matches!(step.does, Does::Command(_) | Does::External(_));
-    plan.spec.steps.iter().any(|step| step.writes() || runs_command(step))
-        || !plan.spec.validations.is_empty()
+    let tools = Catalog::builtin();
+    // A tool that is none of ours works in the sandbox, whatever it says of itself.
+    let tool_writes = |name: &str| tools.find(name).map_or(true, |tool| tool.spec.writes);
+    let needs_it = |step: &Step| match &step.does {
+        Does::Command(_) | Does::External(_) => true,
+        Does::Tool { name, .. } => tool_writes(name),
+        Does::Read { .. }
+        | Does::Write { .. }
+        | Does::Edit { .. }
+        | Does::Wait { .. }
+        | Does::Model(_)
+        | Does::Actor { .. } => step.writes(),
+    };
+    plan.spec.steps.iter().any(needs_it) || !plan.spec.validations.is_empty()
 }
 
 /// Opens the sandbox and brings it to where the plan stands. True when a node was finished by that: its command ended
@@ -100,8 +116,13 @@ pub(super) async fn begin(actor: &Actor<'_>, progress: &Progress) -> Result<bool
         standing = Standing::of(actor, &settled).await?;
     }
     if !standing.unfinished.is_empty() {
-        let back = standing.to_take_back(plan)?;
-        ground::take_back(house, run, live, plan, back, &standing.nodes).await?;
+        let staging = Arc::new(Staging::new(Arc::clone(&house.store)));
+        let (kept, finished, unfinished) =
+            (Arc::clone(&staging), standing.finished.clone(), standing.unfinished.clone());
+        let back = ground::blocking(move || take_back::inverse(&kept, &finished, &unfinished)).await??;
+        let back = back.map_err(|path| not_again(plan, &standing.nodes, &path))?;
+        ground::take_back(house, run, live, plan, (back, staging.contents()), &standing.nodes).await?;
+        standing = Standing::of(actor, &settled).await?;
     }
     if !standing.finished.is_empty() {
         ground::put_back(house, live, fold(&standing.finished)).await?;
@@ -128,31 +149,23 @@ impl Standing {
             let call = calls.iter().find(|call| call.no == entry.call);
             call.map(|call| call.new.node.clone()).unwrap_or_default()
         };
-        let (finished, unfinished): (Vec<_>, Vec<_>) =
-            entries.into_iter().partition(|entry| settled.contains(node(entry).as_str()));
+        let dealt_with = dealt_with(&calls);
+        let stands =
+            |entry: &ChangeEntry| dealt_with.contains(&entry.call) || settled.contains(node(entry).as_str());
+        let (finished, unfinished): (Vec<_>, Vec<_>) = entries.into_iter().partition(stands);
         let nodes = unfinished.iter().map(node).collect();
         Ok(Standing { finished, unfinished, nodes })
     }
+}
 
-    /// What takes the unfinished ones back. Where a finished node changed the same file later, the two cannot be told
-    /// apart any more.
-    fn to_take_back(&self, plan: &Plan) -> Result<Vec<NetChange>, Stopped> {
-        for entry in &self.unfinished {
-            let is_later = |other: &&ChangeEntry| {
-                (other.root, &other.path) == (entry.root, &entry.path) && other.no > entry.no
-            };
-            if self.finished.iter().any(|other| is_later(&other)) {
-                let nodes: Vec<&str> = self.nodes.iter().map(String::as_str).collect();
-                let message = format!(
-                    "{} cannot be done again: another node has changed {} since, upon what it had written there; \
-                     begin anew with `agents plan execute {} --again`",
-                    nodes.join(", "),
-                    entry.path,
-                    plan.id
-                );
-                return Err(Stopped::failed(ErrorCategory::InvalidInput, message));
-            }
-        }
-        Ok(fold(&self.unfinished))
-    }
+/// A node that cannot be done again by itself.
+fn not_again(plan: &Plan, nodes: &BTreeSet<String>, path: &RelPath) -> Stopped {
+    let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+    let message = format!(
+        "{} cannot be done again: another node has changed {path} since, in the same place as it had; begin anew with \
+         `agents plan prompt {} \"…\" --replan`",
+        nodes.join(", "),
+        plan.id
+    );
+    Stopped::failed(ErrorCategory::MergeConflict, message)
 }

@@ -9,6 +9,7 @@
 //! 3. Files that it reads and writes through us are those of the projects, opened beneath their roots; a node that does not
 //!    write (`writes: false`) writes none this way either.
 //! 4. What it says while it works is in the log of the call.
+//! 5. A cancel is told to it before it is killed, so that it can stop by itself; it has little time for that.
 //!
 //! # Not here
 //! The protocol (`actors::acp`), and whether it is tried again (`graph`).
@@ -56,7 +57,7 @@ pub(super) async fn run(node: &Node<'_>, external: &ExternalTask) -> Result<Done
         cwd: PathBuf::new(),
         prompt,
         offers_files: true,
-        login: None,
+        login: login(&task),
         start_limit: limit.map_or(START_LIMIT, |limit| limit.min(START_LIMIT)),
         limit,
     };
@@ -70,7 +71,18 @@ pub(super) async fn run(node: &Node<'_>, external: &ExternalTask) -> Result<Done
         Ok(text) => (house.redactor.redact_text(&text), None),
         Err(failure) => (finished.text(house), Some(failure)),
     };
-    steps::end_command(node, &finished, text, failure).await
+    steps::end_command(node, &mut finished, text, failure).await
+}
+
+/// The way to log in by a key that the agent is given, for those that are known.
+fn login(task: &Task) -> Option<String> {
+    let program = name_of(task);
+    let given = |name: &str| {
+        let is_set = task.env.iter().any(|(set, _)| set.as_bytes() == name.as_bytes());
+        let is_passed = task.pass_env.iter().any(|passed| passed == name);
+        is_set || is_passed && std::env::var_os(name).is_some_and(|value| !value.is_empty())
+    };
+    actors::agents::login_of(&program, &given).map(str::to_owned)
 }
 
 /// What came of the talk.

@@ -12,22 +12,26 @@
 //!    node that settled, and a branch that was not taken stays so.
 //! 2. At most `limits.parallel` nodes run beside each other. Which begin next depends on the graph and on what settled.
 //! 3. Only here a node is tried again, beside a model that asks its provider again.
+//! 4. Nodes go on while the end of another is stored: nothing here waits for what a node holds that stands still.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{
-    Action, Does, ErrorCategory, Expr, Graph, GraphEnd, NodeOutcome, NodeRun, NodeState, Phase, Plan, Step,
-    ToolCall, Usage, Values, WallMs,
+    Action, Does, ErrorCategory, Expr, Graph, GraphEnd, Next, NodeOutcome, NodeRun, NodeState, Phase, Plan,
+    Step, ToolCall, Usage, Values, WallMs,
 };
-use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use store::By;
 use sync::{CancelReason, CancellationToken};
 
 use super::super::House;
-use super::node::{Done, Left, Node};
+use super::super::facts::store_error;
+use super::node::{Done, End, Left, Node};
+use super::spending::{Unkept, keep_all};
 use super::work::LiveRun;
 use super::{Stopped, Told, brief, steps, tell};
 use crate::worker::JobRun;
@@ -61,6 +65,18 @@ impl Actor<'_> {
     }
 }
 
+impl Actor<'_> {
+    /// A node came to its end: deaths of workers before that are not held against a plan that gets on.
+    async fn got_on(&self) -> Result<(), Stopped> {
+        if self.run.job().lost_leases == 0 {
+            return Ok(());
+        }
+        let effect = self.run.enter()?;
+        let forgiven = self.house.store.settled_node(&effect, &self.run.claim()).await;
+        Ok(forgiven.map_err(store_error)?)
+    }
+}
+
 /// How far an actor has come.
 pub(super) struct Progress {
     graph: Graph,
@@ -78,19 +94,23 @@ pub(super) struct Progress {
     calls: Vec<ToolCall>,
 }
 
-/// How often nodes were begun before, as far as their calls tell: one that makes a single call makes it in each try.
-fn tries(steps: &[Step], calls: &[ToolCall]) -> BTreeMap<usize, u32> {
-    let made = |step: &Step| calls.iter().filter(|call| call.new.node == step.node).count();
-    let tries = steps.iter().enumerate().map(|(at, step)| match step.does {
-        Does::Model(_) | Does::External(_) | Does::Actor { .. } => (at, 0),
+/// How often a node was begun before: as its stored end says, and as its calls tell. One that makes a single call makes it
+/// in each try; of a model that made calls and has no end it is known that it was begun.
+fn tries(step: &Step, ended: Option<&NodeRun>, calls: &[ToolCall]) -> u32 {
+    let made = calls.iter().filter(|call| call.new.node == step.node).count();
+    let made = u32::try_from(made).unwrap_or(u32::MAX);
+    let by_calls = match step.does {
+        Does::Actor { .. } => 0,
+        Does::Model(_) => made.min(1),
         Does::Command(_)
+        | Does::External(_)
         | Does::Read { .. }
         | Does::Write { .. }
         | Does::Edit { .. }
         | Does::Wait { .. }
-        | Does::Tool { .. } => (at, u32::try_from(made(step)).unwrap_or(u32::MAX)),
-    });
-    tries.filter(|(_, tries)| *tries > 0).collect()
+        | Does::Tool { .. } => made,
+    };
+    ended.map_or(0, |run| run.tries).max(by_calls)
 }
 
 /// How a round ended.
@@ -126,11 +146,13 @@ impl Progress {
         let mended = runs.iter().filter(of_this).filter(is_mending);
         let mended =
             mended.filter(|run| run.outcome == NodeOutcome::Succeeded).map(|run| run.path.clone()).collect();
+        let begun = actor.steps.iter().enumerate().map(|(at, step)| (at, tries(step, known(step), &calls)));
+        let begun = begun.filter(|(_, tries)| *tries > 0).collect();
         let mut progress = Progress {
             graph,
             states,
             values: Arc::new(values),
-            tries: tries(actor.steps, &calls),
+            tries: begun,
             runs: BTreeMap::new(),
             causes: BTreeMap::new(),
             mended,
@@ -172,30 +194,66 @@ impl Progress {
 /// Runs what is left of the graph.
 pub(super) async fn run(actor: &Actor<'_>, progress: &mut Progress) -> Result<RoundEnd, Stopped> {
     let mut round = Round { actor, progress, stops: BTreeMap::new(), again: None, halted: None };
-    let mut running = FuturesUnordered::new();
+    let mut running = Running { nodes: FuturesUnordered::new(), ended: VecDeque::new() };
     loop {
-        match round.settle_what_follows().await {
-            Ok(Some(end)) => return round.ended(end),
-            Ok(None) => {}
-            Err(stopped) => round.halt(stopped),
+        let next = round.next();
+        if let Some(end) = next.end.filter(|_| next.settled.is_empty()) {
+            return round.ended(end);
         }
-        let Some(at) = round.ready(running.len()) else {
-            match running.next().await {
-                Some((at, done)) => round.take(at, done).await,
-                None => break,
-            }
+        let is_new = !next.settled.is_empty();
+        running.beside(round.settle(next.settled)).await;
+        next.stop.into_iter().for_each(|at| round.stop(at));
+        if is_new || round.begin_ready(&next.ready, &mut running).await {
             continue;
-        };
-        match holds(actor.steps[at].only_if.as_deref(), &round.progress.values, &actor.steps[at]) {
-            Ok(true) => running.push(round.begin(at)),
-            Ok(false) => round.settle(vec![(at, NodeOutcome::Skipped)]).await,
-            Err(stopped) => round.take(at, Err(stopped)).await,
         }
+        let ended = running.next().await;
+        if ended.is_empty() {
+            break;
+        }
+        running.beside(round.take_all(ended)).await;
     }
     match (round.halted, round.again) {
         (Some(stopped), _) => Err(stopped),
         (None, Some(after)) => Ok(RoundEnd::Again { after }),
         (None, None) => Err(Stopped::Cancelled),
+    }
+}
+
+/// A node by its place, and what it came to.
+type Ended = (usize, Result<Done, Stopped>);
+
+/// The nodes that run, and those that have ended and were not taken yet.
+struct Running<'a> {
+    nodes: FuturesUnordered<BoxFuture<'a, Ended>>,
+    ended: VecDeque<Ended>,
+}
+
+impl Running<'_> {
+    fn len(&self) -> usize {
+        self.nodes.len() + self.ended.len()
+    }
+
+    /// What nodes came to: one, and all that ended with it. Nothing when none runs.
+    async fn next(&mut self) -> Vec<Ended> {
+        if self.ended.is_empty() {
+            self.ended.extend(self.nodes.next().await);
+        }
+        while let Some(Some(ended)) = self.nodes.next().now_or_never() {
+            self.ended.push_back(ended);
+        }
+        self.ended.drain(..).collect()
+    }
+
+    /// Does this while the nodes go on: one that stood still could hold what this waits for.
+    async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                Some(ended) = self.nodes.next() => self.ended.push_back(ended),
+            }
+        }
     }
 }
 
@@ -212,18 +270,34 @@ struct Round<'a, 'b> {
 }
 
 impl<'a> Round<'a, '_> {
-    /// Writes down what follows from what has settled, and stops what an unhandled failure has cut off. How the graph
-    /// ended, once it has.
-    async fn settle_what_follows(&mut self) -> Result<Option<GraphEnd>, Stopped> {
-        if self.halted.is_some() {
-            return Ok(None);
+    /// What the graph says by now; nothing once nothing goes on.
+    fn next(&self) -> Next {
+        match self.halted {
+            Some(_) => Next::default(),
+            None => self.progress.graph.next(&self.progress.states),
         }
-        let next = self.progress.graph.next(&self.progress.states);
-        self.settled(next.settled).await?;
-        for at in next.stop {
-            self.stop(at);
+    }
+
+    /// Begins what can begin, in the order of the file and as far as there is room; true when one of them has settled
+    /// instead, so that others may be ready.
+    async fn begin_ready(&mut self, ready: &[usize], running: &mut Running<'a>) -> bool {
+        let room = usize::try_from(self.actor.plan.spec.parallel).unwrap_or(1).max(1);
+        for at in ready.iter().copied() {
+            if self.halted.is_some() || self.again.is_some() || running.len() >= room {
+                return false;
+            }
+            let step = &self.actor.steps[at];
+            match holds(step.only_if.as_deref(), &self.progress.values, step) {
+                Ok(true) => {
+                    running.nodes.push(self.begin(at));
+                    continue;
+                }
+                Ok(false) => running.beside(self.settle(vec![(at, NodeOutcome::Skipped)])).await,
+                Err(stopped) => running.beside(self.take(at, Err(stopped))).await,
+            }
+            return true;
         }
-        Ok(next.end)
+        false
     }
 
     /// Nothing begins any more, and what runs is stopped.
@@ -247,15 +321,6 @@ impl<'a> Round<'a, '_> {
         let of_member = || causes.iter().find(|(at, _)| self.actor.steps[**at].node.starts_with(&members));
         let cause = causes.get(&at).or_else(|| of_member().map(|(_, cause)| cause));
         cause.cloned().unwrap_or_else(|| format!("node {} failed", self.actor.steps[at].node))
-    }
-
-    /// The next that can begin, in the order of the file.
-    fn ready(&self, running: usize) -> Option<usize> {
-        let room = usize::try_from(self.actor.plan.spec.parallel).unwrap_or(1).max(1);
-        if self.halted.is_some() || self.again.is_some() || running >= room {
-            return None;
-        }
-        self.progress.graph.next(&self.progress.states).ready.first().copied()
     }
 
     async fn settle(&mut self, settled: Vec<(usize, NodeOutcome)>) {
@@ -323,7 +388,7 @@ impl<'a> Round<'a, '_> {
         }
     }
 
-    fn begin(&mut self, at: usize) -> impl Future<Output = (usize, Result<Done, Stopped>)> + use<'a> {
+    fn begin(&mut self, at: usize) -> BoxFuture<'a, Ended> {
         let token = self.actor.run.scope().child();
         let scope = token.observe();
         self.stops.insert(at, token);
@@ -334,7 +399,7 @@ impl<'a> Round<'a, '_> {
         let step = &actor.steps[at];
         let began =
             self.progress.calls.iter().find(|call| call.new.node == step.node).map(|call| call.started);
-        async move {
+        Box::pin(async move {
             let Actor { house, run, live, plan, phase, .. } = *actor;
             let (path, started) = (step.node.as_str(), house.wall());
             let (values, guidance_seen) = match actor.told(&values).await {
@@ -358,7 +423,7 @@ impl<'a> Round<'a, '_> {
                 began,
             };
             (at, do_node(&node).await)
-        }
+        })
     }
 
     fn stop(&self, at: usize) {
@@ -366,6 +431,36 @@ impl<'a> Round<'a, '_> {
             token.cancel(CancelReason::Sibling);
             self.actor.live.kill_node(&self.actor.steps[at].node);
         }
+    }
+
+    /// What nodes came to that ended together.
+    async fn take_all(&mut self, mut ended: Vec<Ended>) {
+        match self.keep_together(&mut ended).await {
+            // Each is kept, and told, by itself.
+            Ok(()) | Err(Stopped::Limit { .. }) => {}
+            Err(stopped) => return self.halt(stopped),
+        }
+        for (at, done) in ended {
+            self.take(at, done).await;
+        }
+    }
+
+    /// Stores in one step what only has to be kept of several.
+    async fn keep_together(&self, ended: &mut [Ended]) -> Result<(), Stopped> {
+        let ends = || ended.iter().filter_map(|(_, done)| Some(&done.as_ref().ok()?.end));
+        let unkept: Vec<&Unkept> = ends().filter_map(End::unkept).collect();
+        if unkept.len() < 2 {
+            return Ok(());
+        }
+        keep_all(self.actor.house, self.actor.run, &unkept).await?;
+        for (_, done) in ended {
+            if let Ok(Done { end, .. }) = done
+                && end.unkept().is_some()
+            {
+                *end = End::Stored;
+            }
+        }
+        Ok(())
     }
 
     /// What a node that ran came to.
@@ -380,12 +475,11 @@ impl<'a> Round<'a, '_> {
         let Actor { house, run, plan, live, .. } = *self.actor;
         let step = &self.actor.steps[at];
         match done {
-            Ok(Done { run, is_stored }) => {
-                if !is_stored {
-                    self.actor.settle(vec![run.clone()]).await?;
-                }
+            Ok(done) => {
+                let run = done.stored(house, run).await?;
                 self.progress.add(at, run);
-                live.close_changeset(&step.node).await
+                live.close_changeset(&step.node).await?;
+                self.actor.got_on().await
             }
             Err(Stopped::Failed { category, message, left }) => {
                 let Told { message, recovery } = tell(house, run, plan, Some(step), category, message).await;
@@ -442,7 +536,14 @@ pub(super) async fn do_node(node: &Node<'_>) -> Result<Done, Stopped> {
     let Some(repeat) = &node.step.repeat else { return steps::run(node).await };
     let mut sum = Left::default();
     for _ in 0..repeat.max {
-        let Done { run, .. } = steps::run(node).await?;
+        let run = match steps::run(node).await? {
+            // Nothing of it was stored: the node has not ended.
+            Done { run, end: End::Stored | End::Loose } => run,
+            Done { run, end: End::WithCall(unkept) } => {
+                keep_all(node.house, node.run, &[&unkept]).await?;
+                run
+            }
+        };
         sum = Left {
             exit: run.exit,
             text: run.text,
@@ -455,7 +556,7 @@ pub(super) async fn do_node(node: &Node<'_>) -> Result<Done, Stopped> {
         let mut values = node.values.clone();
         values.add(&run);
         if holds(Some(&repeat.until), &values, node.step)? {
-            return Ok(Done { run, is_stored: false });
+            return Ok(Done { run, end: End::Loose });
         }
     }
     let message = format!(

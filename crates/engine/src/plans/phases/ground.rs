@@ -12,12 +12,13 @@ use domain::{
 };
 use sandbox::{Choice, OpenError, OpenRequest, RootSpec, Sandbox};
 use serde_json::{Value, json};
-use store::{By, CallOutcome};
+use store::{By, CallOutcome, Staged};
 
 use super::super::contents::{Staging, Stored};
 use super::super::standing::{TAKE_BACK, taking_back};
 use super::super::use_plan::path_of;
 use super::super::{House, sandbox_home};
+use super::take_back::Back;
 use super::work::{LiveRun, Open, Reach};
 use super::{Stopped, command, sandbox_category};
 use crate::worker::JobRun;
@@ -131,7 +132,7 @@ pub(super) async fn take_back(
     run: &JobRun,
     live: &LiveRun,
     plan: &Plan,
-    recorded: Vec<NetChange>,
+    (back, contents): (Vec<Back>, Vec<Staged>),
     nodes: &BTreeSet<String>,
 ) -> Result<(), Stopped> {
     let changeset = live.changeset(run, TAKE_BACK).await?;
@@ -144,14 +145,13 @@ pub(super) async fn take_back(
         effective: Value::Null,
     };
     let call = house.store.begin_call(&effect, &run.claim(), new).await?;
-    let changes = recorded.iter().flat_map(|change| {
-        domain::inverse(change).into_iter().map(|draft| NewChange {
-            id: ChangeId::from_u128(house.ids.ulid()),
-            call: call.no,
-            root: change.root,
-            base: change.base,
-            draft,
-        })
+    let paths = back.len();
+    let changes = back.into_iter().map(|Back { root, base, draft }| NewChange {
+        id: ChangeId::from_u128(house.ids.ulid()),
+        call: call.no,
+        root,
+        base,
+        draft,
     });
     let outcome = CallOutcome {
         attempt: plan.attempt,
@@ -161,14 +161,14 @@ pub(super) async fn take_back(
             duration_ms: 0,
             exit: None,
             error: None,
-            result: json!({ "paths": recorded.len() }),
+            result: json!({ "paths": paths }),
             isolation: None,
             stdout: None,
             stderr: None,
         },
         changeset: Some(changeset),
         changes: changes.collect(),
-        contents: Vec::new(),
+        contents,
         settles: Vec::new(),
     };
     house.store.end_call(By::Effect(&effect), &run.claim(), outcome).await?;

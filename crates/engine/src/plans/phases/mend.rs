@@ -8,7 +8,7 @@
 use domain::{Action, Gate, Outcome, ValidationResult};
 
 use super::graph::{Actor, Progress, RoundEnd, do_node};
-use super::node::{Done, Node};
+use super::node::Node;
 use super::{Stopped, Told, checks, execute, tell};
 
 /// Runs the checks, and mends what they find as long as that is allowed and leads anywhere.
@@ -63,7 +63,7 @@ async fn mend(actor: &Actor<'_>, fix: &str, round: usize, findings: &str) -> Res
         started,
         began: None,
     };
-    let Done { run: ended, is_stored } = match do_node(&node).await {
+    let done = match do_node(&node).await {
         Ok(done) => done,
         Err(Stopped::Failed { category, message, .. }) => {
             let Told { message, recovery } = tell(house, run, plan, Some(step), category, message).await;
@@ -74,9 +74,7 @@ async fn mend(actor: &Actor<'_>, fix: &str, round: usize, findings: &str) -> Res
         }
         Err(stopped) => return Err(stopped),
     };
-    if !is_stored {
-        actor.settle(vec![ended.clone()]).await?;
-    }
+    let ended = done.stored(house, run).await?;
     live.close_changeset(&path).await?;
     Ok(if ended.changed == 0 { Mended::Nothing } else { Mended::Changed })
 }

@@ -3,7 +3,7 @@
 //! # Where to look
 //! `strategize` and `execute` run an actor's `graph`, whose `node`s do `steps`, with what `brief` tells them, in the sandbox
 //! that `ground` opens; then come `checks`, and `mend`. `command` is the gate that every command passes, `tools` the same for
-//! every call of a tool, `model` lets a model work,
+//! every call of a tool, `model` lets a model work, `choices` is what nodes decide,
 //! `kept` is what becomes of changes that could not be captured, `spending` what a run may use,
 //! `earlier` what a job's former owners left, `apply` brings the result to the user's files.
 //!
@@ -16,6 +16,7 @@
 mod apply;
 mod brief;
 mod checks;
+mod choices;
 mod command;
 mod earlier;
 mod execute;
@@ -32,7 +33,11 @@ mod spending;
 mod spoken;
 mod steps;
 mod strategize;
+mod take_back;
+#[cfg(test)]
+mod tests;
 mod tools;
+mod walls;
 mod wind_down;
 mod work;
 
@@ -320,8 +325,8 @@ impl JobRunner for PhaseRunner {
         }
     }
 
-    fn kill(&self, run: &JobRun, _reason: CancelReason) {
-        self.live_of(run).kill();
+    fn kill(&self, run: &JobRun, reason: CancelReason) {
+        self.live_of(run).kill(reason);
     }
 
     async fn wind_down(&self, run: &JobRun, finisher: &Finisher, interrupted: Option<CancelReason>) {

@@ -13,6 +13,8 @@
 //! 4. Nothing is asked that is not reserved, and what was reserved is settled whatever became of it (`spent`).
 //! 5. A turn that failed in passing is asked again as the recovery says, with the conversation as it was (`ask`).
 //!
+//! 6. What the node is shown of its projects stands before what it is asked, and within what the window leaves (`tools`).
+//!
 //! # Not here
 //! The brief that `{{prompt}}` stands for, and retries of the node as a whole: the graph.
 
@@ -22,21 +24,23 @@ mod spent;
 mod talk;
 
 use actors::model::{Message, ModelAnswer, Stop, ToolResult, ToolUse};
-use actors::tool::{Catalog, Memory, ToolRunner};
+use actors::tool::{Catalog, Memory, ToolRunner, Workplace};
 use domain::{ErrorCategory, ModelTask, Usage};
 use serde_json::Value;
 
 use super::super::models::{NoModel, told};
 use super::node::{Left, Node};
 use super::servers::NodeServers;
-use super::tools::{self, Gate, Tools};
-use super::{Stopped, brief};
+use super::tools::{self, Desk, First, Gate, Tools};
+use super::{Stopped, brief, walls};
 use ask::Asker;
 use output::Wanted;
 use talk::Talk;
 
 /// How many calls of one answer are made.
 const CALLS_PER_TURN_MAX: usize = 64;
+/// What every model may ask for.
+const CONTEXT_GROUP: &str = "context";
 /// How much of what a model said stands in an error.
 const SAID_CHARS_MAX: usize = 300;
 
@@ -45,14 +49,19 @@ pub(super) async fn run(node: &Node<'_>, task: &ModelTask) -> Result<Left, Stopp
     let servers = NodeServers::start(node).await?;
     let left = work(node, task, &servers).await;
     servers.end().await;
+    walls::servers_wrote(node).await?;
     left
 }
 
 async fn work(node: &Node<'_>, task: &ModelTask, servers: &NodeServers) -> Result<Left, Stopped> {
     let resolved = node.house.models.resolve(&task.model, &node.house.redactor);
     let resolved = resolved.map_err(|error| Stopped::failed(category(&error), told(&error)))?;
-    let tools = tools_of(node, task, servers)?;
-    let talk = Talk::begin(node, task, &resolved, tools.catalog().specs())?;
+    let mut tools = tools_of(node, task, servers)?;
+    // What may not be called is not offered; a model that calls it all the same is told why not.
+    let mut offered = tools.catalog().specs();
+    offered.retain(|tool| tools.workplace().forbids(tool).is_none());
+    let mut talk = Talk::begin(node, task, &resolved, offered)?;
+    show_first(task, &mut tools, &mut talk).await?;
     let wanted = task.output.as_ref().map(Wanted::new).transpose().map_err(|error| node.unfit(&error))?;
     let asker = Asker { node, model: &task.model, resolved: &resolved };
     let guidance_seen = node.guidance_seen;
@@ -70,8 +79,30 @@ fn category(error: &NoModel) -> ErrorCategory {
 fn tools_of<'a>(node: &Node<'a>, task: &ModelTask, servers: &NodeServers) -> Result<Tools<'a>, Stopped> {
     let mut all = Catalog::builtin();
     let names = servers.add_to(&mut all, node, &task.tools);
-    let offered = all.only(&names).map_err(|error| node.unfit(&format!("{error}{}", servers.left_out())))?;
+    let offered = all
+        .only(&with_context(task, names))
+        .map_err(|error| node.unfit(&format!("{error}{}", servers.left_out())))?;
     Ok(ToolRunner::new(Gate::new(node), offered, Memory::Strict))
+}
+
+/// Every model may ask for context, beside what its node names. One that is to have neither tools nor context is offered
+/// none: there are models that take none.
+fn with_context(task: &ModelTask, mut names: Vec<String>) -> Vec<String> {
+    if !(names.is_empty() && task.context_tokens == Some(0)) {
+        names.push(CONTEXT_GROUP.to_owned());
+    }
+    names
+}
+
+/// Puts what the node is shown of its projects before what it is asked.
+async fn show_first(task: &ModelTask, tools: &mut Tools<'_>, talk: &mut Talk) -> Result<(), Stopped> {
+    tools.workplace().open_desk(Desk::new(&task.model, talk.budget()));
+    let fits = |text: &str| talk.has_room_for(text);
+    let first = First { prompt: talk.prompt(), model: &task.model, tokens: task.context_tokens, fits: &fits };
+    let (text, read) = tools.workplace().first_context(first).await?;
+    tools.has_read(read);
+    talk.show_first(&text);
+    Ok(())
 }
 
 /// A conversation under way.
@@ -94,7 +125,11 @@ impl Turns<'_, '_> {
         while turns < max_turns {
             turns += 1;
             self.tell_what_was_said().await?;
+            let made_room = self.talk.made_room();
             let answer = self.asker.ask(&mut self.talk).await?;
+            if let Some(desk) = self.tools.workplace().desk().filter(|_| self.talk.made_room() > made_room) {
+                desk.forget_results();
+            }
             self.usage = self.usage.plus(answer.usage);
             match answer.stop {
                 Stop::Refused => return Err(self.refused(&answer)),

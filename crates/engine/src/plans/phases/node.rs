@@ -12,10 +12,12 @@ use domain::{
     WallMs,
 };
 use serde_json::Value;
+use store::By;
 use sync::{Effect, Observed};
 
 use super::super::House;
 use super::Stopped;
+use super::spending::{Unkept, keep_all};
 use super::work::LiveRun;
 use crate::worker::JobRun;
 
@@ -46,8 +48,43 @@ pub(super) struct Node<'a> {
 /// A node that succeeded.
 pub(super) struct Done {
     pub(super) run: NodeRun,
-    /// Whether its end was stored together with that of its last call.
-    pub(super) is_stored: bool,
+    pub(super) end: End,
+}
+
+/// Where the end of a node is.
+pub(super) enum End {
+    /// Stored, together with that of its last call.
+    Stored,
+    /// Not stored.
+    Loose,
+    /// To be stored together with its only call, which is not kept either.
+    WithCall(Box<Unkept>),
+}
+
+impl End {
+    /// The call that is to be kept with it.
+    pub(super) fn unkept(&self) -> Option<&Unkept> {
+        match self {
+            End::Stored | End::Loose => None,
+            End::WithCall(unkept) => Some(unkept),
+        }
+    }
+}
+
+impl Done {
+    /// Stores the end of the node, if it is not.
+    pub(super) async fn stored(self, house: &House, run: &JobRun) -> Result<NodeRun, Stopped> {
+        match self.end {
+            End::Stored => {}
+            End::Loose => {
+                let effect = run.enter()?;
+                let runs = vec![self.run.clone()];
+                house.store.settle_nodes(By::Effect(&effect), &run.claim(), runs).await?;
+            }
+            End::WithCall(unkept) => keep_all(house, run, &[&unkept]).await?,
+        }
+        Ok(self.run)
+    }
 }
 
 /// What a node left.

@@ -33,6 +33,7 @@ use super::ground::blocking;
 use super::node::Node;
 use super::spending;
 use super::spoken::line;
+use super::work::Ends;
 use crate::tools::kept_arguments;
 
 /// The servers of a node.
@@ -252,7 +253,7 @@ impl Starts for InPlan<'_, '_, '_> {
         let (waiter, call, scope) = (Arc::clone(live), self.call.clone(), task.scope);
         let waiting = tokio::task::spawn_blocking(move || {
             let mut running = isolation.start(view, spec).map_err(|error| error.to_string())?;
-            waiter.began(&call, &scope, &running.killer());
+            waiter.began(&call, &scope, &running.killer(), Ends::AtOnce);
             let told = line.began(&mut running);
             let ended = running.wait();
             waiter.ended(call.no);

@@ -45,22 +45,43 @@ pub(super) async fn keep(
     new: NewCall,
     end: CallEnd,
 ) -> Result<CallNo, Stopped> {
-    keep_settling(house, run, effect, new, end, None).await
+    let node = new.node.clone();
+    let kept = house.store.keep_calls(effect, &run.claim(), vec![kept_call(new, end)]).await;
+    let kept = kept.map_err(|error| stopped(error, &node))?;
+    kept.first()
+        .map(|call| call.no)
+        .ok_or_else(|| Stopped::failed(ErrorCategory::Internal, "a call was not kept"))
 }
 
-/// The same, with the end of the node whose only call it is.
-pub(super) async fn keep_settling(
-    house: &House,
-    run: &JobRun,
-    effect: &Effect,
-    new: NewCall,
-    end: CallEnd,
-    settles: Option<NodeRun>,
-) -> Result<CallNo, Stopped> {
-    let (node, count_as) = (new.node.clone(), counts_as(&new));
-    let kept = KeptCall { call: new, count_as, end, settles: settles.into_iter().collect() };
-    let kept = house.store.keep_call(effect, &run.claim(), kept).await;
-    kept.map(|call| call.no).map_err(|error| stopped(error, &node))
+/// A call that has ended, changed nothing and is not kept yet.
+pub(super) struct Unkept {
+    effect: Effect,
+    call: KeptCall,
+}
+
+impl Unkept {
+    pub(super) fn new(effect: Effect, new: NewCall, end: CallEnd) -> Self {
+        Self { effect, call: kept_call(new, end) }
+    }
+
+    /// The same with the end of the node whose only call it is.
+    pub(super) fn settling(mut self, settles: Option<NodeRun>) -> Self {
+        self.call.settles.extend(settles);
+        self
+    }
+}
+
+/// Keeps and counts such calls: all of them, or none when a limit says no to one.
+pub(super) async fn keep_all(house: &House, run: &JobRun, unkept: &[&Unkept]) -> Result<(), Stopped> {
+    let Some(Unkept { effect, call }) = unkept.first() else { return Ok(()) };
+    let calls = unkept.iter().map(|unkept| unkept.call.clone()).collect();
+    let kept = house.store.keep_calls(effect, &run.claim(), calls).await;
+    kept.map(drop).map_err(|error| stopped(error, &call.call.node))
+}
+
+fn kept_call(call: NewCall, end: CallEnd) -> KeptCall {
+    let count_as = counts_as(&call);
+    KeptCall { call, count_as, end, settles: Vec::new() }
 }
 
 fn counts_as(new: &NewCall) -> CountAs {

@@ -7,14 +7,17 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actors::tool::ToolError;
 use domain::{
-    ByteText, CallEnd, CallState, CommandTask, Does, ErrorCategory, NewCall, NodeRun, RelPath, RootNo, Run,
-    Usage, WallMs, expand_argv, value_text,
+    ByteText, CallEnd, CallState, CommandTask, Does, ErrorCategory, NewCall, NodeRun, Phase, RelPath, RootNo,
+    Run, Usage, WallMs, expand_argv, value_text,
 };
-use sandbox::beneath;
+use sandbox::beneath::{self, Links};
+use sandbox::{WriteFileError, read_at_hand};
 use serde_json::{Value, json};
 use store::{By, CallOutcome};
 
@@ -22,22 +25,32 @@ use super::super::House;
 use super::super::facts::{EDIT_FILE, READ_FILE, RUN_COMMAND, WAIT, WRITE_FILE};
 use super::super::use_plan::path_of;
 use super::Stopped;
+use super::choices::Decider;
 use super::command::{self, Task};
 use super::finished::Finished;
 use super::ground::blocking;
-use super::node::{Done, Left, Node};
-use super::{external, model, spending, tools};
+use super::node::{Done, End, Left, Node};
+use super::spending::Unkept;
+use super::work::LiveRun;
+use super::{external, model, spending, tools, walls};
 use crate::worker::JobRun;
 
 /// How much of a file a call keeps.
-const TEXT_BYTES_MAX: u64 = 64 * 1024;
+const TEXT_BYTES_MAX: usize = 64 * 1024;
+
+/// The first bytes of a file, and how many it has.
+type FileHead = (Vec<u8>, u64);
 
 /// Does what a node is there for.
 pub(super) async fn run(node: &Node<'_>) -> Result<Done, Stopped> {
     let step = node.step;
     let _permit = match &step.does {
         Does::Command(_) | Does::External(_) | Does::Read { .. } | Does::Write { .. } | Does::Edit { .. } => {
-            Some(node.live.permit(&node.scope, step.writes() && !node.only_reads()).await?)
+            let writes = step.writes() && !node.only_reads();
+            // A program that cannot be kept from writing is alone: so it is known whose what is found was.
+            let is_program = matches!(step.does, Does::Command(_) | Does::External(_));
+            let is_alone = writes || is_program && !walls::hold(node).await?;
+            Some(node.live.permit(&node.scope, is_alone).await?)
         }
         // Their calls ask for it one by one.
         Does::Tool { .. } | Does::Model(_) => None,
@@ -58,14 +71,11 @@ pub(super) async fn run(node: &Node<'_>) -> Result<Done, Stopped> {
         Does::Wait { seconds } => wait(node, Duration::from_secs(*seconds)).await,
         Does::Tool { name, with } => {
             let with = expanded(node, with)?;
-            let answer = tools::run_tool_step(node, (name.as_str(), &with)).await?;
-            let json = serde_json::from_str(&answer.text).unwrap_or(Value::Null);
-            let left = Left { text: answer.text, json, changed: answer.changed, ..Left::default() };
-            Ok(Done { run: node.ended(left), is_stored: false })
+            tools::run_tool_step(node, (name.as_str(), &with)).await
         }
         Does::Model(task) => {
             let left = model::run(node, task).await?;
-            Ok(Done { run: node.ended(left), is_stored: false })
+            Ok(Done { run: node.ended(left), end: End::Loose })
         }
         Does::External(task) => external::run(node, task).await,
         Does::Actor { .. } => {
@@ -136,26 +146,41 @@ pub(super) fn task_of(node: &Node<'_>, command: &CommandTask) -> Result<Task, St
 
 async fn run_command(node: &Node<'_>, task: &CommandTask) -> Result<Done, Stopped> {
     let Node { house, run, live, plan, .. } = *node;
-    let finished = command::run(house, run, live, plan, task_of(node, task)?).await?;
+    let mut finished = command::run(house, run, live, plan, task_of(node, task)?).await?;
     let text = finished.text(house);
     let failure = finished.failure().map(|message| (finished.category(), message));
-    end_command(node, &finished, text, failure).await
+    end_command(node, &mut finished, text, failure).await
 }
 
 /// Stores the end of the only call of a node, with what it changed and with what the node left when nothing failed.
 pub(super) async fn end_command(
     node: &Node<'_>,
-    finished: &Finished,
+    finished: &mut Finished,
     text: String,
-    failure: Option<(ErrorCategory, String)>,
+    mut failure: Option<(ErrorCategory, String)>,
 ) -> Result<Done, Stopped> {
     let Node { house, run, live, plan, .. } = *node;
+    if let Some(message) = walls::wrote(node, finished).await? {
+        finished.judge(Err(message.clone()));
+        failure = Some((ErrorCategory::Tool, message));
+    }
+    let finished = &*finished;
     let json = finished.json(house);
     let failure = failure.map(|(category, message)| Stopped::Failed {
         category,
         message,
         left: Some(Box::new(Left { exit: finished.exit(), text: text.clone(), ..Left::default() })),
     });
+    let decided = match &json {
+        Ok(json) if failure.is_none() => decide(node, finished, json).await,
+        Ok(_) | Err(_) => Ok(()),
+    };
+    let (json, decided) = match decided {
+        // What cannot be used fails the node, as an output does that is no JSON.
+        Err(unfit @ Stopped::Failed { .. }) => (Err(unfit), Ok(())),
+        other => (json, other),
+    };
+    decided?;
     let mut ended = None;
     command::record_settling(house, run, live, plan, finished, None, |changed| {
         let json = json.as_ref().ok().filter(|_| failure.is_none())?.clone();
@@ -170,9 +195,19 @@ pub(super) async fn end_command(
     node.scope.check()?;
     match (failure, json, ended) {
         (Some(failure), _, _) | (None, Err(failure), _) => Err(failure),
-        (None, Ok(_), Some(run)) => Ok(Done { run, is_stored: node.step.repeat.is_none() }),
+        (None, Ok(_), Some(run)) => Ok(Done { run, end: with_its_call(node) }),
         (None, Ok(_), None) => Err(Stopped::Cancelled),
     }
+}
+
+/// Records what a program says that it decided. What the node says that is the strategy is recorded as such, later.
+async fn decide(node: &Node<'_>, finished: &Finished, json: &Value) -> Result<(), Stopped> {
+    let strategist = node.plan.spec.strategist.as_ref().filter(|_| node.phase == Phase::Strategize);
+    if strategist.is_some_and(|strategist| strategist.result == node.path) {
+        return Ok(());
+    }
+    let Node { house, run, plan, path, .. } = *node;
+    Decider { house, run, plan, node: path }.all(&finished.effect, json).await
 }
 
 /// What a program says that it used: `usage: {tokens_in, tokens_out, cost_micros}`.
@@ -186,36 +221,56 @@ async fn read(node: &Node<'_>, path: &ByteText) -> Result<Done, Stopped> {
     let Node { house, run, live, plan, .. } = *node;
     let rel = rel(path)?;
     let (effect, started) = (node.enter()?, house.wall());
-    let place = Arc::clone(&live.open).lock_owned().await;
     let root = plan.projects.first().map(|project| path_of(&project.root)).unwrap_or_default();
-    let found = blocking(move || match place.as_ref() {
-        Some(open) => {
-            let root = open.sandbox.root(RootNo(0)).map_err(io::Error::other)?;
-            sandbox::read_file(root, &rel, TEXT_BYTES_MAX)
-        }
-        None => sandbox::read_file(beneath::open_root(&root)?.as_fd(), &rel, TEXT_BYTES_MAX),
-    });
-    let found = found.await?.map_err(|error| {
+    let at_hand =
+        live.at_hand(RootNo(0), &root, |root| read_at_hand(root, &rel, TEXT_BYTES_MAX, Links::Refuse));
+    let found = match at_hand {
+        Some(found) => Ok(found),
+        None => read_waiting(live, root, rel).await?,
+    };
+    let found = found.map_err(|error| {
         Stopped::failed(ErrorCategory::InvalidInput, format!("{path} cannot be read: {error}"))
     });
-    let done = found.map(|(head, bytes)| {
-        let text = house.redactor.redact_text(&String::from_utf8_lossy(&head));
-        (json!({ "bytes": bytes, "text": text }), text)
-    });
     let new = new_call(node, READ_FILE, json!({ "path": path }));
-    let end = end_of(house, started, &done.as_ref().map(|(result, _)| result.clone()));
-    let ended =
-        done.as_ref().ok().map(|(_, text)| node.ended(Left { text: text.clone(), ..Left::default() }));
-    let settles = ended.clone().filter(|_| node.step.repeat.is_none());
-    spending::keep_settling(house, run, &effect, new, end, settles).await?;
-    done_of(node, done.map(drop), ended)
+    match found {
+        Ok((head, bytes)) => {
+            let text = house.redactor.redact_text(&String::from_utf8_lossy(&head));
+            let end = end_of(house, started, &Ok(json!({ "bytes": bytes, "text": text })));
+            let left = Left { text, ..Left::default() };
+            let unkept = Unkept::new(effect, new, end).settling(node.settles(left.clone()));
+            Ok(Done { run: node.ended(left), end: End::WithCall(Box::new(unkept)) })
+        }
+        Err(stopped) => {
+            let end = end_of(house, started, &Err(&stopped));
+            spending::keep(house, run, &effect, new, end).await?;
+            Err(stopped)
+        }
+    }
+}
+
+/// The end of a node that was stored with that of its last call, unless the node is repeated.
+fn with_its_call(node: &Node<'_>) -> End {
+    if node.step.repeat.is_none() { End::Stored } else { End::Loose }
+}
+
+/// Reads the file on a thread that may wait for a disk.
+async fn read_waiting(live: &LiveRun, root: PathBuf, rel: RelPath) -> Result<io::Result<FileHead>, Stopped> {
+    let place = Arc::clone(&live.open).lock_owned().await;
+    blocking(move || match place.as_ref() {
+        Some(open) => {
+            let root = open.sandbox.root(RootNo(0)).map_err(io::Error::other)?;
+            sandbox::read_file(root, &rel, TEXT_BYTES_MAX as u64)
+        }
+        None => sandbox::read_file(beneath::open_root(&root)?.as_fd(), &rel, TEXT_BYTES_MAX as u64),
+    })
+    .await
 }
 
 /// A node whose only call has ended.
 fn done_of(node: &Node<'_>, done: Result<(), Stopped>, ended: Option<NodeRun>) -> Result<Done, Stopped> {
     done?;
     let run = ended.ok_or(Stopped::Cancelled)?;
-    Ok(Done { run, is_stored: node.step.repeat.is_none() })
+    Ok(Done { run, end: with_its_call(node) })
 }
 
 fn rel(path: &ByteText) -> Result<RelPath, Stopped> {
@@ -247,7 +302,7 @@ async fn write(
         let text = text(&rel, &|| whole(root, &rel, open.plan.spec.max_file_bytes)).map_err(wrong)?;
         let rules = command::rules(open);
         let written = open.sandbox.write_file(RootNo(0), &rel, &text, open.staging.as_ref(), &rules);
-        written.map_err(|error| wrong(error.to_string()))?;
+        written.map_err(|error| wrong(not_written(&error)))?;
         command::scan(open)
     });
     let written = written.await?;
@@ -265,6 +320,20 @@ async fn write(
     })
     .await?;
     done_of(node, written, ended)
+}
+
+/// Why a file was not written, with the code that a model would be told.
+fn not_written(error: &WriteFileError) -> String {
+    match error {
+        WriteFileError::Protected { path } => ToolError::ProtectedPath { path: path.to_string() }.told(),
+        WriteFileError::NoSuchRoot(_)
+        | WriteFileError::Escapes { .. }
+        | WriteFileError::NotEmpty { .. }
+        | WriteFileError::Exists { .. }
+        | WriteFileError::Base(_)
+        | WriteFileError::Parents(_)
+        | WriteFileError::Io { .. } => error.to_string(),
+    }
 }
 
 /// The bytes of a file, all of them or none.

@@ -23,8 +23,8 @@ use super::work::LiveRun;
 use super::{Stopped, ground, steps};
 use crate::worker::JobRun;
 
-/// How many choices of one strategist are recorded.
-const CHOICES_MAX: usize = 20;
+/// How many choices of one strategist, or of one output of another node, are recorded.
+pub(super) const CHOICES_MAX: usize = 20;
 
 pub(super) async fn strategize(
     house: &Arc<House>,

@@ -7,12 +7,17 @@
 //! 1. A call that can write is alone in the sandbox, from before it is admitted until what it changed is recorded. Others
 //!    look side by side. Who waits is served in turn, and a cancel ends the waiting.
 //! 2. What changed is captured after a failure, a panic and a time-out too.
-//! 3. Without a sandbox only looking is possible, and it looks at the live tree.
+//! 3. What the policy, the phase or the action forbids does not begin, and the refusal is kept as a call.
+//! 4. Without a sandbox only looking is possible, and it looks at the live tree.
+
+mod about;
+mod context;
+mod desk;
 
 use std::any::Any;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use actors::tool::{
@@ -24,6 +29,7 @@ use domain::{ByteText, CallEnd, CallState, ErrorCategory, Hash, NewCall, Phase, 
 use sandbox::beneath;
 use sandbox::command::HowEnded;
 use serde_json::{Value, json};
+use sync::primitives::{Mutex, lock};
 use sync::{Effect, Observed};
 use tokio::task::JoinError;
 
@@ -31,16 +37,26 @@ use super::super::House;
 use super::super::facts::RUN_COMMAND;
 use super::super::use_plan::path_of;
 use super::Stopped;
+use super::choices::Decider;
 use super::command::{self, Asked, Task};
 use super::finished::LAST_WORDS_BYTES;
 use super::ground::blocking;
-use super::node::Node;
+use super::node::{Done as NodeDone, End, Left, Node};
 use super::servers::NodeServers;
-use super::spending;
+use super::spending::{self, Unkept};
+use super::walls;
 use super::work::LiveRun;
-use crate::tools::{Changing, Done, Looking, change, kept_arguments, kept_result, look};
+use crate::tools::{
+    Changing, Done, Looking, change, kept_arguments, kept_result, look, look_at_hand, why_denied,
+};
 use crate::worker::JobRun;
 
+pub(super) use context::First;
+pub(super) use desk::Desk;
+
+/// How much longer than its own limit a tool that is none of ours is waited for: who calls it ends it by then, and knows
+/// what to say of it.
+const FOREIGN_GRACE: Duration = Duration::from_secs(5);
 /// How many changed paths a command's result names.
 const CHANGED_MAX: usize = 500;
 
@@ -54,6 +70,10 @@ pub(super) struct Gate<'a> {
     /// Ends with the run, and when the node is to be stopped.
     scope: Observed,
     projects: Vec<Project>,
+    /// Where a call that only looked is left to be kept together with the end of its node; none: it is kept at once.
+    unkept: Option<&'a Mutex<Option<Unkept>>>,
+    /// What the node of a model may be shown.
+    desk: OnceLock<Desk>,
 }
 
 /// Runs the tools of one node.
@@ -69,7 +89,18 @@ impl<'a> Gate<'a> {
             read_only: project.read_only,
         });
         let scope = node.scope.clone();
-        Self { house, run, live, plan, node: path, scope, projects: projects.collect() }
+        let (projects, desk) = (projects.collect(), OnceLock::new());
+        Self { house, run, live, plan, node: path, scope, projects, desk, unkept: None }
+    }
+
+    /// From now on the node has this to be shown. The first call counts.
+    pub(super) fn open_desk(&self, desk: Desk) {
+        let _ = self.desk.set(desk);
+    }
+
+    /// What the node may still be shown.
+    pub(super) fn desk(&self) -> Option<&Desk> {
+        self.desk.get()
     }
 
     /// Begins something that has an effect.
@@ -129,6 +160,37 @@ impl<'a> Gate<'a> {
     /// Reads, lists or searches; the call is kept with its end.
     async fn look(&self, head: &CallHead, no: RootNo, work: Work) -> Result<Performed, Stopped> {
         let (effect, started) = (self.enter()?, self.house.wall());
+        let done = match self.look_at_hand(no, &work) {
+            Some(done) => done,
+            None => self.look_waiting(head, no, work).await?,
+        };
+        self.scope.check()?;
+        let (outcome, seen) = checked(head, done);
+        let (call, end) = (self.new_call(head), self.end(started, &outcome));
+        match self.unkept {
+            Some(unkept) => *lock(unkept) = Some(Unkept::new(effect, call, end)),
+            None => drop(spending::keep(self.house, self.run, &effect, call, end).await?),
+        }
+        Ok(Performed { outcome, changed: 0, seen })
+    }
+
+    /// The same as far as nobody and no disk has to be waited for.
+    fn look_at_hand(&self, no: RootNo, work: &Work) -> Option<Result<Done, ToolError>> {
+        let redactor = self.house.redactor.redactor()?;
+        let project = self.project(no);
+        let is_over = || self.scope.is_cancelled();
+        self.live.at_hand(no, &project, |root| {
+            look_at_hand(&Looking { root, project: &project, redactor, is_over: &is_over }, work)
+        })
+    }
+
+    /// The same on a thread that may wait, until its time is over.
+    async fn look_waiting(
+        &self,
+        head: &CallHead,
+        no: RootNo,
+        work: Work,
+    ) -> Result<Result<Done, ToolError>, Stopped> {
         let (tree, project) = (self.tree(no).await?, self.project(no));
         let (house, scope) = (Arc::clone(self.house), self.scope.clone());
         let until = Instant::now() + time_limit(head);
@@ -138,12 +200,7 @@ impl<'a> Gate<'a> {
             let at = Looking { root: tree.as_fd(), project: &project, redactor, is_over: &is_over };
             look(&at, &work)
         });
-        let done = came_to(&head.name, looked.await);
-        self.scope.check()?;
-        let (outcome, seen) = checked(head, done);
-        let end = self.end(started, &outcome);
-        spending::keep(self.house, self.run, &effect, self.new_call(head), end).await?;
-        Ok(Performed { outcome, changed: 0, seen })
+        Ok(came_to(&head.name, looked.await))
     }
 
     /// Writes, edits, removes or moves; what changed is captured, whatever came of it.
@@ -211,6 +268,19 @@ impl<'a> Gate<'a> {
         Ok(Performed { outcome, changed: count(changed.len()), seen: Vec::new() })
     }
 
+    /// Records a choice; the call is kept with its end.
+    async fn decide(&self, head: &CallHead, said: &Value) -> Result<Performed, Stopped> {
+        let (effect, started) = (self.enter()?, self.house.wall());
+        let decider = Decider { house: self.house, run: self.run, plan: self.plan, node: self.node };
+        let outcome = match decider.one(&effect, said).await? {
+            Ok(decision) => fitting(head, json!({ "decision": decision })),
+            Err(why) => Err(ToolError::DecisionInvalid { why }),
+        };
+        let end = self.end(started, &outcome);
+        spending::keep(self.house, self.run, &effect, self.new_call(head), end).await?;
+        Ok(Performed { outcome, changed: 0, seen: Vec::new() })
+    }
+
     fn shown(&self, (no, path): &(RootNo, domain::RelPath)) -> String {
         let several = self.projects.len() > 1;
         match self.projects.get(usize::from(no.0)).filter(|_| several) {
@@ -237,7 +307,7 @@ impl<'a> Gate<'a> {
         }
         // A task of its own: a panic in it is its failure, not ours.
         let mut calling = tokio::spawn(async move { tool.call(arguments).await });
-        let limit = time_limit(head);
+        let limit = time_limit(head).saturating_add(FOREIGN_GRACE);
         let answered = tokio::select! {
             biased;
             _ = self.scope.cancelled() => {
@@ -278,6 +348,9 @@ impl Workplace for Gate<'_> {
     }
 
     fn forbids(&self, tool: &ToolSpec) -> Option<String> {
+        if let Some(why) = why_denied(&self.plan.spec.deny_tools, &tool.name) {
+            return Some(why);
+        }
         let why = match self.run.job().phase {
             Phase::Strategize if tool.writes => "while the plan is being strategized, files are only read",
             Phase::Execute if tool.writes && self.plan.spec.read_only => "the action is read_only",
@@ -326,6 +399,10 @@ impl Workplace for Gate<'_> {
                 };
                 self.command(&call, task).await
             }
+            Work::Decide { said } => self.decide(&call, said).await,
+            Work::Context { question, places } => self.context(&call, question, places.clone()).await,
+            Work::History(question) => self.history(&call, question).await,
+            Work::ContextBudget => self.context_budget(&call).await,
             Work::Foreign { tool, arguments } => {
                 self.foreign(&call, Arc::clone(tool), arguments.clone()).await
             }
@@ -344,27 +421,53 @@ impl Gate<'_> {
 pub(super) async fn run_tool_step(
     node: &Node<'_>,
     (name, with): (&str, &Value),
-) -> Result<ToolAnswer, Stopped> {
+) -> Result<NodeDone, Stopped> {
+    let unkept = Mutex::new(None);
     let mut catalog = Catalog::builtin();
     let servers = NodeServers::start(node).await?;
     servers.add_to(&mut catalog, node, &[]);
-    let mut tools: Tools<'_> = ToolRunner::new(Gate::new(node), catalog, Memory::Trusting);
+    let gate = Gate { unkept: Some(&unkept), ..Gate::new(node) };
+    let mut tools: Tools<'_> = ToolRunner::new(gate, catalog, Memory::Trusting);
     let call = ToolUse { id: node.path.to_owned(), name: name.to_owned(), arguments: with.clone() };
     let answer = tools.call(&call).await.map_err(stopped);
+    drop(tools);
     servers.end().await;
-    let answer = answer?;
+    let wrote = walls::servers_wrote(node).await;
+    let left = wrote.and(answer).and_then(|answer| left_by(name, answer));
+    let unkept = lock(&unkept).take();
+    match (left, unkept) {
+        (Ok(left), Some(unkept)) => {
+            let unkept = unkept.settling(node.settles(left.clone()));
+            Ok(NodeDone { run: node.ended(left), end: End::WithCall(Box::new(unkept)) })
+        }
+        (Ok(left), None) => Ok(NodeDone { run: node.ended(left), end: End::Loose }),
+        (Err(stopped), Some(unkept)) => {
+            spending::keep_all(node.house, node.run, &[&unkept]).await?;
+            Err(stopped)
+        }
+        (Err(stopped), None) => Err(stopped),
+    }
+}
+
+/// What the answer of its tool leaves of a step.
+fn left_by(tool: &str, answer: ToolAnswer) -> Result<Left, Stopped> {
     if answer.is_error {
         return Err(Stopped::failed(ErrorCategory::Tool, &answer.text));
     }
-    let result: Value = serde_json::from_str(&answer.text).unwrap_or(Value::Null);
-    match result.get("exit") {
-        None => Ok(answer),
-        Some(exit) if exit == 0 => Ok(answer),
-        Some(_) if result["timed_out"] == true => {
-            Err(Stopped::failed(ErrorCategory::Timeout, format!("{name} took longer than its time limit")))
+    let json: Value = serde_json::from_str(&answer.text).unwrap_or(Value::Null);
+    match json.get("exit") {
+        None => {}
+        Some(exit) if exit == 0 => {}
+        Some(_) if json["timed_out"] == true => {
+            let message = format!("{tool} took longer than its time limit");
+            return Err(Stopped::failed(ErrorCategory::Timeout, message));
         }
-        Some(exit) => Err(Stopped::failed(ErrorCategory::Tool, format!("{name} exited with status {exit}"))),
+        Some(exit) => {
+            let message = format!("{tool} exited with status {exit}");
+            return Err(Stopped::failed(ErrorCategory::Tool, message));
+        }
     }
+    Ok(Left { text: answer.text, json, changed: answer.changed, ..Left::default() })
 }
 
 /// What ends a node whose call was halted.

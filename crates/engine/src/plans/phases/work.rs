@@ -1,7 +1,8 @@
 //! What lives of a run: its commands, its sandbox, the changesets of its nodes.
 //!
 //! # Invariants
-//! 1. A run that was killed begins no command any more, and a node that was stopped neither.
+//! 1. A run that was killed begins no command any more, and a node that was stopped neither. What is spoken to is asked to
+//!    stop first, unless the lease is lost: its whole tree is killed when it has answered, or after [`ASKED_WAIT`].
 //! 2. One call at a time changes the sandbox: whoever has the permit alone. So each change has one author, and is recorded
 //!    into the changeset of that call's node.
 //!
@@ -9,13 +10,17 @@
 //! How both are left: `wind_down`.
 
 use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use domain::{CallNo, ChangesetId, Plan, SandboxRecord, ToolCall};
+use domain::{CallNo, ChangesetId, Plan, RootNo, SandboxRecord, ToolCall};
+use sandbox::beneath;
 use sandbox::command::Killer;
 use sandbox::{CapturedChange, Keeper, Sandbox};
-use sync::Observed;
 use sync::primitives::{Mutex, lock};
+use sync::{CancelReason, Observed};
 
 use super::super::contents::Staging;
 use super::Stopped;
@@ -30,6 +35,8 @@ pub(super) struct LiveRun {
     pub(super) time: RunTime,
     /// Set when nothing of the job's earlier owners lives.
     pub(super) earlier_dead: tokio::sync::OnceCell<()>,
+    /// Whether programs can be kept from writing, once that was tried.
+    pub(super) walls_hold: tokio::sync::OnceCell<bool>,
     /// Held by whoever works in the sandbox, also by a thread that outlives its task: who winds down waits for it.
     pub(super) open: Arc<tokio::sync::Mutex<Option<Open>>>,
     /// Who may work in the sandbox: one that writes, or any number that only look; served in turn.
@@ -80,7 +87,43 @@ pub(super) enum Permit {
 struct KillSwitch {
     is_killed: bool,
     /// By the call.
-    killers: BTreeMap<CallNo, (String, Killer)>,
+    killers: BTreeMap<CallNo, Running>,
+}
+
+/// A command that runs.
+#[derive(Clone)]
+struct Running {
+    node: String,
+    killer: Killer,
+    ends: Ends,
+}
+
+/// How a command that is to stop comes to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// It is killed.
+    AtOnce,
+    /// Whoever speaks to it asks it to stop, and ends it; it is killed if that takes too long.
+    WhenAsked,
+}
+
+/// How long what is asked to stop may take: longer than whoever asks has patience, and shorter than a run that is
+/// interrupted is waited for.
+const ASKED_WAIT: Duration = Duration::from_secs(3);
+
+impl Running {
+    fn end(self) {
+        let later = match self.ends {
+            Ends::AtOnce => None,
+            Ends::WhenAsked => tokio::runtime::Handle::try_current().ok(),
+        };
+        let Some(runtime) = later else { return self.killer.kill() };
+        let killer = self.killer;
+        runtime.spawn(async move {
+            tokio::time::sleep(ASKED_WAIT).await;
+            killer.kill();
+        });
+    }
 }
 
 impl LiveRun {
@@ -97,6 +140,21 @@ impl LiveRun {
             biased;
             _ = scope.cancelled() => Err(Stopped::Cancelled),
             held = held => Ok(held),
+        }
+    }
+
+    /// Looks at the tree of a project as the plan sees it (in its sandbox, if it has one), as far as nobody and no disk
+    /// has to be waited for. For who has the permit.
+    pub(super) fn at_hand<T>(
+        &self,
+        no: RootNo,
+        project: &Path,
+        look: impl FnOnce(BorrowedFd<'_>) -> Option<T>,
+    ) -> Option<T> {
+        let place = self.open.try_lock().ok()?;
+        match place.as_ref() {
+            Some(open) => look(open.sandbox.root(no).ok()?),
+            None => look(beneath::root_at_hand(project)?.as_fd()),
         }
     }
 
@@ -142,31 +200,44 @@ impl LiveRun {
         lock(&self.reach).clone()
     }
 
-    /// Kills the commands that run, and every one that would still begin.
-    pub(super) fn kill(&self) {
-        let killers: Vec<Killer> = {
+    /// Ends the commands that run, and every one that would still begin. A successor does not wait for any.
+    pub(super) fn kill(&self, reason: CancelReason) {
+        let is_taken_over = match reason {
+            CancelReason::LeaseLost | CancelReason::Shutdown => true,
+            CancelReason::User
+            | CancelReason::Timeout
+            | CancelReason::Sibling
+            | CancelReason::Limit
+            | CancelReason::Superseded => false,
+        };
+        let running: Vec<Running> = {
             let mut switch = lock(&self.switch);
             switch.is_killed = true;
-            switch.killers.values().map(|(_, killer)| killer.clone()).collect()
+            switch.killers.values().cloned().collect()
         };
-        killers.iter().for_each(Killer::kill);
+        for command in running {
+            match is_taken_over {
+                true => command.killer.kill(),
+                false => command.end(),
+            }
+        }
     }
 
-    /// Kills the commands of a node whose scope is cancelled: none of it begins any more.
+    /// Ends the commands of a node whose scope is cancelled: none of it begins any more.
     pub(super) fn kill_node(&self, node: &str) {
-        let killers: Vec<Killer> = {
+        let running: Vec<Running> = {
             let switch = lock(&self.switch);
-            let of_node = switch.killers.values().filter(|(of, _)| of == node);
-            of_node.map(|(_, killer)| killer.clone()).collect()
+            switch.killers.values().filter(|command| command.node == node).cloned().collect()
         };
-        killers.iter().for_each(Killer::kill);
+        running.into_iter().for_each(Running::end);
     }
 
     /// A command has begun; if the run was killed meanwhile, or its node stopped, so is the command.
-    pub(super) fn began(&self, call: &ToolCall, scope: &Observed, killer: &Killer) {
+    pub(super) fn began(&self, call: &ToolCall, scope: &Observed, killer: &Killer, ends: Ends) {
         let is_killed = {
             let mut switch = lock(&self.switch);
-            switch.killers.insert(call.no, (call.new.node.clone(), killer.clone()));
+            let command = Running { node: call.new.node.clone(), killer: killer.clone(), ends };
+            switch.killers.insert(call.no, command);
             switch.is_killed
         };
         if is_killed || scope.is_cancelled() {

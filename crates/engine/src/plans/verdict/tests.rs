@@ -45,6 +45,7 @@ impl World {
             recovery: Policy::default(),
             retention: Duration::from_secs(60),
             models: crate::plans::ModelsSetup::default(),
+            contexts: crate::contexts::ContextsSetup::default(),
         })
         .await
         .unwrap();
@@ -68,8 +69,8 @@ impl World {
         self.engine.house.store.plan(self.plan).await.unwrap()
     }
 
-    /// Claims the job of the plan and ends it so.
-    async fn end(&self, end: End) {
+    /// Claims the job of the plan.
+    async fn claim(&self) -> (domain::Job, Claim) {
         let house = &self.engine.house;
         let request = ClaimRequest {
             worker: WorkerId::from_u128(7),
@@ -80,6 +81,13 @@ impl World {
         };
         let job = house.store.claim(&request).await.unwrap().expect("a job waits");
         let claim = Claim { job: job.id, plan: self.plan, fence: job.fence };
+        (job, claim)
+    }
+
+    /// Claims the job of the plan and ends it so.
+    async fn end(&self, end: End) {
+        let house = &self.engine.house;
+        let (job, claim) = self.claim().await;
         let gate = EffectGate::new();
         let how = match end {
             End::Sure(confidence) => {
@@ -244,4 +252,55 @@ async fn a_word_moves_counts_and_supersedes_in_one_step_or_not_at_all() {
         DecisionKind::Strategy,
     ];
     assert_eq!(live.collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
+async fn a_plan_whose_worker_died_before_it_was_sent_back_is_sent_back_by_the_next() {
+    let world = World::new(profile("review")).await;
+    world.leave().await;
+    world.end(End::Garbage).await;
+    assert_eq!(world.plan().await.state, PlanState::Strategize(Work::Errored));
+    let found = world.engine.advance_left_behind().await.unwrap();
+    assert_eq!((found.moved, found.stuck), (1, 0));
+    let plan = world.plan().await;
+    assert_eq!((plan.state, plan.attempt), (PlanState::Strategize(Work::Queued), 2));
+    assert_eq!(world.engine.advance_left_behind().await.unwrap().moved, 0, "once");
+}
+
+#[tokio::test]
+async fn a_plan_whose_process_died_before_it_was_sent_back_is_sent_back_when_it_is_resumed() {
+    let world = World::new(profile("review")).await;
+    world.end(End::Garbage).await;
+    assert_eq!(world.engine.advance_left_behind().await.unwrap().moved, 0, "it is held for a person");
+    world.engine.retry(world.plan).await.unwrap();
+    let plan = world.plan().await;
+    assert_eq!((plan.state, plan.attempt, plan.reversions), (PlanState::Strategize(Work::Queued), 2, 1));
+    // What asks is only tried once more.
+    world.end(End::Garbage).await;
+    world.engine.retry(world.plan).await.unwrap();
+    assert_eq!((world.plan().await.attempt, world.plan().await.reversions), (2, 1));
+}
+
+#[tokio::test]
+async fn a_plan_that_was_stopped_to_begin_again_does_so_whoever_finds_it() {
+    let world = World::new(profile("manual")).await;
+    let store = &world.engine.house.store;
+    world.leave().await;
+    let queued = world.engine.live_job(world.plan).await.unwrap().unwrap();
+    let refused = store.cancel(queued.id, domain::STOPPED_TO_REPLAN).await;
+    assert!(refused.is_err(), "nothing runs that could be stopped: {refused:?}");
+    world.engine.guide(world.plan, "another way", super::super::Taken::Besides).await.unwrap();
+    let (job, claim) = world.claim().await;
+    store.cancel(job.id, domain::STOPPED_TO_REPLAN).await.unwrap();
+    let finisher = EffectGate::new().close(CancelReason::User).unwrap();
+    store.end(&finisher, &claim, JobEnd::Cancelled).await.unwrap();
+    assert_eq!(world.plan().await.state, PlanState::Strategize(Work::Errored), "it is not cancelled");
+    let found = world.engine.advance_left_behind().await.unwrap();
+    assert_eq!((found.moved, found.stuck), (1, 0), "whatever the profile says: a person did");
+    let plan = world.plan().await;
+    assert_eq!((plan.state, plan.attempt, plan.reversions), (PlanState::Strategize(Work::Queued), 2, 1));
+    let decisions = world.engine.decisions(world.plan).await.unwrap();
+    assert_eq!(deciding::reversions_by_itself(&decisions), 0);
+    let said = decisions.iter().filter(|decision| decision.is_live() && decision.new.chosen == "another way");
+    assert_eq!(said.count(), 1);
 }

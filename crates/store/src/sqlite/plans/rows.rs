@@ -1,8 +1,10 @@
 //! The rows of plans and their decisions.
 
 use domain::{Decision, Plan, PlanId, PlanState};
+use rusqlite::types::Type;
 use rusqlite::{Row, params};
 
+use super::specs::spec_of;
 use crate::sqlite::heads::Head;
 use crate::sqlite::row::{
     Json, Text, count, from_json, number, parsed, signed, unreadable, wall, wall_at, wall_or_none, word,
@@ -36,7 +38,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Plan> {
     Ok(Plan {
         id: parsed(row, 0)?,
         title: row.get(1)?,
-        spec: from_json(row, 2)?,
+        spec: spec_of(row.get_ref(2)?.as_str()?).map_err(|error| unreadable(2, Type::Text, error))?,
         projects: from_json(row, 3)?,
         state: word(row, 5, |state| PlanState::parse(&phase, state))?,
         attempt: row.get(6)?,

@@ -9,6 +9,7 @@
 
 use actors::model::{Message, ModelRequest, Resolved, ToolResult, ToolSpec, ToolUse, estimate};
 use actors::tool::head_and_tail;
+use domain::context::Budget;
 use domain::{ErrorCategory, ModelTask};
 use serde_json::{Value, json};
 
@@ -32,6 +33,8 @@ const BYTES_PER_TOKEN: u64 = 3;
 pub(super) struct Talk {
     request: ModelRequest,
     window_tokens: u64,
+    /// How often room was made.
+    made_room: u32,
 }
 
 /// A conversation that does not fit.
@@ -75,12 +78,56 @@ impl Talk {
             max_tokens,
             output: task.output.clone(),
         };
-        Ok(Talk { request, window_tokens })
+        Ok(Talk { request, window_tokens, made_room: 0 })
+    }
+
+    /// What the model is asked first.
+    pub(super) fn prompt(&self) -> &str {
+        match self.request.messages.first() {
+            Some(Message::User(prompt)) => prompt,
+            Some(Message::Assistant { .. } | Message::Results(_)) | None => "",
+        }
+    }
+
+    /// What is left of the window for showing things to the model, as long as nothing but the first question is asked.
+    pub(super) fn budget(&self) -> Budget {
+        let tokens = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
+        let all = estimate(&self.request);
+        let without = estimate(&ModelRequest { tools: Vec::new(), ..self.request.clone() });
+        Budget {
+            window: tokens(self.window_tokens),
+            response: tokens(all.answer),
+            tools: tokens(all.prompt.saturating_sub(without.prompt)),
+            system: tokens(without.prompt),
+            cap: None,
+        }
+    }
+
+    /// Whether the first question can be asked with this before it, so that there is still room to answer calls.
+    pub(super) fn has_room_for(&self, context: &str) -> bool {
+        let most = self.window_tokens.saturating_sub(self.needed()) / 8 * 7;
+        let asked = ModelRequest { messages: vec![Message::User(context.to_owned())], ..bare() };
+        estimate(&asked).prompt <= most
+    }
+
+    /// Puts what the model is shown before what it is asked.
+    pub(super) fn show_first(&mut self, context: &str) {
+        if let Some(Message::User(prompt)) = self.request.messages.first_mut()
+            && !context.is_empty()
+        {
+            *prompt = format!("{}\n\n{prompt}", context.trim_end());
+        }
+    }
+
+    /// How often earlier results were left out.
+    pub(super) fn made_room(&self) -> u32 {
+        self.made_room
     }
 
     /// The next question, cut to the window.
     pub(super) fn question(&mut self) -> Result<&ModelRequest, TooLong> {
         if self.needed() > self.window_tokens {
+            self.made_room += 1;
             self.make_room(self.window_tokens / 4 * 3);
         }
         match self.needed() {
@@ -154,6 +201,18 @@ impl Talk {
     }
 }
 
+/// A question that asks nothing.
+fn bare() -> ModelRequest {
+    ModelRequest {
+        model: String::new(),
+        system: String::new(),
+        messages: Vec::new(),
+        tools: Vec::new(),
+        max_tokens: 0,
+        output: None,
+    }
+}
+
 fn kept(text: String) -> String {
     if text.len() <= SAID_BYTES_MAX {
         return text;
@@ -197,7 +256,7 @@ mod tests {
             max_tokens: 100,
             output: None,
         };
-        Talk { request, window_tokens }
+        Talk { request, window_tokens, made_room: 0 }
     }
 
     fn add(talk: &mut Talk, id: &str, arguments: usize, result: usize) {

@@ -7,13 +7,15 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use serde::{Serialize, Serializer};
+
 /// The most characters of a name.
 const CHARS_MAX: usize = 64;
 
 /// A checked name. `Clone` is cheap.
 ///
 /// ```
-/// use context::{Name, NameError};
+/// use domain::context::{Name, NameError};
 ///
 /// let name: Name = "simple-keyword".parse()?;
 /// assert_eq!(name.as_str(), "simple-keyword");
@@ -54,7 +56,7 @@ impl Name {
     }
 
     /// Stands for a strategy that could not say what it is called.
-    pub(crate) fn unnamed() -> Self {
+    pub fn unnamed() -> Self {
         Self("unnamed".into())
     }
 }
@@ -94,6 +96,12 @@ fn misplaced(text: &str) -> Option<(usize, char)> {
     }
     let last = text.chars().enumerate().last();
     last.filter(|_| at_word_start)
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
 }
 
 impl fmt::Display for Name {

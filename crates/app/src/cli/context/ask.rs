@@ -1,0 +1,260 @@
+//! What a request for a context is made of on the command line, and what it is asked of.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use domain::ContextId;
+use domain::context::{Budget, ContextRequest, Depth, PlanFacts, View};
+use engine::contexts::{
+    AssembledContext, ContextAsk, ContextError, ContextProject, Contexts, LexicalCounter, Name,
+    PipelineError, built_in_strategies,
+};
+use engine::{Ids, RandomIds};
+use sync::CancellationToken;
+
+use super::focus::Places;
+use super::unless_stopped;
+use crate::cli::Invocation;
+use crate::cli::invocation::path_of;
+use crate::failure::{Failure, codes, from_context};
+use crate::project::{self, ProjectArg};
+use crate::time::now;
+
+/// What is read of a query; the pipeline cuts it to less, and says so.
+const QUERY_BYTES_MAX: u64 = 1024 * 1024;
+/// The largest number of tokens that is taken for a budget.
+const BUDGET_MAX: u32 = 100_000_000;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct AskArgs {
+    /// What you want to know, in your words; - reads it from the standard input
+    #[arg(value_name = "QUERY|-")]
+    query: String,
+    #[command(flatten)]
+    projects: ProjectsArgs,
+    /// A file, some of its lines, or a symbol that it is about for sure
+    #[arg(long, value_name = "PATH[:FROM-TO]|SYMBOL")]
+    focus: Vec<String>,
+    /// How many tokens the text may cost, like 8000 or 16k [default: `context.max_tokens`]
+    #[arg(long, value_name = "N", value_parser = tokens)]
+    pub(super) budget: Option<u32>,
+    /// How much of a file is shown at most: listing, outline, signatures, full
+    #[arg(long, value_name = "DEPTH")]
+    depth: Option<String>,
+    /// Whose rules decide what may be seen: default, strategize, execute
+    #[arg(long, value_name = "VIEW")]
+    view: Option<String>,
+    /// Look with these strategies only
+    #[arg(long, value_name = "NAME")]
+    strategy: Vec<String>,
+}
+
+/// Where it is looked.
+#[derive(Debug, clap::Args)]
+pub(super) struct ProjectsArgs {
+    /// A project to look into [default: the one around you]
+    #[arg(long, value_name = "[ALIAS=]DIR", conflicts_with = "plan")]
+    project: Vec<ProjectArg>,
+    /// Look as this plan sees its projects, with what it changed and decided
+    #[arg(long, value_name = "PLAN")]
+    plan: Option<String>,
+}
+
+/// Where it is looked, opened.
+pub(super) struct Ground {
+    pub(super) contexts: Contexts,
+    pub(super) projects: Vec<ContextProject>,
+    plan: Option<PlanFacts>,
+}
+
+/// A request that was understood.
+pub(super) struct Asked {
+    pub(super) ground: Ground,
+    request: ContextRequest,
+    ids: RandomIds,
+}
+
+impl ProjectsArgs {
+    /// Opens what is looked into.
+    ///
+    /// # Errors
+    /// There is no such project or plan, or the settings cannot be used.
+    pub(super) async fn open(&self, invocation: &Invocation) -> Result<Ground, Failure> {
+        if let Some(word) = &self.plan {
+            let engine = invocation.engine().await?;
+            let plan = invocation.plan(&engine, word).await?;
+            let sight = engine.plan_sight(plan.id).await;
+            let sight = sight.map_err(|error| crate::failure::from_engine::plan(&error, &plan.short))?;
+            let contexts = engine.contexts().clone();
+            return Ok(Ground { contexts, projects: sight.projects, plan: Some(sight.facts) });
+        }
+        let links = project::find_all(&self.project, &invocation.here)?;
+        let settings = invocation.settings(Vec::new(), &links)?;
+        let data_dir = invocation.made_data_dir()?;
+        let contexts = Contexts::new(&invocation.contexts(&settings), &data_dir, &settings.providers)
+            .map_err(|error| Failure::new(&codes::CONFIG_VALUE_INVALID, error.to_string()))?;
+        let project = |link: &domain::ProjectLink| {
+            ContextProject::at(path_of(link.root.as_bytes()), link.alias.clone())
+        };
+        Ok(Ground { contexts, projects: links.iter().map(project).collect(), plan: None })
+    }
+}
+
+impl AskArgs {
+    /// Understands the request and opens what it looks into.
+    ///
+    /// # Errors
+    /// A word of it names nothing, or what it looks into cannot be opened.
+    pub(super) async fn asked(&self, invocation: &Invocation) -> Result<Asked, Failure> {
+        let depth = self.depth()?;
+        let view = self.view()?;
+        let only = self.strategy.iter().map(|word| strategy(word)).collect::<Result<Vec<_>, _>>()?;
+        let query = self.query()?;
+        let ground = self.projects.open(invocation).await?;
+        let roots: Vec<(String, PathBuf)> =
+            ground.projects.iter().map(|project| (project.alias.clone(), project.root.clone())).collect();
+        let places = Places { here: &invocation.here, roots: &roots };
+        let focus = self.focus.iter().map(|word| places.focus(word)).collect::<Result<Vec<_>, _>>()?;
+        let ids = RandomIds::new();
+        let request = ContextRequest {
+            at: now(),
+            query,
+            focus,
+            view,
+            depth,
+            only,
+            plan: ground.plan.clone(),
+            ..ContextRequest::new(ContextId::from_u128(0), budget(self.budget))
+        };
+        Ok(Asked { ground, request, ids })
+    }
+
+    fn depth(&self) -> Result<Depth, Failure> {
+        let Some(word) = &self.depth else { return Ok(Depth::Full) };
+        word.parse::<Depth>().map_err(|error| Failure::new(&codes::DEPTH_UNKNOWN, error.to_string()))
+    }
+
+    fn view(&self) -> Result<View, Failure> {
+        let Some(word) = &self.view else { return Ok(View::Default) };
+        word.parse::<View>().map_err(|error| Failure::new(&codes::VIEW_UNKNOWN, error.to_string()))
+    }
+
+    fn query(&self) -> Result<String, Failure> {
+        if self.query != "-" {
+            return Ok(self.query.clone());
+        }
+        let mut bytes = Vec::new();
+        let read = std::io::stdin().lock().take(QUERY_BYTES_MAX).read_to_end(&mut bytes);
+        read.map_err(|error| Failure::new(&codes::IO_FAILED, format!("the query cannot be read: {error}")))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// Without a number, what the settings say.
+fn budget(tokens: Option<u32>) -> Budget {
+    match tokens {
+        Some(tokens) => Budget::fixed(tokens),
+        None => Budget { cap: None, ..Budget::fixed(BUDGET_MAX) },
+    }
+}
+
+fn strategy(word: &str) -> Result<Name, Failure> {
+    let known: Vec<Name> = built_in_strategies().into_iter().map(|(name, _)| name).collect();
+    if let Some(name) = known.iter().find(|name| name.as_str() == word) {
+        return Ok(name.clone());
+    }
+    let names: Vec<&str> = known.iter().map(Name::as_str).collect();
+    let meant = domain::did_you_mean(word, names.iter().copied());
+    let message = format!("there is no strategy `{word}`{meant}; strategies are {}", names.join(", "));
+    Err(Failure::new(&codes::STRATEGY_UNKNOWN, message))
+}
+
+/// A number of tokens as it is typed: `8000`, `16k`.
+pub(super) fn tokens(text: &str) -> Result<u32, String> {
+    let (digits, factor) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1024),
+        None => (text, 1),
+    };
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number =
+        digits.parse::<u32>().ok().filter(|_| is_number).and_then(|number| number.checked_mul(factor));
+    let fits = number.filter(|number| *number <= BUDGET_MAX);
+    fits.ok_or_else(|| format!("it takes a whole number of tokens from 0 to {BUDGET_MAX}, like 8000 or 16k"))
+}
+
+impl Asked {
+    /// Assembles the context, within `tokens` if a number is given.
+    ///
+    /// # Errors
+    /// It names what is not there or may not be seen, or was stopped.
+    pub(super) async fn assemble(&self, tokens: Option<u32>) -> Result<AssembledContext, Failure> {
+        let mut request = self.request.clone();
+        request.id = ContextId::from_u128(self.ids.ulid());
+        if tokens.is_some() {
+            request.budget = budget(tokens);
+        }
+        let done = unless_stopped(|stop| self.ground.contexts.assemble(self.ask(request), stop)).await;
+        match done {
+            Ok(context) => Ok(context),
+            Err(error) => Err(self.ground.told(error).await),
+        }
+    }
+
+    /// The same within a server: signals stay what they are to it.
+    ///
+    /// # Errors
+    /// It names what is not there or may not be seen.
+    pub(super) async fn assemble_unheard(&self) -> Result<AssembledContext, Failure> {
+        let request = ContextRequest { id: ContextId::from_u128(self.ids.ulid()), ..self.request.clone() };
+        let never = CancellationToken::new();
+        let done = self.ground.contexts.assemble(self.ask(request), never.observe()).await;
+        done.map_err(from_context::context)
+    }
+
+    fn ask(&self, request: ContextRequest) -> ContextAsk {
+        let projects = self.ground.projects.clone();
+        ContextAsk { projects, request, counter: Arc::new(LexicalCounter::default()) }
+    }
+}
+
+impl Ground {
+    /// Why there is no answer; of what is not there with the nearest name that is.
+    pub(super) async fn told(&self, error: ContextError) -> Failure {
+        let nearest = match &error {
+            ContextError::Pipeline(PipelineError::FocusNotFound { focus }) => {
+                let (contexts, projects) = (self.contexts.clone(), self.projects.clone());
+                let word = focus.to_string();
+                super::blocking(move |stop| contexts.nearest(&projects, &word, stop)).await.ok().flatten()
+            }
+            ContextError::Pipeline(_)
+            | ContextError::Rules(_)
+            | ContextError::Config(_)
+            | ContextError::NoRedactor
+            | ContextError::Root { .. }
+            | ContextError::Panicked(_) => None,
+        };
+        let failure = from_context::context(error);
+        match nearest {
+            Some(name) => failure.hint(format!("did you mean `{name}`?")),
+            None => failure,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_typed_as_a_number_or_in_thousands() {
+        for (text, number) in
+            [("0", 0), ("8000", 8000), ("1k", 1024), ("16K", 16_384), ("10000000", 10_000_000)]
+        {
+            assert_eq!(tokens(text), Ok(number), "{text}");
+        }
+        for text in ["", "k", "-1", "1.5k", "+4", "1m", "99999999k", "100000001"] {
+            assert!(tokens(text).is_err(), "{text}");
+        }
+    }
+}

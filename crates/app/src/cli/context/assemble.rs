@@ -1,0 +1,40 @@
+//! `agents context assemble`.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::ask::AskArgs;
+use crate::cli::Invocation;
+use crate::failure::{Failure, codes};
+use crate::output::{Note, Report, calm};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct AssembleArgs {
+    #[command(flatten)]
+    pub(super) ask: AskArgs,
+    /// Write what is in the text, what was left out and why to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    receipt: Option<PathBuf>,
+}
+
+pub(super) async fn run(args: AssembleArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let asked = args.ask.asked(invocation).await?;
+    let context = asked.assemble(None).await?;
+    let receipt = serde_json::to_value(&context.receipt)
+        .map_err(|error| Failure::new(&codes::INTERNAL, format!("the receipt cannot be printed: {error}")))?;
+    if let Some(file) = &args.receipt {
+        let written = std::fs::write(invocation.here.join(file), format!("{receipt:#}\n"));
+        written.map_err(|error| {
+            let message = format!("the receipt cannot be written to {}: {error}", file.display());
+            Failure::new(&codes::IO_FAILED, message)
+        })?;
+    }
+    // In a pipe the lines are those of the files; at a terminal they cannot move the cursor.
+    let text = match invocation.look.width {
+        Some(_) => calm(&context.text),
+        None => context.text.clone(),
+    };
+    let report = Report::new(json!({ "text": context.text, "receipt": receipt }), text);
+    Ok(context.receipt.notes.iter().fold(report, |report, note| report.note(Note::info(note))))
+}

@@ -1,0 +1,154 @@
+//! What a request is about for sure, as it is typed: `PATH`, `PATH:FROM-TO`, `ALIAS:PATH` or a symbol.
+//!
+//! # Invariants
+//! 1. A path lies in one of the projects, or is refused: it is never looked for elsewhere.
+//! 2. A word is a path if it has a slash or lines, or if there is such a file; else it is a symbol.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use domain::context::Focus;
+use domain::{RelPath, RootNo};
+use engine::contexts::Sought;
+
+use crate::failure::{Failure, codes};
+
+/// Where paths are looked for.
+pub(super) struct Places<'a> {
+    /// Where the person stands.
+    pub(super) here: &'a Path,
+    /// The projects, in order: what they are called, and where they lie.
+    pub(super) roots: &'a [(String, PathBuf)],
+}
+
+impl Places<'_> {
+    /// What a word names.
+    ///
+    /// # Errors
+    /// It is a path that lies in no project, or no path at all.
+    pub(super) fn focus(&self, word: &str) -> Result<Focus, Failure> {
+        if let Some((path, from, to)) = with_lines(word) {
+            let (no, path) = self.path(path)?;
+            return Ok(Focus::Lines(no, path, from, to));
+        }
+        match self.is_path(word) {
+            true => self.path(word).map(|(no, path)| Focus::Path(no, path)),
+            false => Ok(Focus::Symbol(word.to_owned())),
+        }
+    }
+
+    /// What a word names that has no lines.
+    ///
+    /// # Errors
+    /// As [`Places::focus`].
+    pub(super) fn sought(&self, word: &str) -> Result<Sought, Failure> {
+        match self.is_path(word) {
+            true => self.path(word).map(|(no, path)| Sought::Path(no, path)),
+            false => Ok(Sought::Symbol(word.to_owned())),
+        }
+    }
+
+    fn is_path(&self, word: &str) -> bool {
+        let is_there = |base: &Path| base.join(word).symlink_metadata().is_ok();
+        word.contains('/')
+            || self.named(word).is_some()
+            || is_there(self.here)
+            || self.roots.iter().any(|(_, root)| is_there(root))
+    }
+
+    /// The project that `ALIAS:path` names, and the path.
+    fn named<'w>(&self, word: &'w str) -> Option<(usize, &'w str)> {
+        let (alias, path) = word.split_once(':')?;
+        let at = self.roots.iter().position(|(known, _)| known == alias)?;
+        (!path.is_empty() && !path.starts_with(':')).then_some((at, path))
+    }
+
+    /// Of a path as typed: from where the person stands, else from a project's root; the first that is there, else the
+    /// first that lies in a project.
+    fn path(&self, word: &str) -> Result<(RootNo, RelPath), Failure> {
+        let candidates: Vec<PathBuf> = match self.named(word) {
+            Some((at, path)) => vec![plain(&self.roots[at].1.join(path))],
+            None => {
+                let roots = self.roots.iter().map(|(_, root)| root.as_path());
+                std::iter::once(self.here).chain(roots).map(|base| plain(&base.join(word))).collect()
+            }
+        };
+        let inside: Vec<(RootNo, RelPath, PathBuf)> =
+            candidates.into_iter().filter_map(|path| self.inside(path)).collect();
+        let there = inside.iter().find(|(.., path)| path.symlink_metadata().is_ok());
+        match there.or(inside.first()) {
+            Some((no, path, _)) => Ok((*no, path.clone())),
+            None => Err(Failure::new(&codes::PATH_ESCAPES, format!("`{word}` lies in none of the projects"))
+                .hint("name its project with `--project DIR`")),
+        }
+    }
+
+    fn inside(&self, path: PathBuf) -> Option<(RootNo, RelPath, PathBuf)> {
+        let mut numbered = self.roots.iter().zip(0..);
+        numbered.find_map(|((_, root), no)| {
+            let below = path.strip_prefix(root).ok()?;
+            Some((RootNo(no), RelPath::new(below.as_os_str().as_bytes()).ok()?, path.clone()))
+        })
+    }
+}
+
+/// The path without `.` and `..`, by its words alone.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::Normal(_) | Component::RootDir | Component::Prefix(_) => plain.push(part),
+        }
+    }
+    plain
+}
+
+/// `PATH:FROM-TO` or `PATH:LINE`.
+fn with_lines(word: &str) -> Option<(&str, u32, u32)> {
+    let (path, lines) = word.rsplit_once(':')?;
+    let (from, to) = lines.split_once('-').unwrap_or((lines, lines));
+    let number =
+        |text: &str| text.parse::<u32>().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+    (!path.is_empty()).then_some((path, number(from)?, number(to)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_word_is_a_path_where_it_looks_like_one_or_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        fs::create_dir_all(top.join("a/src")).unwrap();
+        fs::create_dir_all(top.join("b")).unwrap();
+        for file in ["a/src/x.rs", "a/Makefile", "b/x.rs"] {
+            fs::write(top.join(file), "x\n").unwrap();
+        }
+        let roots = [("a".to_owned(), top.join("a")), ("lib".to_owned(), top.join("b"))];
+        let places = Places { here: &top.join("a/src"), roots: &roots };
+        let rel = |text: &str| RelPath::new(text).unwrap();
+        for (word, focus) in [
+            ("x.rs", Focus::Path(RootNo(0), rel("src/x.rs"))),
+            ("../Makefile", Focus::Path(RootNo(0), rel("Makefile"))),
+            ("Makefile", Focus::Path(RootNo(0), rel("Makefile"))),
+            ("src/x.rs:3-9", Focus::Lines(RootNo(0), rel("src/x.rs"), 3, 9)),
+            ("x.rs:4", Focus::Lines(RootNo(0), rel("src/x.rs"), 4, 4)),
+            ("lib:x.rs", Focus::Path(RootNo(1), rel("x.rs"))),
+            ("src/gone.rs", Focus::Path(RootNo(0), rel("src/src/gone.rs"))),
+            ("pack", Focus::Symbol("pack".to_owned())),
+            ("Pipeline::new", Focus::Symbol("Pipeline::new".to_owned())),
+        ] {
+            assert_eq!(places.focus(word).map_err(|failure| failure.message), Ok(focus), "{word}");
+        }
+        for word in ["../../../etc/passwd", "/etc/passwd", "/etc/passwd:1-2"] {
+            assert_eq!(places.focus(word).unwrap_err().code, &codes::PATH_ESCAPES, "{word}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! `agents context index`: the index of a project itself.
+
+use engine::contexts::{ContextProject, Contexts, IndexState, Verified};
+use serde_json::{Value, json};
+
+use super::ask::ProjectsArgs;
+use super::blocking;
+use crate::cli::Invocation;
+use crate::failure::{Failure, codes};
+use crate::output::{Note, Report, calm};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct IndexArgs {
+    #[command(flatten)]
+    projects: ProjectsArgs,
+    /// Throw it away; the next question builds it anew
+    #[arg(long, conflicts_with = "verify")]
+    clear: bool,
+    /// Build it aside, from nothing, and compare
+    #[arg(long)]
+    verify: bool,
+}
+
+pub(super) async fn run(args: IndexArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let ground = args.projects.open(invocation).await?;
+    let (mut data, mut text, mut notes) = (Vec::new(), String::new(), Vec::new());
+    let mut failure = None;
+    let is_one = ground.projects.len() == 1;
+    for project in &ground.projects {
+        let head = if is_one { String::new() } else { format!("{}: ", calm(&project.alias)) };
+        if args.clear {
+            if !ground.contexts.clear_index(project) {
+                let message =
+                    "the index cannot be removed: another process uses it, or the file cannot be deleted";
+                return Err(
+                    Failure::new(&codes::IO_FAILED, message).hint("try again when no other `agents` works")
+                );
+            }
+            text.push_str(&format!("{head}the index is removed\n"));
+            data.push(json!({ "cleared": true }));
+            continue;
+        }
+        let (contexts, own) = (ground.contexts.clone(), project.clone());
+        let state = match blocking(move |stop| contexts.index(&own, stop)).await {
+            Ok(state) => state,
+            Err(error) => return Err(ground.told(error).await),
+        };
+        text.push_str(&format!("{head}{}", to_text(&state)));
+        notes.extend(state.notes.iter().map(|note| Note::info(format!("{head}{note}"))));
+        let mut value = to_json(&state);
+        if args.verify {
+            let found = verified(&ground.contexts, project).await;
+            let found = match found {
+                Ok(found) => found,
+                Err(error) => return Err(ground.told(error).await),
+            };
+            let (words, same, wrong) = judged(&found);
+            text.push_str(&format!("{head}{words}\n"));
+            value["verified"] = json!(same);
+            failure = failure.or(wrong);
+        }
+        data.push(value);
+    }
+    // One project is the usual case, and has its facts at the top.
+    let data = if is_one { data.pop().unwrap_or(Value::Null) } else { json!({ "projects": data }) };
+    let report = notes.into_iter().fold(Report::new(data, text), Report::note);
+    Ok(match failure {
+        Some(failure) => report.failed(failure),
+        None => report,
+    })
+}
+
+async fn verified(
+    contexts: &Contexts,
+    project: &ContextProject,
+) -> Result<Verified, engine::contexts::ContextError> {
+    let (contexts, own) = (contexts.clone(), project.clone());
+    blocking(move |stop| contexts.verify_index(&own, stop)).await
+}
+
+/// What is said of it, whether it is the same, and the failure it is if not.
+fn judged(found: &Verified) -> (&'static str, Option<bool>, Option<Failure>) {
+    match found {
+        Verified::Same => ("verified: an index built from nothing is the same", Some(true), None),
+        Verified::Moving => ("not verified: the files change while they are looked at", None, None),
+        Verified::Different(paths) => {
+            let failure = Failure::new(
+                &codes::INDEX_DIFFERS,
+                "an index built from nothing says other things than the one that is kept",
+            );
+            let failure = paths.iter().fold(failure, |failure, path| failure.line(path.to_string()));
+            let failure = failure.hint("throw it away with `agents context index --clear`");
+            ("verified: an index built from nothing is different", Some(false), Some(failure))
+        }
+    }
+}
+
+fn to_json(state: &IndexState) -> Value {
+    json!({
+        "files": state.files, "facts": state.facts, "bytes": state.bytes, "commits": state.commits,
+        "languages": state.languages, "changed": state.changed, "partial": state.partial, "ms": state.ms,
+    })
+}
+
+fn to_text(state: &IndexState) -> String {
+    let partial = if state.partial { ", not all of them yet" } else { "" };
+    let mut languages: Vec<(&str, u64)> =
+        state.languages.iter().map(|(name, count)| (*name, *count)).collect();
+    languages.sort_by(|one, other| other.1.cmp(&one.1).then(one.0.cmp(other.0)));
+    let languages: Vec<String> = languages.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    let mut text = format!(
+        "files    {}, {} changed, {} ms{partial}\nkept     {} contents, {:.1} MB\nhistory  {} commits\n",
+        state.files,
+        state.changed,
+        state.ms,
+        state.facts,
+        megabytes(state.bytes),
+        state.commits
+    );
+    if !languages.is_empty() {
+        text.push_str(&format!("written  {}\n", languages.join(", ")));
+    }
+    text
+}
+
+fn megabytes(bytes: u64) -> f64 {
+    // To one place after the point nobody sees the rest.
+    f64::from(u32::try_from(bytes / 1024).unwrap_or(u32::MAX)) / 1024.0
+}

@@ -1,0 +1,124 @@
+//! `agents context inspect`: what the index knows of a file.
+
+use std::path::PathBuf;
+
+use domain::RelPath;
+use engine::contexts::{Inspected, Neighbour};
+use serde_json::{Value, json};
+
+use super::ask::ProjectsArgs;
+use super::blocking;
+use super::focus::Places;
+use crate::cli::Invocation;
+use crate::failure::Failure;
+use crate::output::{Note, Report, calm};
+
+/// How many definitions are shown to people.
+const DEFINITIONS_MAX: usize = 200;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct InspectArgs {
+    /// A file, or a symbol: then the file that defines it
+    #[arg(value_name = "PATH|SYMBOL")]
+    what: String,
+    #[command(flatten)]
+    projects: ProjectsArgs,
+}
+
+pub(super) async fn run(args: InspectArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let ground = args.projects.open(invocation).await?;
+    let roots: Vec<(String, PathBuf)> =
+        ground.projects.iter().map(|project| (project.alias.clone(), project.root.clone())).collect();
+    let sought = Places { here: &invocation.here, roots: &roots }.sought(&args.what)?;
+    let (contexts, projects) = (ground.contexts.clone(), ground.projects.clone());
+    let found = match blocking(move |stop| contexts.inspect(&projects, &sought, stop)).await {
+        Ok(found) => found,
+        Err(error) => return Err(ground.told(error).await),
+    };
+    let report = Report::new(to_json(&found), to_text(&found));
+    Ok(found.notes.iter().fold(report, |report, note| report.note(Note::info(note))))
+}
+
+fn to_json(found: &Inspected) -> Value {
+    let tokens: serde_json::Map<String, Value> =
+        found.tokens.iter().map(|(depth, tokens)| (depth.to_string(), json!(tokens))).collect();
+    let definitions: Vec<Value> = found
+        .definitions
+        .iter()
+        .map(|def| json!({ "name": def.name, "kind": def.kind, "line": def.line, "from": def.from, "to": def.to }))
+        .collect();
+    let neighbours = |all: &[Neighbour]| -> Vec<Value> {
+        all.iter()
+            .map(|one| json!({ "path": one.path.to_string(), "weight": one.weight, "names": one.names }))
+            .collect()
+    };
+    let changes: Vec<Value> = found
+        .changes_with
+        .iter()
+        .map(|(path, commits)| json!({ "path": path.to_string(), "commits": commits }))
+        .collect();
+    let mut data = json!({
+        "path": found.path.to_string(), "language": found.language, "lines": found.lines, "tokens": tokens,
+        "definitions": definitions, "referred_by": neighbours(&found.referred_by),
+        "refers_to": neighbours(&found.refers_to), "changes_with": changes,
+    });
+    if !found.defined_at.is_empty() {
+        let places = found.defined_at.iter();
+        data["defined_at"] =
+            places.map(|(_, path, line)| json!({ "path": path.to_string(), "line": line })).collect();
+    }
+    data
+}
+
+fn to_text(found: &Inspected) -> String {
+    let tokens: Vec<String> =
+        found.tokens.iter().map(|(depth, tokens)| format!("{depth} {tokens}")).collect();
+    let mut text = format!(
+        "{}  ({}, {} lines)\ntokens  {}\n",
+        shown(&found.path),
+        found.language,
+        found.lines,
+        tokens.join(", ")
+    );
+    if found.defined_at.len() > 1 {
+        text.push_str(&format!("it is defined in {} places\n", found.defined_at.len()));
+        for (_, path, line) in &found.defined_at {
+            text.push_str(&format!("  {}:{line}\n", shown(path)));
+        }
+    }
+    if !found.definitions.is_empty() {
+        text.push_str("defines\n");
+        for def in found.definitions.iter().take(DEFINITIONS_MAX) {
+            text.push_str(&format!("  {:>5}  {:<9}  {}\n", def.line, def.kind, calm(&def.name)));
+        }
+        let more = found.definitions.len().saturating_sub(DEFINITIONS_MAX);
+        if more > 0 {
+            text.push_str(&format!("  and {more} more\n"));
+        }
+    }
+    for (head, all) in [("referred to by", &found.referred_by), ("refers to", &found.refers_to)] {
+        if !all.is_empty() {
+            text.push_str(&format!("{head}\n"));
+        }
+        for one in all {
+            text.push_str(&format!(
+                "  {:>5.1}  {}  ({})\n",
+                one.weight,
+                shown(&one.path),
+                calm(&one.names.join(", "))
+            ));
+        }
+    }
+    if !found.changes_with.is_empty() {
+        text.push_str("changes with\n");
+        for (path, commits) in &found.changes_with {
+            let times = if *commits == 1 { "commit" } else { "commits" };
+            text.push_str(&format!("  {commits:>5} {times:<7}  {}\n", shown(path)));
+        }
+    }
+    text
+}
+
+fn shown(path: &RelPath) -> String {
+    calm(&path.to_string())
+}

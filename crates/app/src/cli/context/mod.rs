@@ -1,0 +1,89 @@
+//! `agents context assemble | simulate | inspect | index`: what a model would be given to read of a project.
+//!
+//! # Invariants
+//! 1. The output of `assemble` is the text and nothing else, so that it can be piped into any model.
+//! 2. These commands only read projects. What they write is the index, which is a cache.
+//! 3. A request to stop ends the search, and nothing is printed of what was found so far.
+
+mod ask;
+mod assemble;
+mod focus;
+mod index;
+mod inspect;
+mod simulate;
+mod table;
+mod tool;
+
+use std::future::Future;
+
+pub(super) use tool::request;
+
+use clap::Subcommand;
+use engine::contexts::ContextError;
+use sync::{CancelReason, CancellationToken, Observed};
+
+use super::stops::Stops;
+use super::{Invocation, alone};
+use crate::failure::Failure;
+use crate::output::Report;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ContextCommand {
+    /// Print what a model should read to answer a question about your project, within a number of tokens
+    Assemble(Box<assemble::AssembleArgs>),
+    /// Print what would be in such a text, what would be left out, and why
+    Simulate(Box<simulate::SimulateArgs>),
+    /// Print what the index knows of a file, or of the file that defines a symbol
+    Inspect(inspect::InspectArgs),
+    /// Bring the index of a project up to date, and print how it stands
+    Index(index::IndexArgs),
+}
+
+impl ContextCommand {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            ContextCommand::Assemble(_) => "context assemble",
+            ContextCommand::Simulate(_) => "context simulate",
+            ContextCommand::Inspect(_) => "context inspect",
+            ContextCommand::Index(_) => "context index",
+        }
+    }
+}
+
+pub(super) fn dispatch(command: ContextCommand, invocation: &Invocation) -> Result<Report, Failure> {
+    match command {
+        ContextCommand::Assemble(args) => alone(assemble::run(*args, invocation)),
+        ContextCommand::Simulate(args) => alone(simulate::run(*args, invocation)),
+        ContextCommand::Inspect(args) => alone(inspect::run(args, invocation)),
+        ContextCommand::Index(args) => alone(index::run(args, invocation)),
+    }
+}
+
+/// Does `work` until it is done; a request to stop cancels it, and waits for it to say so.
+async fn unless_stopped<T, W>(work: impl FnOnce(Observed) -> W) -> Result<T, ContextError>
+where
+    W: Future<Output = Result<T, ContextError>>,
+{
+    let token = CancellationToken::new();
+    let mut work = std::pin::pin!(work(token.observe()));
+    let mut stops = Stops::listen();
+    tokio::select! {
+        biased;
+        done = &mut work => done,
+        _ = stops.next() => {
+            token.cancel(CancelReason::User);
+            work.await
+        }
+    }
+}
+
+/// Runs what blocks on a thread that may, until it is done or a request to stop ends it.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce(&Observed) -> Result<T, ContextError> + Send + 'static,
+) -> Result<T, ContextError> {
+    unless_stopped(|stop| async move {
+        let done = tokio::task::spawn_blocking(move || work(&stop)).await;
+        done.unwrap_or_else(|error| Err(ContextError::Panicked(error.to_string())))
+    })
+    .await
+}

@@ -1,0 +1,46 @@
+//! `agents context simulate`: the receipt of a context, without its text.
+
+use serde_json::{Value, json};
+
+use super::ask::{AskArgs, tokens};
+use super::table;
+use crate::cli::Invocation;
+use crate::failure::{Failure, codes};
+use crate::output::{Note, Report};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct SimulateArgs {
+    #[command(flatten)]
+    ask: AskArgs,
+    /// Several numbers of tokens, one after the other
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = tokens, conflicts_with = "budget")]
+    budgets: Vec<u32>,
+}
+
+pub(super) async fn run(args: SimulateArgs, invocation: &Invocation) -> Result<Report, Failure> {
+    let asked = args.ask.asked(invocation).await?;
+    let budgets: Vec<Option<u32>> = match args.budgets.is_empty() {
+        true => vec![None],
+        false => args.budgets.iter().copied().map(Some).collect(),
+    };
+    let aliases: Vec<String> = asked.ground.projects.iter().map(|project| project.alias.clone()).collect();
+    let (mut receipts, mut text, mut notes) = (Vec::new(), String::new(), Vec::new());
+    for tokens in budgets {
+        let receipt = asked.assemble(tokens).await?.receipt;
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&table::shown(&receipt, &aliases, &invocation.look));
+        let value: Value = serde_json::to_value(&receipt).map_err(|error| {
+            Failure::new(&codes::INTERNAL, format!("the receipt cannot be printed: {error}"))
+        })?;
+        receipts.push(value);
+        for note in receipt.notes {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    let report = Report::new(json!({ "receipts": receipts }), text);
+    Ok(notes.iter().fold(report, |report, note| report.note(Note::info(note))))
+}

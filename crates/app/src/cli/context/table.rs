@@ -1,0 +1,148 @@
+//! A receipt as people read it.
+//!
+//! # Invariants
+//! What a file's name holds cannot forge a line or move the cursor.
+
+use domain::context::{BudgetLine, IncludedLine, Outcome, Receipt, StrategyLine};
+
+use crate::output::{Look, calm};
+
+/// What strategies are called where there is little room.
+const SHORT: [(&str, &str); 6] = [
+    ("arce", "arce"),
+    ("breadth-depth-navigator", "graph"),
+    ("plan-decision-context", "plan"),
+    ("semantic-embedding", "semantic"),
+    ("simple-keyword", "keyword"),
+    ("temporal-archaeology", "history"),
+];
+
+/// Whether the cells of a column end at its right.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Left,
+    Right,
+}
+
+/// The receipt in lines.
+pub(super) fn shown(receipt: &Receipt, aliases: &[String], look: &Look) -> String {
+    let mut text = head(receipt);
+    let strategies = receipt.strategies.iter().map(strategy).collect();
+    text.push_str(&columns(
+        &["strategy", "confidence", "weight", "proposed", "time", "outcome"],
+        &[Side::Left, Side::Right, Side::Right, Side::Right, Side::Right, Side::Left],
+        strategies,
+        look,
+    ));
+    if !receipt.included.is_empty() {
+        let files = receipt.included.iter().map(|line| file(line, aliases)).collect();
+        text.push_str(&columns(
+            &["score", "depth", "tokens", "path", "why"],
+            &[Side::Right, Side::Left, Side::Right, Side::Left, Side::Left],
+            files,
+            look,
+        ));
+    }
+    text.push_str(&left_out(receipt));
+    text
+}
+
+fn head(receipt: &Receipt) -> String {
+    let index = &receipt.index;
+    let partial = if index.partial { ", not all of them yet" } else { "" };
+    let mut text = format!(
+        "index   {} files, {} changed, {} ms{partial}      history {} commits      counter {}\n",
+        index.files,
+        index.changed,
+        index.ms,
+        index.commits,
+        calm(&receipt.counter)
+    );
+    let BudgetLine { window: _, total, preamble, skeleton, files, free } = receipt.budget;
+    let skeleton = if skeleton > 0 { format!(" + skeleton {skeleton}") } else { String::new() };
+    text.push_str(&format!(
+        "budget  {total} = preamble {preamble}{skeleton} + files {files} + free {free}\n"
+    ));
+    text
+}
+
+fn strategy(line: &StrategyLine) -> Vec<String> {
+    let has_run = match &line.outcome {
+        Outcome::Ok | Outcome::Empty | Outcome::Failed(_) | Outcome::Panicked(_) | Outcome::TimedOut => true,
+        Outcome::Unavailable(_) | Outcome::Open { .. } | Outcome::NotStarted | Outcome::Hung => false,
+    };
+    let when = |is_so: bool, text: String| if is_so { text } else { "-".to_owned() };
+    vec![
+        line.name.to_string(),
+        when(line.confidence > 0.0, format!("{:.2}", line.confidence)),
+        format!("{:.2}", line.weight),
+        when(has_run, line.proposed.to_string()),
+        when(has_run, format!("{} ms", line.ms)),
+        calm(&line.outcome.to_string()).replace('\n', " "),
+    ]
+}
+
+fn file(line: &IncludedLine, aliases: &[String]) -> Vec<String> {
+    let depth = match line.full_parts {
+        0 => line.depth.to_string(),
+        full if full == line.parts => line.depth.to_string(),
+        full => format!("{} {full}/{}", line.depth, line.parts),
+    };
+    let path = match aliases.get(usize::from(line.place.project.0)) {
+        Some(alias) if aliases.len() > 1 => format!("{alias}:{}", line.place.path),
+        Some(_) | None => line.place.path.to_string(),
+    };
+    let short = |name: &str| {
+        let known = SHORT.iter().find(|(long, _)| *long == name);
+        known.map_or_else(|| name.to_owned(), |(_, short)| (*short).to_owned())
+    };
+    let why: Vec<String> =
+        line.why.iter().map(|(name, share)| format!("{} {share:.2}", short(name))).collect();
+    vec![format!("{:.2}", line.score), depth, line.tokens.to_string(), calm(&path), why.join(", ")]
+}
+
+fn left_out(receipt: &Receipt) -> String {
+    let all: u32 = receipt.excluded_by.values().sum();
+    let mut text = match all {
+        0 => "nothing was left out\n".to_owned(),
+        all => {
+            let mut counts: Vec<(u32, &str)> =
+                receipt.excluded_by.iter().map(|(reason, count)| (*count, reason.as_str())).collect();
+            counts.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(other.1)));
+            let counts: Vec<String> =
+                counts.iter().map(|(count, reason)| format!("{count} {reason}")).collect();
+            format!("left out {all}: {}\n", counts.join(", "))
+        }
+    };
+    if receipt.redacted > 0 {
+        text.push_str(&format!("secrets were taken out of {} files\n", receipt.redacted));
+    }
+    text
+}
+
+/// Lines of cells under a head, two spaces between columns; nothing is cut but the last column, at the screen's end.
+fn columns(head: &[&str], sides: &[Side], rows: Vec<Vec<String>>, look: &Look) -> String {
+    let head: Vec<String> = head.iter().map(|word| (*word).to_owned()).collect();
+    let width = |column: usize| {
+        let cells = rows.iter().chain([&head]).filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let line = |row: &[String]| {
+        let cells = row.iter().zip(&widths).zip(sides).map(|((cell, width), side)| {
+            let gap = " ".repeat(width.saturating_sub(cell.chars().count()));
+            match side {
+                Side::Left => format!("{cell}{gap}"),
+                Side::Right => format!("{gap}{cell}"),
+            }
+        });
+        let text = cells.collect::<Vec<_>>().join("  ");
+        look.cut(text.trim_end(), 0)
+    };
+    let mut text = look.paint.dim(&line(&head)) + "\n";
+    for row in &rows {
+        text.push_str(&line(row));
+        text.push('\n');
+    }
+    text
+}

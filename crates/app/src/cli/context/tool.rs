@@ -1,0 +1,29 @@
+//! The tool `request_context` for other programs: `context assemble` in its words, answered as a plan's models are.
+
+use domain::context::Place;
+use engine::context_answer;
+
+use super::ContextCommand;
+use crate::cli::Invocation;
+use crate::failure::{Failure, codes};
+use crate::output::Report;
+
+/// Answers the call that `command` stands for.
+pub(in crate::cli) async fn request(
+    command: ContextCommand,
+    invocation: &Invocation,
+) -> Result<Report, Failure> {
+    let asked = match command {
+        ContextCommand::Assemble(args) => args.ask.asked(invocation).await?,
+        ContextCommand::Simulate(_) | ContextCommand::Inspect(_) | ContextCommand::Index(_) => {
+            return Err(Failure::new(&codes::INTERNAL, "it is no request for a context"));
+        }
+    };
+    let context = asked.assemble_unheard().await?;
+    let aliases: Vec<&str> = asked.ground.projects.iter().map(|project| project.alias.as_str()).collect();
+    let shown = |place: &Place| match aliases.get(usize::from(place.project.0)) {
+        Some(alias) if aliases.len() > 1 => format!("{alias}:{}", place.path),
+        Some(_) | None => place.path.to_string(),
+    };
+    Ok(Report::new(context_answer(&context, &shown), Vec::new()))
+}

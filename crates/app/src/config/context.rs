@@ -1,0 +1,349 @@
+//! What the settings say about contexts, as the engine takes it: for each project apart.
+//!
+//! # Invariants
+//! 1. The user's rules and a project's are kept apart: what is shown must pass both, so neither list is lost in the other.
+//! 2. What one project says holds for no other.
+//!
+//! # Not here
+//! What passes: the pipeline.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use engine::contexts::{
+    ContextRules, ContextSettings, ContextsSetup, ExecutorConfig, IndexConfig, Name, PipelineConfig,
+    ProjectSettings, RulesError, ViewRules, Views,
+};
+
+use super::error::ConfigError;
+use super::file::Place;
+use super::load::{Origin, PROJECT_FILE, Settings, Sources, load};
+use super::registry::{ENTRIES, Key, Scope};
+use super::value::Value;
+use crate::places::Env;
+
+/// The weights of strategies have these names.
+const WEIGHTS: &str = "context.weights.";
+const KB: u64 = 1024;
+const MB: u64 = 1024 * 1024;
+
+/// Reads the settings of a user and of projects, whenever it is asked.
+#[derive(Clone, Debug)]
+pub struct FileRules {
+    /// The environment.
+    pub env: Env,
+    /// The user's file, where there can be one.
+    pub user_file: Option<PathBuf>,
+}
+
+impl ContextRules for FileRules {
+    fn rules(&self, roots: &[PathBuf]) -> Result<ContextSettings, RulesError> {
+        let sources = Sources {
+            flags: Vec::new(),
+            env: self.env.clone(),
+            user_file: self.user_file.as_deref(),
+            roots: roots.to_vec(),
+        };
+        let settings = load(&sources).map_err(|error: ConfigError| RulesError { source: Box::new(error) })?;
+        Ok(context_settings(&settings, roots))
+    }
+}
+
+/// What the settings of projects and their user come to.
+fn context_settings(settings: &Settings, roots: &[PathBuf]) -> ContextSettings {
+    let user = Level { settings, root: None };
+    let pipeline = PipelineConfig {
+        strategies: user.names(Key::ContextStrategies).unwrap_or_default(),
+        weights: weights(settings),
+        max_tokens: small(settings.count(Key::ContextMaxTokens)),
+        skeleton_ratio: ratio(settings, Key::ContextSkeletonRatio),
+        views: Views { default: user.default_view(), ..user.views() },
+    };
+    let project = |root: &PathBuf| ProjectSettings {
+        views: Level { settings, root: Some(root) }.views(),
+        index: index(settings, root),
+    };
+    ContextSettings {
+        pipeline,
+        deadline: span(settings.get(Key::ContextDeadline).0),
+        projects: roots.iter().map(project).collect(),
+    }
+}
+
+/// What the contexts of a process are made with.
+pub fn contexts_setup(settings: &Settings, rules: FileRules) -> ContextsSetup {
+    // A strategy never has longer than all of them.
+    let deadline = span(settings.get(Key::ContextDeadline).0);
+    let executor = ExecutorConfig {
+        max_workers: usize::try_from(settings.count(Key::ContextMaxWorkers)).unwrap_or(1),
+        deadline,
+        strategy_deadline: span(settings.get(Key::ContextStrategyDeadline).0).min(deadline),
+    };
+    let memory = settings.count(Key::ContextMemoryMb).saturating_mul(MB);
+    ContextsSetup {
+        executor,
+        memory_bytes_max: usize::try_from(memory).unwrap_or(usize::MAX),
+        rules: std::sync::Arc::new(rules),
+    }
+}
+
+fn weights(settings: &Settings) -> std::collections::BTreeMap<Name, f32> {
+    let set = ENTRIES.iter().filter_map(|entry| {
+        let name = entry.name.strip_prefix(WEIGHTS)?.parse().ok()?;
+        Some((name, ratio(settings, entry.key)))
+    });
+    set.collect()
+}
+
+fn index(settings: &Settings, root: &Path) -> IndexConfig {
+    let count = |key: Key| match of_project(settings, key, root) {
+        Value::Count(count) => count,
+        Value::Word(_)
+        | Value::Span(_)
+        | Value::Words(_)
+        | Value::Path(_)
+        | Value::Money(_)
+        | Value::Decimal(_)
+        | Value::Inherit => 0,
+    };
+    IndexConfig {
+        file_bytes_max: count(Key::ContextIndexMaxFileKb).saturating_mul(KB),
+        files_max: usize::try_from(count(Key::ContextIndexMaxFiles)).unwrap_or(usize::MAX),
+        disk_bytes_max: count(Key::ContextIndexMaxMb).saturating_mul(MB),
+        keep_days: small(count(Key::ContextIndexKeepDays)),
+        update_deadline: span(&of_project(settings, Key::ContextIndexUpdateDeadline, root)),
+        history_commits: small(count(Key::ContextHistoryCommits)),
+        ..IndexConfig::default()
+    }
+}
+
+/// What holds for one project, whatever others say.
+fn of_project(settings: &Settings, key: Key, root: &Path) -> Value {
+    let user = Level { settings, root: None }.said(key).cloned();
+    let user = user.unwrap_or_else(|| key.entry().default_value());
+    let project = Level { settings, root: Some(root) };
+    match project.said(key) {
+        Some(theirs) if key.entry().scope == Scope::Tighten => key.entry().shape.tightened(&user, theirs),
+        Some(_) | None => user,
+    }
+}
+
+fn small(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn span(value: &Value) -> Duration {
+    match value {
+        Value::Span(span) => *span,
+        Value::Word(_)
+        | Value::Count(_)
+        | Value::Words(_)
+        | Value::Path(_)
+        | Value::Money(_)
+        | Value::Decimal(_)
+        | Value::Inherit => Duration::ZERO,
+    }
+}
+
+fn ratio(settings: &Settings, key: Key) -> f32 {
+    match settings.get(key).0 {
+        Value::Decimal(hundredths) => *hundredths as f32 / 100.0,
+        Value::Word(_)
+        | Value::Count(_)
+        | Value::Span(_)
+        | Value::Words(_)
+        | Value::Path(_)
+        | Value::Money(_)
+        | Value::Inherit => 0.0,
+    }
+}
+
+/// What one level says: the user, or the project at `root`.
+#[derive(Clone, Copy)]
+struct Level<'a> {
+    settings: &'a Settings,
+    root: Option<&'a Path>,
+}
+
+/// The settings of one view.
+struct ViewKeys {
+    include: Key,
+    exclude: Key,
+    max_file_kb: Key,
+    max_files: Key,
+    max_tokens: Key,
+    strategies: Key,
+}
+
+const EXECUTE: ViewKeys = ViewKeys {
+    include: Key::ContextViewExecuteInclude,
+    exclude: Key::ContextViewExecuteExclude,
+    max_file_kb: Key::ContextViewExecuteMaxFileKb,
+    max_files: Key::ContextViewExecuteMaxFiles,
+    max_tokens: Key::ContextViewExecuteMaxTokens,
+    strategies: Key::ContextViewExecuteStrategies,
+};
+const STRATEGIZE: ViewKeys = ViewKeys {
+    include: Key::ContextViewStrategizeInclude,
+    exclude: Key::ContextViewStrategizeExclude,
+    max_file_kb: Key::ContextViewStrategizeMaxFileKb,
+    max_files: Key::ContextViewStrategizeMaxFiles,
+    max_tokens: Key::ContextViewStrategizeMaxTokens,
+    strategies: Key::ContextViewStrategizeStrategies,
+};
+const DEFAULT: ViewKeys = ViewKeys {
+    include: Key::ContextInclude,
+    exclude: Key::ContextExclude,
+    max_file_kb: Key::ContextIndexMaxFileKb,
+    max_files: Key::ContextMaxFiles,
+    max_tokens: Key::ContextMaxTokens,
+    strategies: Key::ContextStrategies,
+};
+
+impl<'a> Level<'a> {
+    /// Its own word; of the user, who has several, the strongest, the default included.
+    fn said(self, key: Key) -> Option<&'a Value> {
+        let is_its = |origin: &Origin| match (origin, self.root) {
+            (Origin::Project(Place::Line { file, .. }), Some(root)) => *file == root.join(PROJECT_FILE),
+            (Origin::Project(_), _) => false,
+            (Origin::Flag | Origin::Environment { .. } | Origin::User(_) | Origin::Default, root) => {
+                root.is_none()
+            }
+        };
+        self.settings.levels(key).iter().find(|level| is_its(&level.origin)).map(|level| &level.value)
+    }
+
+    fn words(self, key: Key) -> Option<Vec<String>> {
+        match self.said(key)? {
+            Value::Words(words) => Some(words.clone()),
+            Value::Word(_)
+            | Value::Count(_)
+            | Value::Span(_)
+            | Value::Path(_)
+            | Value::Money(_)
+            | Value::Decimal(_)
+            | Value::Inherit => None,
+        }
+    }
+
+    fn count(self, key: Key) -> Option<u32> {
+        match self.said(key)? {
+            Value::Count(count) => Some(small(*count)),
+            Value::Word(_)
+            | Value::Span(_)
+            | Value::Words(_)
+            | Value::Path(_)
+            | Value::Money(_)
+            | Value::Decimal(_)
+            | Value::Inherit => None,
+        }
+    }
+
+    fn names(self, key: Key) -> Option<Vec<Name>> {
+        let words = self.words(key)?;
+        Some(words.iter().filter_map(|word| word.parse().ok()).collect())
+    }
+
+    fn views(self) -> Views {
+        Views {
+            default: self.view(&DEFAULT),
+            strategize: self.view(&STRATEGIZE),
+            execute: self.view(&EXECUTE),
+        }
+    }
+
+    fn view(self, keys: &ViewKeys) -> ViewRules {
+        ViewRules {
+            include: self.words(keys.include),
+            exclude: self.words(keys.exclude).unwrap_or_default(),
+            max_file_kb: self.count(keys.max_file_kb),
+            max_files: self.count(keys.max_files),
+            max_tokens: self.count(keys.max_tokens),
+            strategies: self.names(keys.strategies),
+        }
+    }
+
+    /// What the user says of tokens and strategies where no view does is the pipeline's default, and no bound.
+    fn default_view(self) -> ViewRules {
+        ViewRules { max_tokens: None, strategies: None, ..self.view(&DEFAULT) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    struct World {
+        dir: TempDir,
+        roots: Vec<PathBuf>,
+    }
+
+    impl World {
+        fn new(projects: &[&str]) -> World {
+            let dir = TempDir::new().unwrap();
+            let mut roots = Vec::new();
+            for (no, text) in projects.iter().enumerate() {
+                let root = dir.path().join(no.to_string());
+                fs::create_dir_all(root.join(".cleveragents")).unwrap();
+                fs::write(root.join(PROJECT_FILE), text).unwrap();
+                roots.push(root);
+            }
+            World { dir, roots }
+        }
+
+        fn rules(&self, user: &str) -> Result<ContextSettings, String> {
+            let file = self.dir.path().join("user.toml");
+            fs::write(&file, user).unwrap();
+            let rules = FileRules { env: Env::new(), user_file: Some(file) };
+            rules.rules(&self.roots).map_err(|error| error.to_string())
+        }
+    }
+
+    #[test]
+    fn nothing_set_is_what_is_built_in() {
+        let found = World::new(&[""]).rules("").unwrap();
+        let mut built_in = PipelineConfig::default();
+        built_in.strategies.sort();
+        assert_eq!(found.pipeline.strategies, built_in.strategies);
+        assert_eq!(found.pipeline.max_tokens, built_in.max_tokens);
+        assert_eq!(found.pipeline.skeleton_ratio, built_in.skeleton_ratio);
+        assert_eq!(found.deadline, ExecutorConfig::default().deadline);
+        assert_eq!(found.projects[0].index, IndexConfig::default());
+        assert_eq!(found.projects[0].views, Views::default());
+        let built_in = engine::contexts::built_in_strategies().into_iter().collect();
+        assert_eq!(found.pipeline.weights, built_in, "and each strategy has its setting");
+    }
+
+    #[test]
+    fn a_project_narrows_its_own_files_and_no_others() {
+        let world = World::new(&[
+            "[context]\nexclude = [\"a\"]\ninclude = [\"src/**\"]\nmax_tokens = 99999\nindex.max_file_kb = 8\n",
+            "[context]\nhistory_commits = 7\nstrategies = [\"simple-keyword\"]\nview.execute.max_files = 3\n",
+        ]);
+        let found = world.rules("[context]\nexclude = [\"u\"]\nindex.max_file_kb = 64\n").unwrap();
+        let user = &found.pipeline.views.default;
+        assert_eq!((user.exclude.clone(), user.max_tokens), (vec!["u".to_owned()], None));
+        let [one, two] = &found.projects[..] else { panic!("two projects") };
+        assert_eq!(one.views.default.exclude, ["a"]);
+        assert_eq!(one.views.default.include, Some(vec!["src/**".to_owned()]));
+        assert_eq!((one.index.file_bytes_max, two.index.file_bytes_max), (8 * 1024, 64 * 1024));
+        assert_eq!((one.index.history_commits, two.index.history_commits), (2000, 7));
+        assert_eq!((one.views.execute.max_files, two.views.execute.max_files), (None, Some(3)));
+        assert_eq!(found.pipeline.max_tokens, 16_384, "a project lifts nothing");
+        assert_eq!(found.pipeline.strategies.len(), 4, "what the second leaves out the first still has");
+    }
+
+    #[test]
+    fn what_belongs_to_the_process_no_project_sets() {
+        for line in ["memory_mb = 1", "index.max_mb = 1", "index.keep_days = 1", "max_workers = 1"] {
+            let said = World::new(&[&format!("[context]\n{line}\n")]).rules("").unwrap_err();
+            assert!(said.contains("cannot be set by a project"), "{line}: {said}");
+        }
+        let said = World::new(&["[context.embedding]\nurl = \"http://x\"\n"]).rules("").unwrap_err();
+        assert!(said.contains("there is no setting `context.embedding.url`"), "{said}");
+    }
+}

@@ -1,0 +1,102 @@
+//! Programs that may only look, on a machine where nothing keeps them from writing.
+//!
+//! The machine is made so: a filter refuses the calls that make namespaces, mounts and Landlock's rules.
+
+use std::fs;
+
+use super::support::{Answer, Person, answer};
+
+/// Runs its arguments under a filter. Numbers of calls are those of the machine.
+const FILTER: &str = r#"
+import ctypes, os, platform, struct, sys
+UNSHARE, SETNS, CLONE, CLONE3 = {"x86_64": (272, 308, 56, 435), "aarch64": (97, 268, 220, 435)}[platform.machine()]
+LANDLOCK, NEWNS, EPERM, ENOSYS = 444, 0x20000, 1, 38
+def op(code, jt, jf, k): return struct.pack("HBBI", code, jt, jf, k)
+LOAD, JEQ, JSET, RET = 0x20, 0x15, 0x45, 0x06
+def deny(errno): return op(RET, 0, 0, 0x00050000 | errno)
+program = b"".join([
+    op(LOAD, 0, 0, 0),
+    op(JEQ, 0, 1, LANDLOCK), deny(ENOSYS),
+    op(JEQ, 0, 1, CLONE3), deny(ENOSYS),
+    op(JEQ, 0, 1, UNSHARE), deny(EPERM),
+    op(JEQ, 0, 1, SETNS), deny(EPERM),
+    op(JEQ, 0, 3, CLONE), op(LOAD, 0, 0, 16), op(JSET, 0, 1, NEWNS), deny(EPERM),
+    op(RET, 0, 0, 0x7fff0000),
+])
+libc = ctypes.CDLL(None, use_errno=True)
+held = ctypes.create_string_buffer(program)
+fprog = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(held))
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, fprog, 0, 0) == 0, os.strerror(ctypes.get_errno())
+os.execvp(sys.argv[1], sys.argv[1:])
+"#;
+
+/// A person on such a machine, who lets commands run all the same.
+fn person() -> Person {
+    let person = Person::new();
+    person.write("a.txt", "one\n");
+    fs::create_dir_all(person.config_file().parent().unwrap()).unwrap();
+    fs::write(person.config_file(), "policy.sandbox = \"optional\"\n").unwrap();
+    fs::write(person.home().join("filter.py"), FILTER).unwrap();
+    person
+}
+
+fn agents(person: &Person, args: &[&str]) -> Answer {
+    let plain = person.command(&person.project(), args);
+    let mut command = std::process::Command::new("python3");
+    command.arg(person.home().join("filter.py")).arg(plain.get_program()).args(plain.get_args());
+    command.current_dir(person.project()).env_clear().stdin(std::process::Stdio::null());
+    for (name, value) in plain.get_envs() {
+        if let Some(value) = value {
+            command.env(name, value);
+        }
+    }
+    answer(&mut command)
+}
+
+fn run(person: &Person, yaml: &str) -> Answer {
+    person.write(".cleveragents/actors/looks.yaml", yaml);
+    agents(person, &["run", "--format", "json", "--trust", "--actor", "looks", "look at it"])
+}
+
+#[test]
+fn a_node_that_may_only_look_and_wrote_has_failed_and_nothing_of_it_is_kept() {
+    let person = person();
+    let yaml =
+        "nodes:\n  look: {run: \"cat a.txt; echo two >> a.txt; touch made\", writes: false, retries: 0}\n";
+    let said = run(&person, yaml);
+    assert_ne!(said.exit, 0, "{said:?}");
+    let errors = person.json(&["plan", "errors", "@last"]).envelope().to_string();
+    assert!(errors.contains("NODE_WROTE: node look may only look, and it changed a.txt, made"), "{errors}");
+    let logs = person.json(&["plan", "logs", "@last"]).envelope().to_string();
+    assert!(logs.contains("\"rung\":\"none\"") || logs.contains("none"), "{logs}");
+    assert_eq!(person.agents(&["plan", "diff", "@last", "--name-only"]).stdout, "");
+    assert_eq!(person.read("a.txt"), "one\n");
+    assert!(!person.project().join("made").exists());
+}
+
+#[test]
+fn what_one_node_wrote_is_gone_before_the_next_looks_and_one_that_keeps_to_it_is_fine() {
+    let person = person();
+    let yaml = "nodes:\n  bad: {run: \"touch made\", writes: false, retries: 0}\n  \
+        after: {needs: [bad], on: always, run: \"ls > seen\"}\n  \
+        good: {needs: [after], run: \"cat a.txt\", writes: false}\n";
+    let said = run(&person, yaml);
+    assert_eq!(said.exit, 0, "the failure is handled: {said:?}");
+    assert_eq!(agents(&person, &["plan", "apply", "@last", "--yes"]).exit, 0);
+    let seen = person.read("seen");
+    assert!(!seen.contains("made") && seen.contains("a.txt"), "{seen}");
+}
+
+#[test]
+fn a_strategist_that_wrote_has_failed() {
+    let person = person();
+    person.write(".cleveragents/actors/thinker.yaml", "run: touch thought\nretries: 0\n");
+    let action = "description: think\nstrategist: thinker\nautomation: manual\nactor: {run: \"true\"}\n";
+    person.write(".cleveragents/actions/think.yaml", action);
+    let said = agents(&person, &["run", "--format", "json", "--trust", "think"]);
+    assert_ne!(said.exit, 0, "{said:?}");
+    let errors = person.json(&["plan", "errors", "@last"]).envelope().to_string();
+    assert!(errors.contains("NODE_WROTE") && errors.contains("thought"), "{errors}");
+    assert!(!person.project().join("thought").exists());
+}

@@ -1,0 +1,86 @@
+//! Why there is no context.
+//!
+//! # Invariants
+//! 1. Only bad input, no project and a cancel are errors. Whatever else goes wrong gives less context and a note.
+//!
+//! # Not here
+//! Codes, hints and exit status: the program adds them.
+
+use domain::context::{Focus, Name, ProjectNo};
+use domain::{ErrorClass, did_you_mean};
+use sync::CancelReason;
+
+use crate::config::shown;
+use crate::view::GlobUnreadable;
+
+/// Why there is no context.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// It was called off. There is no partial context.
+    #[error("the assembly of a context was cancelled: {0}")]
+    Cancelled(CancelReason),
+    /// The request names a strategy that there is not.
+    #[error("there is no strategy `{name}`{}; strategies are {}", did_you_mean(name.as_str(), known.iter().map(Name::as_str)), shown(known))]
+    StrategyUnknown {
+        /// The name.
+        name: Name,
+        /// Those that there are.
+        known: Vec<Name>,
+    },
+    /// There is nothing at what the request is about.
+    #[error("there is no file or definition `{focus}`")]
+    FocusNotFound {
+        /// What it is about.
+        focus: Focus,
+    },
+    /// What the request is about is defined in too many places to say which is meant.
+    #[error("`{symbol}` is defined in {places} places")]
+    FocusAmbiguous {
+        /// The name.
+        symbol: String,
+        /// How many.
+        places: usize,
+    },
+    /// What the request is about may not be seen.
+    #[error("`{focus}` is left out by the view")]
+    FocusExcluded {
+        /// What it is about.
+        focus: Focus,
+    },
+    /// The request is about more than it may be.
+    #[error("a request may be about 64 things for sure, this names {count}")]
+    FocusTooMany {
+        /// How many it names.
+        count: usize,
+    },
+    /// The request names a project that there is not.
+    #[error("there is no project number {}", .0.0)]
+    ProjectUnknown(ProjectNo),
+    /// There is no project to look into.
+    #[error("there is no project to look into")]
+    NoProject,
+    /// A project's rules cannot be read.
+    #[error(transparent)]
+    Glob(#[from] GlobUnreadable),
+    /// A stage or the source of projects failed in a way that leaves nothing: the message.
+    #[error("the projects cannot be opened: {0}")]
+    Projects(String),
+}
+
+impl Error {
+    /// How it is to be taken.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Error::Cancelled(_) => ErrorClass::Cancelled,
+            Error::StrategyUnknown { .. }
+            | Error::FocusNotFound { .. }
+            | Error::FocusAmbiguous { .. }
+            | Error::FocusExcluded { .. }
+            | Error::FocusTooMany { .. }
+            | Error::ProjectUnknown(_)
+            | Error::NoProject
+            | Error::Glob(_) => ErrorClass::Permanent,
+            Error::Projects(_) => ErrorClass::Transient,
+        }
+    }
+}

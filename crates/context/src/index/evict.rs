@@ -1,0 +1,107 @@
+//! What goes from the disk: facts that no file has, then whole indexes that nobody opens.
+//!
+//! # Invariants
+//! 1. Facts of a file that the index lists stay, whatever the bounds say.
+//! 2. An index is removed only by who holds its lock alone: none is taken from under a process.
+
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rusqlite::params;
+
+use super::disk::{Disk, DiskError, lock_path, remove_files};
+
+/// How many facts go at a time.
+const FACTS_AT_ONCE: i64 = 1000;
+
+const UNUSED: &str = "hash NOT IN (SELECT hash FROM file WHERE hash IS NOT NULL)";
+
+/// Throws away what is too old or too much.
+pub(super) fn evict(disk: &mut Disk, today: i64, keep_days: u32, bytes_max: u64) -> Result<(), DiskError> {
+    let transaction = disk.begin()?;
+    let is_live = "hash IN (SELECT hash FROM file WHERE hash IS NOT NULL)";
+    transaction
+        .prepare_cached(&format!("UPDATE facts SET used_day = ?1 WHERE used_day < ?1 AND {is_live}"))?
+        .execute([today])?;
+    let mut gone = transaction
+        .prepare_cached(&format!("DELETE FROM facts WHERE used_day < ?1 AND {UNUSED}"))?
+        .execute([today - i64::from(keep_days)])?;
+    let number = |sql: &str| transaction.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let page = number("PRAGMA page_size")?;
+    loop {
+        let used = (number("PRAGMA page_count")? - number("PRAGMA freelist_count")?) * page;
+        if used.unsigned_abs() <= bytes_max {
+            break;
+        }
+        let oldest = format!(
+            "DELETE FROM facts WHERE rowid IN
+                (SELECT rowid FROM facts WHERE {UNUSED} ORDER BY used_day, rowid LIMIT ?1)"
+        );
+        let more = transaction.prepare_cached(&oldest)?.execute(params![FACTS_AT_ONCE])?;
+        if more == 0 {
+            break;
+        }
+        gone += more;
+    }
+    if gone > 0 {
+        transaction.execute("DELETE FROM outline WHERE hash NOT IN (SELECT hash FROM facts)", [])?;
+    }
+    transaction.commit()?;
+    if gone > 0 {
+        disk.connection.execute_batch("PRAGMA incremental_vacuum")?;
+    }
+    Ok(())
+}
+
+/// An index in the directory.
+struct Beside {
+    path: PathBuf,
+    bytes: u64,
+    used: SystemTime,
+}
+
+/// Removes the indexes beside `own` that were not opened for `keep_days`, then the longest unopened until all together
+/// have at most `bytes_max`.
+pub(super) fn sweep(own: &Path, now_ns: i64, keep_days: u32, bytes_max: u64) {
+    let Some(dir) = own.parent() else { return };
+    let mut others = beside(dir);
+    let mut total: u64 = others.iter().map(|index| index.bytes).sum();
+    others.retain(|index| index.path != own);
+    others.sort_by(|a, b| (a.used, &a.path).cmp(&(b.used, &b.path)));
+    let now = SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(now_ns).unwrap_or(0));
+    let kept = Duration::from_secs(u64::from(keep_days) * 24 * 60 * 60);
+    for index in others {
+        let is_old = now.duration_since(index.used).is_ok_and(|age| age > kept);
+        if (is_old || total > bytes_max) && remove(&index.path) {
+            total -= index.bytes;
+        }
+    }
+}
+
+fn beside(dir: &Path) -> Vec<Beside> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let indexes = paths.filter(|path| path.extension().is_some_and(|extension| extension == "sqlite"));
+    indexes
+        .map(|path| {
+            let size = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
+            let used = std::fs::metadata(lock_path(&path)).and_then(|lock| lock.modified());
+            Beside {
+                bytes: ["sqlite", "sqlite-wal", "sqlite-shm"]
+                    .iter()
+                    .map(|extension| size(&path.with_extension(extension)))
+                    .sum(),
+                used: used.unwrap_or(SystemTime::UNIX_EPOCH),
+                path,
+            }
+        })
+        .collect()
+}
+
+/// Removes an index; whether it went. What is in use, or cannot be removed, stays for another time.
+pub(super) fn remove(path: &Path) -> bool {
+    let lock = OpenOptions::new().write(true).create(true).truncate(false).open(lock_path(path));
+    let Ok(lock) = lock else { return false };
+    lock.try_lock().is_ok() && remove_files(path).is_ok() && std::fs::remove_file(lock_path(path)).is_ok()
+}

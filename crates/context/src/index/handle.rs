@@ -1,0 +1,344 @@
+//! An index as its users hold it: ask for the newest snapshot, keep it as long as you like.
+//!
+//! # Invariants
+//! 1. A published snapshot never changes; readers of an older one are not disturbed.
+//! 2. One update at a time has the writer. Who comes meanwhile waits for it until their own deadline, then goes on with
+//!    what is published.
+//! 3. Two locks, never held at once, and only for a clone, a swap or a hand-over: no file is read under either.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use domain::{Hash, RelPath};
+use sync::Clock;
+
+use super::config::IndexConfig;
+use super::path_only::PathOnly;
+use super::update::{Work, update};
+use super::writer::Writer;
+use super::{Facts, File, Outline, Scanner, Snapshot, outline};
+use crate::parallel::in_parallel;
+use crate::ports::{History, Tree, WallClock};
+use crate::{Stop, Stopped};
+
+/// An update that ended less than this ago is not repeated.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// How often somebody who waits for the writer looks whether they are still to wait.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The index of a project.
+///
+/// ```
+/// use std::sync::Arc;
+/// use context::Stop;
+/// use context::index::{Index, IndexConfig};
+/// use context::ports::SystemWallClock;
+/// use sync::{CancellationToken, SystemClock};
+/// # use context::ports::{FileStat, Onward, PortError, Tree, Walked};
+/// # struct NoFiles;
+/// # impl Tree for NoFiles {
+/// #     fn walk(&self, _: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError> {
+/// #         Ok(Walked { complete: true })
+/// #     }
+/// #     fn read(&self, _: &domain::RelPath, _: usize) -> std::io::Result<Vec<u8>> {
+/// #         Err(std::io::ErrorKind::NotFound.into())
+/// #     }
+/// # }
+/// # let tree = NoFiles;
+///
+/// let clock = Arc::new(SystemClock::new());
+/// let stop = Stop::new(CancellationToken::new().observe(), None, clock.clone());
+/// let index = Index::in_memory(IndexConfig::default(), clock, Arc::new(SystemWallClock));
+/// let updated = index.update(&tree, None, &stop)?;
+/// assert_eq!(updated.snapshot.files().len(), 0);
+/// # Ok::<(), context::Stopped>(())
+/// ```
+pub struct Index {
+    config: IndexConfig,
+    clock: Arc<dyn Clock>,
+    wall: Arc<dyn WallClock>,
+    current: Mutex<Arc<Snapshot>>,
+    /// None while somebody has it.
+    writer: Mutex<Option<Writer>>,
+    returned: Condvar,
+}
+
+/// What an update came to.
+#[derive(Clone, Debug)]
+pub struct Updated {
+    /// The newest there is.
+    pub snapshot: Arc<Snapshot>,
+    /// How many files are not as they were.
+    pub changed: u32,
+    /// What people should know: what was left out, and where the index is kept.
+    pub notes: Vec<String>,
+}
+
+/// How an index compares to one built from nothing.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    /// The index as it is.
+    pub updated: Updated,
+    /// Files that the two do not know alike, by path. One that was written meanwhile may be among them.
+    pub differing: Vec<RelPath>,
+    /// Whether they know the same commits.
+    pub is_same_history: bool,
+}
+
+impl Verified {
+    /// Whether there is no difference.
+    pub fn is_same(&self) -> bool {
+        self.differing.is_empty() && self.is_same_history
+    }
+}
+
+/// The paths of files that are not the same in both.
+fn differing(one: &Snapshot, other: &Snapshot) -> Vec<RelPath> {
+    let unlike = |file: &&File, there: &Snapshot| there.file(&file.path) != Some(*file);
+    let from_one = one.files().iter().filter(|file| unlike(file, other));
+    let from_other = other.files().iter().filter(|file| unlike(file, one));
+    let mut paths: Vec<RelPath> = from_one.chain(from_other).map(|file| file.path.clone()).collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// How much an index holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexSize {
+    /// How many contents it knows.
+    pub facts: u64,
+    /// How many bytes it has on disk.
+    pub bytes: u64,
+}
+
+impl Index {
+    /// An index that is kept in a file, which is made when there is none.
+    pub fn in_file(
+        path: PathBuf,
+        config: IndexConfig,
+        clock: Arc<dyn Clock>,
+        wall: Arc<dyn WallClock>,
+    ) -> Index {
+        Index::new(Writer::new(Some(path)), config, clock, wall)
+    }
+
+    /// An index that ends with the process.
+    pub fn in_memory(config: IndexConfig, clock: Arc<dyn Clock>, wall: Arc<dyn WallClock>) -> Index {
+        Index::new(Writer::new(None), config, clock, wall)
+    }
+
+    fn new(writer: Writer, config: IndexConfig, clock: Arc<dyn Clock>, wall: Arc<dyn WallClock>) -> Index {
+        Index {
+            config,
+            clock,
+            wall,
+            current: Mutex::default(),
+            writer: Mutex::new(Some(writer)),
+            returned: Condvar::new(),
+        }
+    }
+
+    /// What was published last; nothing before the first update.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&lock(&self.current))
+    }
+
+    /// Brings the index up to date and publishes what is there, unless somebody just did.
+    ///
+    /// At `stop`'s deadline, or the index's own, what is there by then is published as partial, and the next call goes
+    /// on. Files and git that cannot be read, and an index that cannot be written, are notes.
+    ///
+    /// # Errors
+    /// Only a cancel.
+    pub fn update(
+        &self,
+        tree: &dyn Tree,
+        history: Option<&dyn History>,
+        stop: &Stop,
+    ) -> Result<Updated, Stopped> {
+        let Some(mut lent) = self.lend(stop) else {
+            cancelled(stop)?;
+            let notes =
+                vec!["another update is still running: the index may be older than the files".to_owned()];
+            return Ok(Updated { snapshot: self.snapshot(), changed: 0, notes });
+        };
+        let writer = &mut lent.writer;
+        if writer.ended.is_some_and(|ended| self.clock.now().saturating_sub(ended) < FRESH) {
+            return Ok(Updated { snapshot: self.snapshot(), changed: 0, notes: Vec::new() });
+        }
+        let now_ns = self.wall.now_ns();
+        writer.open(&self.config, now_ns);
+        let sooner = self.until_deadline(stop);
+        let done = update(writer, &Work { tree, history, config: &self.config, stop: &sooner, now_ns });
+        cancelled(stop)?;
+        writer.settle(&self.config, now_ns, done.changed > 0);
+        writer.ended = (!done.is_partial).then(|| self.clock.now());
+        let is_new = done.changed > 0 || done.has_new_history;
+        let snapshot = self.publish(writer, done.is_partial, is_new);
+        let mut notes = writer.notes();
+        notes.extend(done.notes);
+        Ok(Updated { snapshot, changed: done.changed, notes })
+    }
+
+    /// Brings the index up to date, builds another from nothing in memory, and compares.
+    ///
+    /// # Errors
+    /// Only a cancel.
+    pub fn verify(
+        &self,
+        tree: &dyn Tree,
+        history: Option<&dyn History>,
+        stop: &Stop,
+    ) -> Result<Verified, Stopped> {
+        self.expect_changes(stop);
+        let updated = self.update(tree, history, stop)?;
+        let aside = Index::in_memory(self.config.clone(), Arc::clone(&self.clock), Arc::clone(&self.wall));
+        let rebuilt = aside.update(tree, history, stop)?.snapshot;
+        let differing = differing(&updated.snapshot, &rebuilt);
+        let is_same_history = updated.snapshot.commits() == rebuilt.commits();
+        Ok(Verified { updated, differing, is_same_history })
+    }
+
+    /// The next update looks at everything, even if one just ended.
+    pub fn expect_changes(&self, stop: &Stop) {
+        if let Some(mut lent) = self.lend(stop) {
+            lent.writer.ended = None;
+        }
+    }
+
+    /// A snapshot with some files read again from another tree, such as a sandbox over the project. Nothing is
+    /// published or written.
+    pub fn with_changes(&self, base: &Snapshot, tree: &dyn Tree, changed: &[RelPath]) -> Snapshot {
+        let bytes_max = usize::try_from(self.config.file_bytes_max).unwrap_or(usize::MAX);
+        let mut scanner = Scanner::default();
+        let files = changed.iter().map(|path| {
+            let file = match super::path_only::before_reading(path, 0, self.config.file_bytes_max) {
+                Some(reason) => Some(File::unread(path.clone(), 0, reason)),
+                None => match tree.read(path, bytes_max.saturating_add(1)) {
+                    Ok(bytes) => {
+                        Some(File::of(path.clone(), &bytes, self.config.file_bytes_max, &mut scanner))
+                    }
+                    Err(why) if why.kind() == std::io::ErrorKind::NotFound => None,
+                    Err(_) => Some(File::unread(path.clone(), 0, PathOnly::Unreadable)),
+                },
+            };
+            (path.clone(), file)
+        });
+        base.with_changes(files.collect::<Vec<_>>())
+    }
+
+    /// The outlines of texts that are about to be shown, each given with its hash and facts. Those that were made before
+    /// come from the disk; others are made on all cores and kept in one write, unless somebody is busy with it.
+    pub fn outlines(&self, texts: &[(Hash, &str, &Facts)], stop: &Stop) -> Vec<Arc<Outline>> {
+        let lent = if stop.should_stop() { None } else { self.lend_now() };
+        let stored: Vec<Option<Arc<Outline>>> = match lent {
+            Some(mut lent) => {
+                let stored = texts.iter().map(|(hash, _, facts)| lent.writer.outline(hash, facts.language));
+                stored.map(|outline| outline.map(Arc::new)).collect()
+            }
+            None => texts.iter().map(|_| None).collect(),
+        };
+        // Nobody waits for the writer while texts are parsed.
+        let outlines = in_parallel(texts.len(), 1, |at| {
+            let (_, text, facts) = texts[at];
+            stored[at].clone().unwrap_or_else(|| Arc::new(outline(text, facts)))
+        });
+        let made = texts.iter().zip(&outlines).zip(&stored).filter(|(_, stored)| stored.is_none());
+        let made: Vec<_> = made
+            .map(|(((hash, _, facts), outline), _)| (*hash, facts.language, Arc::clone(outline)))
+            .collect();
+        if !made.is_empty()
+            && let Some(mut lent) = self.lend_now()
+        {
+            lent.writer.put_outlines(&made);
+        }
+        outlines
+    }
+
+    /// How much it holds.
+    pub fn size(&self, stop: &Stop) -> IndexSize {
+        let size = self.lend(stop).map(|lent| lent.writer.size());
+        size.map(|(facts, bytes)| IndexSize { facts, bytes }).unwrap_or_default()
+    }
+
+    /// How much memory its snapshot takes, about.
+    pub fn memory_bytes(&self) -> usize {
+        self.snapshot().memory_bytes()
+    }
+
+    /// The same stop, or the index's own deadline if that comes first.
+    fn until_deadline(&self, stop: &Stop) -> Stop {
+        let own = self.config.update_deadline;
+        let left = stop.remaining().map_or(own, |left| left.min(own));
+        let due = self.clock.now().saturating_add(left);
+        Stop::new(stop.observed().clone(), Some(due), Arc::clone(&self.clock))
+    }
+
+    /// Swaps the published snapshot, unless there is nothing new.
+    fn publish(&self, writer: &Writer, is_partial: bool, is_new: bool) -> Arc<Snapshot> {
+        let before = self.snapshot();
+        if !is_new && before.partial() == is_partial && before.files().len() == writer.rows.len() {
+            return before;
+        }
+        let mut files: Vec<File> = writer.rows.values().map(|row| row.file.clone()).collect();
+        files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        let snapshot = Snapshot::of_sorted(files)
+            .with_commits(Arc::clone(&writer.history.commits))
+            .with_partial(is_partial);
+        let snapshot = Arc::new(snapshot);
+        *lock(&self.current) = Arc::clone(&snapshot);
+        snapshot
+    }
+
+    /// The writer, unless somebody else has it.
+    fn lend_now(&self) -> Option<Lent<'_>> {
+        let writer = lock(&self.writer).take()?;
+        Some(Lent { index: self, writer })
+    }
+
+    /// The writer, once nobody else has it; none if `stop` came first.
+    fn lend(&self, stop: &Stop) -> Option<Lent<'_>> {
+        let mut writer = lock(&self.writer);
+        loop {
+            if let Some(writer) = writer.take() {
+                return Some(Lent { index: self, writer });
+            }
+            if stop.should_stop() {
+                return None;
+            }
+            writer = self.returned.wait_timeout(writer, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// The writer, while one call has it. It goes back however the call ends.
+struct Lent<'i> {
+    index: &'i Index,
+    writer: Writer,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        let writer = std::mem::replace(&mut self.writer, Writer::new(None));
+        *lock(&self.index.writer) = Some(writer);
+        self.index.returned.notify_one();
+    }
+}
+
+fn cancelled(stop: &Stop) -> Result<(), Stopped> {
+    stop.observed().reason().map_or(Ok(()), |reason| Err(Stopped::Cancelled(reason)))
+}
+
+/// A poisoned lock is taken over: whoever panicked left a whole value behind.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl std::fmt::Debug for Index {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Index").field("config", &self.config).finish_non_exhaustive()
+    }
+}

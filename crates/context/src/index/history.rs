@@ -1,0 +1,194 @@
+//! The newest commits: which words their messages have, and which paths changed together.
+//!
+//! # Invariants
+//! 1. What is kept after any number of updates is what a look at all of history would give. Where new commits are not
+//!    all younger than the known ones, or HEAD does not descend from where it was, history is read anew.
+//! 2. Only commits of 1 to [`COMMIT_PATHS_MAX`] paths are kept; the others count in the ranks.
+
+use std::sync::Arc;
+
+use domain::RelPath;
+use rusqlite::{OptionalExtension, params};
+
+use super::codec::{decode_counts, encode_counts};
+use super::disk::{Disk, DiskError};
+use super::snapshot::{CommitFacts, Oid};
+use super::terms;
+use crate::Stop;
+use crate::ports::{COMMIT_PATHS_MAX, Commit, History, PortError};
+
+/// How much of a message is indexed.
+const MESSAGE_BYTES_MAX: usize = 600;
+
+/// How much of its first line is kept.
+const SUBJECT_BYTES_MAX: usize = 200;
+
+/// What is known of a history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    /// The newest commit at that time.
+    pub(super) head: Option<Oid>,
+    /// How many commits were asked for.
+    pub(super) max: u32,
+    /// When the youngest of all was made, those included that are not told.
+    pub(super) youngest_at: Option<i64>,
+    pub(super) commits: Arc<[CommitFacts]>,
+}
+
+/// What is new; none if nothing is.
+pub(super) fn refresh(
+    history: &dyn History,
+    known: &Known,
+    max: u32,
+    stop: &Stop,
+) -> Result<Option<Known>, PortError> {
+    let head = if max == 0 { None } else { history.head(stop)? };
+    if head == known.head && max == known.max {
+        return Ok(None);
+    }
+    let Some(head) = head else { return Ok(Some(Known { max, ..Known::default() })) };
+    if let Some(old) = known.head.as_ref().filter(|_| max == known.max) {
+        let log = history.log(Some(old), max, stop)?;
+        if log.joins && log.commits.iter().all(|commit| Some(commit.at) > known.youngest_at) {
+            return Ok(Some(Known::joined(head, &log.commits, known, max)));
+        }
+    }
+    let log = history.log(None, max, stop)?;
+    Ok(Some(Known::joined(head, &log.commits, &Known::default(), max)))
+}
+
+impl Known {
+    fn joined(head: Oid, new: &[Commit], old: &Known, max: u32) -> Known {
+        let youngest_at = new.iter().map(|commit| commit.at).max().max(old.youngest_at);
+        Known { head: Some(head), max, youngest_at, commits: joined(new, &old.commits, max) }
+    }
+}
+
+fn joined(new: &[Commit], old: &[CommitFacts], max: u32) -> Arc<[CommitFacts]> {
+    let shift = u32::try_from(new.len()).unwrap_or(u32::MAX);
+    let told =
+        new.iter().enumerate().filter(|(_, commit)| (1..=COMMIT_PATHS_MAX).contains(&commit.paths.len()));
+    let told = told.map(|(rank, commit)| facts(commit, rank as u32));
+    let kept =
+        old.iter().map(|commit| CommitFacts { rank: commit.rank.saturating_add(shift), ..commit.clone() });
+    told.chain(kept).filter(|commit| commit.rank < max).collect()
+}
+
+fn facts(commit: &Commit, rank: u32) -> CommitFacts {
+    let message = without_trailers(&commit.message);
+    let mut paths = commit.paths.clone();
+    paths.sort();
+    CommitFacts {
+        oid: commit.oid.clone(),
+        rank,
+        at: commit.at,
+        subject: cut(message.lines().next().unwrap_or_default(), SUBJECT_BYTES_MAX).to_owned(),
+        terms: terms::of_text(cut(message, MESSAGE_BYTES_MAX)),
+        paths,
+    }
+}
+
+/// A message without a last paragraph that is made of `Name: value` lines.
+pub(super) fn without_trailers(message: &str) -> &str {
+    let message = message.trim();
+    let Some((before, last)) = message.rsplit_once("\n\n") else { return message };
+    if last.lines().all(is_trailer) { before.trim_end() } else { message }
+}
+
+fn is_trailer(line: &str) -> bool {
+    let name = line.split_once(": ").map_or("", |(name, _)| name);
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    is_name || line.starts_with("(cherry picked from")
+}
+
+fn cut(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
+}
+
+impl Disk {
+    /// The stored history; what cannot be read is none.
+    pub(super) fn history(&self) -> Result<Known, DiskError> {
+        let meta = |key: &str| {
+            let mut select = self.connection.prepare_cached("SELECT value FROM meta WHERE key = ?1")?;
+            select.query_row([key], |row| row.get::<_, String>(0)).optional()
+        };
+        let (head, max, youngest) = (meta("head")?, meta("history_commits")?, meta("youngest_at")?);
+        let Some(head) = head.and_then(|head| Oid::new(&head)) else { return Ok(Known::default()) };
+        let mut select = self
+            .connection
+            .prepare_cached("SELECT rank, oid, at, subject, terms, paths FROM commits ORDER BY rank")?;
+        let mut found = select.query([])?;
+        let mut commits = Vec::new();
+        while let Some(row) = found.next()? {
+            let (oid, terms, paths): (String, Vec<u8>, Vec<u8>) = (row.get(1)?, row.get(4)?, row.get(5)?);
+            let (Some(oid), Some(terms)) = (Oid::new(&oid), decode_counts(&terms)) else {
+                return Ok(Known::default());
+            };
+            let paths = paths.split(|byte| *byte == 0).filter_map(|path| RelPath::new(path).ok()).collect();
+            commits.push(CommitFacts {
+                oid,
+                rank: row.get(0)?,
+                at: row.get(2)?,
+                subject: row.get(3)?,
+                terms,
+                paths,
+            });
+        }
+        let max = max.and_then(|max| max.parse().ok()).unwrap_or(0);
+        let youngest_at = youngest.and_then(|at| at.parse().ok());
+        Ok(Known { head: Some(head), max, youngest_at, commits: commits.into() })
+    }
+
+    pub(super) fn save_history(&mut self, known: &Known) -> Result<(), DiskError> {
+        let transaction = self.begin()?;
+        transaction.execute("DELETE FROM commits", [])?;
+        for commit in known.commits.iter() {
+            let paths = commit.paths.iter().map(RelPath::as_bytes).collect::<Vec<_>>().join(&0);
+            transaction
+                .prepare_cached("INSERT INTO commits(rank, oid, at, subject, terms, paths) VALUES(?1, ?2, ?3, ?4, ?5, ?6)")?
+                .execute(params![
+                    commit.rank,
+                    commit.oid.as_str(),
+                    commit.at,
+                    commit.subject,
+                    encode_counts(&commit.terms),
+                    paths
+                ])?;
+        }
+        let head = known.head.as_ref().map_or("", Oid::as_str);
+        let youngest = known.youngest_at.map(|at| at.to_string()).unwrap_or_default();
+        let max = known.max.to_string();
+        for (key, value) in [("head", head), ("history_commits", &max), ("youngest_at", &youngest)] {
+            transaction
+                .prepare_cached("INSERT OR REPLACE INTO meta(key, value) VALUES(?1, ?2)")?
+                .execute(params![key, value])?;
+        }
+        Ok(transaction.commit()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trailers_are_no_part_of_what_a_commit_says() {
+        let table = [
+            ("fix it", "fix it"),
+            ("fix it\n\nSigned-off-by: A <a@b>\nRefs: 12\n", "fix it"),
+            ("fix it\n\nbecause: of this\nand that", "fix it\n\nbecause: of this\nand that"),
+            ("Refs: 12", "Refs: 12"),
+            ("a\n\n(cherry picked from commit 12)", "a"),
+        ];
+        for (message, said) in table {
+            assert_eq!(without_trailers(message), said);
+        }
+    }
+
+    #[test]
+    fn a_long_message_is_cut_at_a_character() {
+        assert_eq!(cut("aä", 2), "a");
+        assert_eq!(cut("aä", 3), "aä");
+        assert_eq!(cut("a", 9), "a");
+    }
+}

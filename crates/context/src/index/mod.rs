@@ -1,0 +1,50 @@
+//! The index of a project: a lexical scan of every file, and outlines of those about to be shown.
+//!
+//! # Overview
+//! - `scan` makes [`Facts`] of a file's bytes in one pass, with `terms` (words) and `define` (definitions by line);
+//!   [`spans()`] cuts a text along them.
+//! - [`outline()`] parses what is about to be shown.
+//! - [`Snapshot`] is what readers hold: the files of a project by path, each with its facts, and the newest commits.
+//! - [`Index`] brings it up to date (`update`) and keeps it on disk (`writer`, `disk`, `evict`), with the commits
+//!   (`history`); [`Indexes`] holds those of all projects.
+//!
+//! # Invariants
+//! 1. Facts depend on content and language only; a snapshot maps paths to them and never changes.
+//! 2. What the index knows is disposable: it can be made again from the project at any time.
+//!
+//! # Not here
+//! Ranking: the strategies. Files and git: the ports, [`crate::ports`].
+
+mod codec;
+mod config;
+mod define;
+mod disk;
+mod evict;
+mod facts;
+mod handle;
+mod history;
+mod language;
+mod outline;
+mod path_only;
+mod scan;
+mod shelf;
+mod snapshot;
+mod spans;
+mod stem;
+pub mod terms;
+mod update;
+mod writer;
+
+pub use config::IndexConfig;
+pub use facts::{Def, DefKind, Facts, count};
+pub use handle::{Index, IndexSize, Updated, Verified};
+pub use language::{FileKind, Language, module_name};
+pub use outline::{
+    DOC_BYTES_MAX, Item, Outline, OutlineBy, SENTENCE_BYTES_MAX, SIGNATURE_BYTES_MAX, SIGNATURE_LINES_MAX,
+    outline, scanned_outline,
+};
+pub use path_only::{PathOnly, before_reading, is_secret};
+pub use scan::{Scanner, scan};
+pub use shelf::Indexes;
+pub use snapshot::{CommitFacts, FILE_BYTES_MAX_DEFAULT, File, Oid, Snapshot};
+pub use spans::{SPAN_LINES_MAX, Span, SpanKind, WINDOW_LINES, spans};

@@ -1,0 +1,96 @@
+//! The outline of a file that is about to be shown: its definitions with their signatures.
+//!
+//! # How it is made
+//! Of eight languages by tree-sitter and a query of ours (`parse`); of all others, and where parsing gives up, from the
+//! scanner's definitions (`scanned`). Who reads an outline sees no difference but in quality.
+//!
+//! # Invariants
+//! 1. An outline depends on the language and the text only. So the parser is bounded by its steps, not by time.
+//! 2. Items are sorted by line; a signature has at most [`SIGNATURE_LINES_MAX`] lines and [`SIGNATURE_BYTES_MAX`] bytes.
+//!
+//! # Not here
+//! What it costs to show one: the stages count tokens.
+
+mod parse;
+mod scanned;
+mod signature;
+
+use super::spans::{Span, SpanKind, partition};
+use super::{DefKind, Facts};
+
+/// How many lines a signature has at most.
+pub const SIGNATURE_LINES_MAX: usize = 4;
+
+/// How many bytes a signature has at most.
+pub const SIGNATURE_BYTES_MAX: usize = 320;
+
+/// How many bytes of the first line of a comment are kept.
+pub const DOC_BYTES_MAX: usize = 120;
+
+/// How many bytes of the first sentence of a section are kept.
+pub const SENTENCE_BYTES_MAX: usize = 160;
+
+/// The version of outlines: stored ones of another are not used.
+pub(crate) const OUTLINE_VERSION: u32 = 1;
+
+/// The definitions of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Outline {
+    /// By line.
+    pub items: Vec<Item>,
+    /// How they were found.
+    pub by: OutlineBy,
+}
+
+/// How an outline was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OutlineBy {
+    /// From the scanner's definitions: there is no grammar, or the text is too long, too odd or too broken for it.
+    #[default]
+    Scan,
+    /// By a parser.
+    Parser,
+}
+
+/// A definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// What it is.
+    pub kind: DefKind,
+    /// Its name.
+    pub name: String,
+    /// The line of its name, from 1.
+    pub line: u32,
+    /// The first line of the comments and attributes before it.
+    pub from: u32,
+    /// Its last line.
+    pub to: u32,
+    /// What is to be known to use it, on one to four lines.
+    pub signature: String,
+    /// The first line of what its comment says.
+    pub doc: Option<String>,
+}
+
+/// The outline of a text whose facts these are.
+pub fn outline(text: &str, facts: &Facts) -> Outline {
+    let parsed = parse::parse(facts.language, text).map(|items| Outline { items, by: OutlineBy::Parser });
+    parsed.unwrap_or_else(|| Outline { items: scanned::items(text, facts), by: OutlineBy::Scan })
+}
+
+/// The outline by the scanner's definitions alone, for files that are not worth parsing.
+pub fn scanned_outline(text: &str, facts: &Facts) -> Outline {
+    Outline { items: scanned::items(text, facts), by: OutlineBy::Scan }
+}
+
+impl Outline {
+    /// The text cut along the items, as [`super::spans()`] cuts it along the scanner's definitions.
+    pub fn spans(&self, text: &str) -> Vec<Span> {
+        let starts: Vec<(u32, u32)> = self.items.iter().map(|item| (item.from, item.line)).collect();
+        partition(text, &starts)
+    }
+
+    /// The item that a span begins with.
+    pub fn item_of(&self, span: &Span) -> Option<&Item> {
+        span.def.filter(|_| span.kind == SpanKind::Def).and_then(|place| self.items.get(place))
+    }
+}

@@ -1,0 +1,269 @@
+//! One pass over a file's bytes: its words, its identifiers, its definitions.
+//!
+//! # How it is fast
+//! An identifier is hashed while it is passed over and counted under that hash; only the distinct ones, a tenth of
+//! all, are split into words, stemmed and hashed again. Definitions are looked for once per line, and most lines say
+//! with their first byte that they hold none.
+//!
+//! # Invariants
+//! 1. The facts depend on nothing but the bytes and the language: what a [`Scanner`] saw before leaves no trace.
+//! 2. Any bytes have facts; nothing here fails.
+//!
+//! # Not here
+//! What a definition looks like: `define`. Reading files: the index asks its tree.
+
+use domain::RelPath;
+
+use super::define::Definitions;
+use super::facts::Facts;
+use super::language::Language;
+use super::path_only::{PathOnly, has_long_lines, is_binary, is_generated};
+use super::terms::{
+    Class, FNV_PRIME, FNV_START, Splitter, WORD_BYTES_MAX, class, fold, hash_bytes, is_word_class, merged,
+    words,
+};
+
+/// The shortest identifier that is worth following.
+const IDENT_BYTES_MIN: u16 = 3;
+
+/// The facts of a file.
+pub fn scan(path: &RelPath, bytes: &[u8]) -> Facts {
+    Scanner::default().scan(Language::of(path, bytes), bytes)
+}
+
+/// Scans one file after another and keeps its memory between them.
+#[derive(Default)]
+pub struct Scanner {
+    words: Words,
+    splitter: Splitter,
+}
+
+impl Scanner {
+    /// The facts of a content in a language.
+    pub fn scan(&mut self, language: Language, bytes: &[u8]) -> Facts {
+        let mut facts = Facts::unread(language, bytes.len() as u64);
+        facts.path_only = if is_binary(bytes) {
+            Some(PathOnly::Binary)
+        } else if is_generated(bytes) {
+            Some(PathOnly::Generated)
+        } else {
+            None
+        };
+        if facts.path_only != Some(PathOnly::Binary) {
+            facts.lines = lines(bytes);
+            facts.is_utf8 = std::str::from_utf8(bytes).is_ok();
+        }
+        if facts.path_only.is_none() && has_long_lines(bytes.len(), facts.lines) {
+            facts.path_only = Some(PathOnly::LongLines);
+        }
+        if facts.path_only.is_none() {
+            self.words.clear();
+            let definitions = self.pass(language, bytes);
+            facts.defs = definitions.finish(facts.lines);
+            self.count_terms(bytes, &mut facts);
+        }
+        facts
+    }
+
+    /// Counts the words of all lines, and shows each line to who looks for definitions.
+    fn pass(&mut self, language: Language, bytes: &[u8]) -> Definitions {
+        let mut definitions = Definitions::new(language);
+        let mut line_start = 0;
+        let mut at = 0;
+        while at < bytes.len() {
+            match class(bytes[at]) {
+                Class::Other => at += 1,
+                Class::Newline => {
+                    definitions.line(&bytes[line_start..at]);
+                    at += 1;
+                    line_start = at;
+                }
+                Class::Digit => {
+                    at += bytes[at..].iter().take_while(|byte| is_word_class(class(**byte))).count();
+                }
+                Class::Lower | Class::Upper | Class::Underscore | Class::Wide => {
+                    let start = at;
+                    let mut hash = FNV_START;
+                    while at < bytes.len() && is_word_class(class(bytes[at])) {
+                        hash = (hash ^ u64::from(bytes[at])).wrapping_mul(FNV_PRIME);
+                        at += 1;
+                    }
+                    if at - start <= WORD_BYTES_MAX {
+                        self.words.count(hash, start, at - start);
+                    }
+                }
+            }
+        }
+        if line_start < bytes.len() {
+            definitions.line(&bytes[line_start..]);
+        }
+        definitions
+    }
+
+    fn count_terms(&mut self, bytes: &[u8], facts: &mut Facts) {
+        let mut terms = Vec::with_capacity(self.words.distinct.len() * 2);
+        let mut idents = Vec::with_capacity(self.words.distinct.len());
+        for word in &self.words.distinct {
+            if word.len >= IDENT_BYTES_MIN {
+                idents.push((fold(word.hash), word.count));
+            }
+            let text = &bytes[word.start as usize..word.start as usize + usize::from(word.len)];
+            self.splitter.split(text, &mut |term| terms.push((fold(hash_bytes(term)), word.count)));
+        }
+        let mut def_terms = Vec::new();
+        for name in facts.defs.iter().flat_map(|def| words(def.name.as_bytes())) {
+            self.splitter.split(name, &mut |term| def_terms.push((fold(hash_bytes(term)), 1)));
+        }
+        facts.terms = merged(terms);
+        facts.idents = merged(idents);
+        facts.def_terms = merged(def_terms);
+        facts.terms_len =
+            facts.terms.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(u32::from(*count)));
+    }
+}
+
+/// How many lines there are; a last one without an end counts.
+pub(super) fn lines(bytes: &[u8]) -> u32 {
+    let ended = bytes.iter().filter(|byte| **byte == b'\n').count();
+    let open = usize::from(bytes.last().is_some_and(|byte| *byte != b'\n'));
+    u32::try_from(ended + open).unwrap_or(u32::MAX)
+}
+
+/// A distinct word of a file: where it first stands, and how often it occurs.
+#[derive(Clone, Copy)]
+struct Word {
+    hash: u64,
+    start: u32,
+    len: u16,
+    count: u16,
+}
+
+/// The distinct words, found by hash. The table is at most half full, so a search is short.
+struct Words {
+    distinct: Vec<Word>,
+    /// Place in `distinct` plus one; 0 is free. A power of two long.
+    slots: Vec<u32>,
+}
+
+/// How many slots there are at first.
+const SLOTS_MIN: usize = 2048;
+
+impl Default for Words {
+    fn default() -> Self {
+        Words { distinct: Vec::new(), slots: vec![0; SLOTS_MIN] }
+    }
+}
+
+impl Words {
+    fn clear(&mut self) {
+        self.distinct.clear();
+        self.slots.fill(0);
+    }
+
+    fn count(&mut self, hash: u64, start: usize, len: usize) {
+        let mask = self.slots.len() - 1;
+        let mut slot = place(hash) & mask;
+        loop {
+            match self.slots[slot] {
+                0 => break,
+                number => {
+                    let word = &mut self.distinct[number as usize - 1];
+                    if word.hash == hash {
+                        word.count = word.count.saturating_add(1);
+                        return;
+                    }
+                }
+            }
+            slot = (slot + 1) & mask;
+        }
+        // Both fit: a file that is scanned is below 4 GiB, a word at most 64 bytes long.
+        self.distinct.push(Word { hash, start: start as u32, len: len as u16, count: 1 });
+        self.slots[slot] = self.distinct.len() as u32;
+        if self.distinct.len() * 2 > self.slots.len() {
+            self.grow();
+        }
+    }
+
+    fn grow(&mut self) {
+        self.slots = vec![0; self.slots.len() * 2];
+        let mask = self.slots.len() - 1;
+        for (number, word) in self.distinct.iter().enumerate() {
+            let mut slot = place(word.hash) & mask;
+            while self.slots[slot] != 0 {
+                slot = (slot + 1) & mask;
+            }
+            self.slots[slot] = number as u32 + 1;
+        }
+    }
+}
+
+/// The low bits of FNV are weak in short words; the high ones make up for it.
+fn place(hash: u64) -> usize {
+    (hash ^ (hash >> 29)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::terms::{hash, of_text};
+    use super::*;
+
+    fn facts(path: &str, text: &str) -> Facts {
+        scan(&RelPath::new(path).unwrap(), text.as_bytes())
+    }
+
+    #[test]
+    fn identifiers_are_counted_as_written_and_words_by_their_stems() {
+        let found = facts("a.txt", "retryLimit x retries, retryLimit");
+        assert_eq!(found.idents, merged(vec![(hash("retryLimit"), 2), (hash("retries"), 1)]));
+        assert_eq!(
+            found.terms,
+            merged(vec![(hash("retry"), 3), (hash("limit"), 2), (hash("retrylimit"), 2)])
+        );
+        assert_eq!((found.terms_len, found.lines, found.bytes), (7, 1, 32));
+    }
+
+    #[test]
+    fn the_terms_of_a_file_are_the_terms_of_its_text() {
+        let text = "fn parseJSON(naïve: &str) -> Größe { 0xFF } // поиск\n";
+        assert_eq!(facts("a.rs", text).terms, of_text(text));
+    }
+
+    #[test]
+    fn a_scanner_forgets_the_file_before() {
+        let mut scanner = Scanner::default();
+        let many: String =
+            (0..5000).map(|number| format!("word{number} ")).collect::<String>().replace("9 ", "9\n");
+        assert_eq!(scanner.scan(Language::Text, many.as_bytes()).idents.len(), 5000);
+        let after = scanner.scan(Language::Rust, b"fn one() {}\n");
+        assert_eq!(after, Scanner::default().scan(Language::Rust, b"fn one() {}\n"));
+        assert_eq!(after.idents.len(), 1);
+    }
+
+    #[test]
+    fn what_is_not_read_by_people_has_no_words() {
+        let long = "abc ".repeat(100);
+        for (text, reason, lines) in [
+            ("abc\0def\n", PathOnly::Binary, 0),
+            ("// generated, do not edit\nfn x() {}\n", PathOnly::Generated, 2),
+            (long.as_str(), PathOnly::LongLines, 1),
+        ] {
+            let found = facts("a.rs", text);
+            assert_eq!((found.path_only, found.lines), (Some(reason), lines));
+            assert_eq!((found.terms.len(), found.idents.len(), found.defs.len()), (0, 0, 0));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_utf_8_are_scanned_too() {
+        let found = scan(&RelPath::new("a.txt").unwrap(), b"caf\xe9 retry\n");
+        assert!(!found.is_utf8);
+        assert_eq!(found.term_count(hash("retry")), 1);
+    }
+
+    #[test]
+    fn lines_are_counted_with_an_open_last_one() {
+        for (text, expected) in [("", 0), ("\n", 1), ("a", 1), ("a\n", 1), ("a\nb", 2), ("\n\n", 2)] {
+            assert_eq!(lines(text.as_bytes()), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! The words by which files are found: split, folded, stemmed and hashed, alike for files, paths and queries.
+//!
+//! # Invariants
+//! 1. One function makes terms: whatever is looked for meets what was indexed.
+//! 2. A list of terms is sorted by hash and names each hash once.
+//!
+//! # Not here
+//! Which words occur in a file and how often: `scan` counts them. What a term is worth: the strategies.
+
+use std::collections::HashSet;
+use std::sync::OnceLock;
+
+use domain::RelPath;
+
+use super::stem::stem;
+
+/// A longer run of letters is no word that somebody looks for: an encoded blob, a digest.
+pub(crate) const WORD_BYTES_MAX: usize = 64;
+
+/// A word in it that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryTerm {
+    /// The stemmed word.
+    pub text: String,
+    /// What it is looked up by.
+    pub hash: u32,
+    /// How often it was said.
+    pub count: u16,
+}
+
+/// The hash of an identifier as it is written, or of a term that was made already: FNV-1a of 64 bits, folded to 32.
+///
+/// ```
+/// assert_eq!(context::index::terms::hash(""), 0x4FD0_BFC1);
+/// ```
+pub fn hash(text: &str) -> u32 {
+    fold(hash_bytes(text.as_bytes()))
+}
+
+pub(crate) const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+pub(crate) const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+
+pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(FNV_START, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME))
+}
+
+pub(crate) fn fold(hash: u64) -> u32 {
+    ((hash >> 32) ^ hash) as u32
+}
+
+/// The terms of a text and how often each occurs, sorted by hash.
+pub fn of_text(text: &str) -> Vec<(u32, u16)> {
+    of_bytes(text.as_bytes())
+}
+
+/// The terms of a path.
+pub fn of_path(path: &RelPath) -> Vec<(u32, u16)> {
+    of_bytes(path.as_bytes())
+}
+
+fn of_bytes(bytes: &[u8]) -> Vec<(u32, u16)> {
+    let mut found = Vec::new();
+    let mut splitter = Splitter::default();
+    for word in words(bytes) {
+        splitter.split(word, &mut |term| found.push((fold(hash_bytes(term)), 1)));
+    }
+    merged(found)
+}
+
+/// What a query asks for, in the order in which it is said, without the words that say nothing.
+///
+/// ```
+/// use context::index::terms::query_terms;
+///
+/// let terms = query_terms("fix the retries of JobRescuer");
+/// let texts: Vec<&str> = terms.iter().map(|term| term.text.as_str()).collect();
+/// assert_eq!(texts, ["retry", "job", "rescuer", "jobrescuer"]);
+/// ```
+pub fn query_terms(text: &str) -> Vec<QueryTerm> {
+    let mut terms: Vec<QueryTerm> = Vec::new();
+    let mut splitter = Splitter::default();
+    for word in words(text.as_bytes()) {
+        splitter.split(word, &mut |term| {
+            let text = String::from_utf8_lossy(term).into_owned();
+            if is_stop_word(&text) {
+                return;
+            }
+            match terms.iter_mut().find(|known| known.text == text) {
+                Some(known) => known.count = known.count.saturating_add(1),
+                None => terms.push(QueryTerm { hash: hash(&text), text, count: 1 }),
+            }
+        });
+    }
+    terms
+}
+
+/// Sorted by hash, the counts of equal hashes added up.
+pub(crate) fn merged(mut found: Vec<(u32, u16)>) -> Vec<(u32, u16)> {
+    found.sort_unstable_by_key(|(hash, _)| *hash);
+    found.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        if same {
+            kept.1 = kept.1.saturating_add(next.1);
+        }
+        same
+    });
+    found
+}
+
+/// What a byte is within a word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    Other,
+    Newline,
+    Lower,
+    Upper,
+    Digit,
+    Underscore,
+    /// Part of a character beyond ASCII: what it is shows when the word is split.
+    Wide,
+}
+
+pub(crate) const CLASSES: [Class; 256] = classes();
+
+const fn classes() -> [Class; 256] {
+    let mut table = [Class::Other; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = match byte as u8 {
+            b'\n' => Class::Newline,
+            b'a'..=b'z' => Class::Lower,
+            b'A'..=b'Z' => Class::Upper,
+            b'0'..=b'9' => Class::Digit,
+            b'_' => Class::Underscore,
+            0x80.. => Class::Wide,
+            _ => Class::Other,
+        };
+        byte += 1;
+    }
+    table
+}
+
+pub(crate) fn class(byte: u8) -> Class {
+    CLASSES[usize::from(byte)]
+}
+
+pub(crate) fn is_word_class(class: Class) -> bool {
+    !matches!(class, Class::Other | Class::Newline)
+}
+
+/// The identifiers and runs of letters in some bytes. What begins with a digit is a number and no word.
+pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes
+        .split(|byte| !is_word_class(class(*byte)))
+        .filter(|word| !word.is_empty() && word.len() <= WORD_BYTES_MAX && class(word[0]) != Class::Digit)
+}
+
+/// Makes terms of words; keeps its memory between them.
+#[derive(Default)]
+pub(crate) struct Splitter {
+    part: Vec<u8>,
+    whole: Vec<u8>,
+}
+
+impl Splitter {
+    /// Tells the terms of one word: its parts, and if there are several the whole.
+    pub(crate) fn split(&mut self, word: &[u8], tell: &mut dyn FnMut(&[u8])) {
+        if word.iter().any(|byte| *byte >= 0x80) {
+            return self.split_wide(word, tell);
+        }
+        self.whole.clear();
+        let mut parts = 0;
+        let mut from = 0;
+        while from < word.len() {
+            let to = part_end(word, from);
+            if class(word[from]) != Class::Underscore {
+                self.whole.extend(word[from..to].iter().map(u8::to_ascii_lowercase));
+                parts += 1;
+                self.tell_part(&word[from..to], tell);
+            }
+            from = to;
+        }
+        if parts > 1 {
+            tell(stem(&mut self.whole));
+        }
+    }
+
+    fn tell_part(&mut self, part: &[u8], tell: &mut dyn FnMut(&[u8])) {
+        if part.len() < 2 || class(part[0]) == Class::Digit {
+            return;
+        }
+        self.part.clear();
+        self.part.extend(part.iter().map(u8::to_ascii_lowercase));
+        tell(stem(&mut self.part));
+    }
+
+    /// Letters of any script; marks and dashes beyond ASCII separate words like those within.
+    fn split_wide(&mut self, word: &[u8], tell: &mut dyn FnMut(&[u8])) {
+        let text = String::from_utf8_lossy(word);
+        for run in text.split(|character: char| !character.is_alphanumeric()) {
+            if run.is_ascii() {
+                if !run.is_empty() {
+                    self.split(run.as_bytes(), tell);
+                }
+            } else if run.chars().nth(1).is_some() {
+                tell(run.to_lowercase().as_bytes());
+            }
+        }
+    }
+}
+
+/// Where the part that begins at `from` ends: at an underscore, at a hump, or with the word.
+fn part_end(word: &[u8], from: usize) -> usize {
+    let first = class(word[from]);
+    let mut at = from + 1;
+    while at < word.len() {
+        let (before, here) = (class(word[at - 1]), class(word[at]));
+        if (here == Class::Underscore) != (first == Class::Underscore) {
+            break;
+        }
+        let goes_up = here == Class::Upper && matches!(before, Class::Lower | Class::Digit);
+        let ends_capitals = here == Class::Lower && before == Class::Upper && at - 1 > from;
+        if goes_up {
+            break;
+        }
+        if ends_capitals {
+            return at - 1;
+        }
+        at += 1;
+    }
+    at
+}
+
+/// Words of English and of commit messages that tell nothing about where something is.
+const STOP_WORDS: &str = "a about add after again all allow also always am an and any are as at avoid be because been \
+     before being better both but by can cannot change chore could did do does doc docs don during each ensure etc ever \
+     feat few fix for from had has have how i if implement improve in instead into introduce is it its just like make \
+     may minor more most must need new no not now of on once one only or other our out over properly refactor remove \
+     same should simplify so some still such support test than that the their them then there these they this those to \
+     too typo up update use various very was we were what when where which while who why will with without would you \
+     your adds added docs fixes fixed makes tests uses used using";
+
+/// Whether a name is a word of everyday English: where it is defined, comments and texts elsewhere still do not mean it.
+pub fn is_everyday(name: &str) -> bool {
+    static WORDS: OnceLock<HashSet<&'static str>> = OnceLock::new();
+    WORDS.get_or_init(|| STOP_WORDS.split_whitespace().collect()).contains(name)
+}
+
+fn is_stop_word(term: &str) -> bool {
+    static STEMS: OnceLock<HashSet<Vec<u8>>> = OnceLock::new();
+    let stems = STEMS.get_or_init(|| {
+        let mut buffer = Vec::new();
+        let stemmed = STOP_WORDS.split_whitespace().map(|word| {
+            buffer.clear();
+            buffer.extend_from_slice(word.as_bytes());
+            stem(&mut buffer).to_vec()
+        });
+        stemmed.collect()
+    });
+    stems.contains(term.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(text: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut splitter = Splitter::default();
+        for word in words(text.as_bytes()) {
+            splitter.split(word, &mut |term| found.push(String::from_utf8(term.to_vec()).unwrap()));
+        }
+        found
+    }
+
+    #[test]
+    fn words_are_split_at_underscores_and_humps_and_kept_whole() {
+        let table: [(&str, &[&str]); 12] = [
+            ("retry_limit", &["retry", "limit", "retrylimit"]),
+            ("HTTPServer", &["http", "server", "httpserver"]),
+            ("parseJSONText", &["pars", "json", "text", "parsejsontext"]),
+            ("utf8Decode", &["utf8", "decod", "utf8decod"]),
+            ("__init__", &["init"]),
+            ("x", &[]),
+            ("a_b", &["ab"]),
+            ("0xFF 12ab", &[]),
+            ("don't", &["don"]),
+            ("naïve Größe—mark", &["naïve", "größe", "mark"]),
+            ("поиск файлов", &["поиск", "файлов"]),
+            ("SHA256", &["sha256"]),
+        ];
+        for (text, expected) in table {
+            assert_eq!(texts(text), expected, "{text}");
+        }
+        assert_eq!(texts(&"a".repeat(65)), Vec::<String>::new());
+        assert_eq!(texts(&"a".repeat(64)).len(), 1);
+    }
+
+    #[test]
+    fn files_paths_and_queries_meet_in_the_same_terms() {
+        let query = query_terms("Retries retry_limit");
+        let terms: Vec<(&str, u16)> = query.iter().map(|term| (term.text.as_str(), term.count)).collect();
+        assert_eq!(terms, [("retry", 2), ("limit", 1), ("retrylimit", 1)]);
+        let path = of_path(&RelPath::new("src/retry/limits.rs").unwrap());
+        let text = of_text("the retry limit");
+        for term in &query[..2] {
+            assert!(path.contains(&(term.hash, 1)));
+            assert!(text.contains(&(term.hash, 1)));
+        }
+    }
+
+    #[test]
+    fn a_query_of_empty_words_asks_for_nothing() {
+        assert_eq!(query_terms("Fix: add some new tests, and update the docs (#12)"), []);
+        assert_eq!(query_terms(""), []);
+    }
+
+    #[test]
+    fn equal_hashes_are_counted_together() {
+        assert_eq!(merged(vec![(7, 1), (3, 2), (7, 65_535)]), [(3, 2), (7, 65_535)]);
+        assert_eq!(of_text("run Run run"), [(hash("run"), 3)]);
+    }
+}

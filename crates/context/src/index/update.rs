@@ -1,0 +1,342 @@
+//! Bringing an index up to date: walk, compare, read what may have changed, publish.
+//!
+//! # When a row stands
+//! Size, both times and inode are what they were, and both times lie at least [`YOUNG_NS`] before the look: a write in
+//! the same tick as a look leaves no trace but the content. Everything else is read and hashed; a known content is not
+//! scanned again.
+//!
+//! # Invariants
+//! 1. What is known after any number of updates equals what an update from nothing would find.
+//! 2. A row carries the time at which the look began, so a write after it makes the next look notice.
+//! 3. At the deadline what is done stays done: files not reached keep their old facts, and the next update goes on.
+//! 4. Only a complete walk removes anything.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use domain::{Hash, RelPath};
+use sync::contained;
+
+use super::config::IndexConfig;
+use super::disk::{NewFacts, Row};
+use super::history::{Known, refresh};
+use super::path_only::{PathOnly, before_reading};
+use super::writer::{KnownFacts, Writer};
+use super::{File, Language, Scanner};
+use crate::Stop;
+use crate::ports::{FileStat, History, Onward, PortError, Tree};
+
+/// How old the times of a file must be for a row to be believed.
+const YOUNG_NS: i64 = 2_000_000_000;
+
+/// How many files are written at once.
+const BATCH_FILES: usize = 256;
+
+/// How many files a thread takes at once.
+const CLAIM_FILES: usize = 8;
+
+/// Below this many files no threads are started.
+const THREADS_FROM_FILES: usize = 16;
+
+/// How many results may wait for the disk.
+const WAITING_MAX: usize = 64;
+
+/// What an update looks at, and until when.
+pub(super) struct Work<'a> {
+    pub(super) tree: &'a dyn Tree,
+    pub(super) history: Option<&'a dyn History>,
+    pub(super) config: &'a IndexConfig,
+    /// The caller's, or the index's own if that comes first.
+    pub(super) stop: &'a Stop,
+    /// The wall's time as the update begins.
+    pub(super) now_ns: i64,
+}
+
+/// What an update came to.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// How many files are not as they were.
+    pub(super) changed: u32,
+    pub(super) has_new_history: bool,
+    pub(super) is_partial: bool,
+    pub(super) notes: Vec<String>,
+}
+
+impl Work<'_> {
+    fn is_over(&self) -> bool {
+        self.stop.should_stop()
+    }
+}
+
+/// Brings a writer up to date.
+pub(super) fn update(writer: &mut Writer, work: &Work<'_>) -> Done {
+    let mut done = Done::default();
+    let known = writer.history.clone();
+    let history = std::thread::scope(|scope| {
+        let told = work.history.map(|history| scope.spawn(move || newer_history(history, &known, work)));
+        files(writer, work, &mut done);
+        told.and_then(|told| told.join().ok())
+    });
+    match history {
+        Some(Ok(Some(newer))) => {
+            writer.put_history(newer);
+            done.has_new_history = true;
+        }
+        Some(Ok(None)) | None => {}
+        Some(Err(why)) => done.notes.push(format!("history is left out: {why}")),
+    }
+    done
+}
+
+fn newer_history(history: &dyn History, known: &Known, work: &Work<'_>) -> Result<Option<Known>, PortError> {
+    contained(|| refresh(history, known, work.config.history_commits, work.stop)).unwrap_or_else(|panicked| {
+        Err(PortError {
+            message: format!("git's answer was not understood: {}", panicked.message),
+            source: None,
+        })
+    })
+}
+
+fn files(writer: &mut Writer, work: &Work<'_>, done: &mut Done) {
+    let met = walk(work, done);
+    let to_read = compare(writer, work, &met, done);
+    let reached = read(writer, work, &to_read, done);
+    if reached < to_read.len() {
+        done.is_partial = true;
+    }
+    if !done.is_partial {
+        let there: HashSet<&RelPath> = met.iter().map(|stat| &stat.path).collect();
+        let gone: Vec<RelPath> = writer.rows.keys().filter(|path| !there.contains(path)).cloned().collect();
+        done.changed += u32::try_from(gone.len()).unwrap_or(u32::MAX);
+        writer.remove(&gone, work.now_ns);
+    }
+}
+
+/// Every file that is there, by path, as many as are allowed.
+fn walk(work: &Work<'_>, done: &mut Done) -> Vec<FileStat> {
+    let met = Mutex::new(Vec::new());
+    let files_max = work.config.files_max;
+    let is_over_many = AtomicUsize::new(0);
+    let walked = contained(|| {
+        work.tree.walk(&|stat| {
+            let mut met = met.lock().unwrap_or_else(PoisonError::into_inner);
+            met.push(stat);
+            // What is too much goes early, so that a million files do not take a million records.
+            if met.len() >= files_max.saturating_mul(2).max(1024) {
+                is_over_many.store(1, Ordering::Relaxed);
+                first_by_path(&mut met, files_max);
+            }
+            if met.len() % BATCH_FILES == 0 && work.is_over() { Onward::Stop } else { Onward::GoOn }
+        })
+    });
+    let mut met = met.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let is_over_many = is_over_many.into_inner() > 0 || met.len() > files_max;
+    first_by_path(&mut met, files_max);
+    met.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    met.dedup_by(|a, b| a.path == b.path);
+    match walked {
+        Ok(Ok(walked)) if walked.complete && !is_over_many => {}
+        Ok(Ok(_)) => {
+            done.is_partial = true;
+            done.notes.push(if is_over_many {
+                format!("there are more than {files_max} files: only the first by path are indexed")
+            } else {
+                "not all files could be listed".to_owned()
+            });
+        }
+        Ok(Err(why)) => {
+            done.is_partial = true;
+            done.notes.push(format!("the files could not be listed: {why}"));
+        }
+        Err(panicked) => {
+            done.is_partial = true;
+            done.notes.push(format!("the files could not be listed: {}", panicked.message));
+        }
+    }
+    met
+}
+
+fn first_by_path(met: &mut Vec<FileStat>, files_max: usize) {
+    if met.len() > files_max {
+        met.select_nth_unstable_by(files_max, |a, b| a.path.cmp(&b.path));
+        met.truncate(files_max);
+    }
+}
+
+/// Which files have to be read; those that are not to be read are taken over at once.
+fn compare<'m>(
+    writer: &mut Writer,
+    work: &Work<'_>,
+    met: &'m [FileStat],
+    done: &mut Done,
+) -> Vec<&'m FileStat> {
+    let mut to_read = Vec::new();
+    let mut unread = Vec::new();
+    for stat in met {
+        let row = writer.rows.get(&stat.path);
+        match before_reading(&stat.path, stat.size, work.config.file_bytes_max) {
+            Some(reason) => {
+                if !row.is_some_and(|row| row.file.path_only == Some(reason) && row.size == stat.size) {
+                    unread.push((row_of(stat, unread_file(stat, reason), work.now_ns), NewFacts::No));
+                }
+            }
+            None if row.is_some_and(|row| stands(row, stat)) => {}
+            None => to_read.push(stat),
+        }
+    }
+    done.changed += u32::try_from(unread.len()).unwrap_or(u32::MAX);
+    if !unread.is_empty() {
+        writer.put(unread, work.now_ns);
+    }
+    to_read
+}
+
+fn stands(row: &Row, stat: &FileStat) -> bool {
+    let is_same = row.file.hash.is_some()
+        && (row.size, row.mtime_ns, row.ctime_ns, row.inode)
+            == (stat.size, stat.mtime_ns, stat.ctime_ns, stat.inode);
+    is_same && stat.mtime_ns.max(stat.ctime_ns) < row.seen_ns.saturating_sub(YOUNG_NS)
+}
+
+fn unread_file(stat: &FileStat, reason: PathOnly) -> File {
+    File::unread(stat.path.clone(), stat.size, reason)
+}
+
+fn row_of(stat: &FileStat, file: File, seen_ns: i64) -> Row {
+    Row {
+        size: stat.size,
+        mtime_ns: stat.mtime_ns,
+        ctime_ns: stat.ctime_ns,
+        inode: stat.inode,
+        seen_ns,
+        file,
+    }
+}
+
+/// What became of a file that was to be read.
+enum Looked {
+    At(Row, NewFacts),
+    Gone(RelPath),
+}
+
+/// Reads files in parallel and takes them over in batches; how many were reached before the deadline.
+fn read(writer: &mut Writer, work: &Work<'_>, to_read: &[&FileStat], done: &mut Done) -> usize {
+    let known = std::mem::take(&mut writer.facts);
+    let next = AtomicUsize::new(0);
+    let threads = if to_read.len() < THREADS_FROM_FILES { 1 } else { work.config.threads.max(1) };
+    let mut reached = 0;
+    let mut taken = Taken { fresh: Vec::new(), gone: Vec::new(), changed: 0 };
+    std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(WAITING_MAX);
+        for _ in 0..threads {
+            let sender = sender.clone();
+            let (known, next) = (&known, &next);
+            scope.spawn(move || look_at_each(work, to_read, known, next, &sender));
+        }
+        drop(sender);
+        for looked in receiver {
+            reached += looked.len();
+            taken.take(writer, work, looked);
+        }
+    });
+    writer.facts.extend(known);
+    taken.hand_over(writer, work);
+    taken.gone.retain(|path| writer.rows.contains_key(path));
+    writer.remove(&taken.gone, work.now_ns);
+    done.changed += taken.changed + u32::try_from(taken.gone.len()).unwrap_or(u32::MAX);
+    reached
+}
+
+/// What was read and is not yet written.
+struct Taken {
+    fresh: Vec<(Row, NewFacts)>,
+    gone: Vec<RelPath>,
+    changed: u32,
+}
+
+impl Taken {
+    fn take(&mut self, writer: &mut Writer, work: &Work<'_>, looked: Vec<Looked>) {
+        for one in looked {
+            match one {
+                Looked::At(row, new_facts) => {
+                    let before = writer.rows.get(&row.file.path);
+                    if before.is_none_or(|before| before.file != row.file) {
+                        self.changed += 1;
+                    }
+                    self.fresh.push((row, new_facts));
+                }
+                Looked::Gone(path) => self.gone.push(path),
+            }
+        }
+        if self.fresh.len() >= BATCH_FILES {
+            self.hand_over(writer, work);
+        }
+    }
+
+    fn hand_over(&mut self, writer: &mut Writer, work: &Work<'_>) {
+        if !self.fresh.is_empty() {
+            writer.put(std::mem::take(&mut self.fresh), work.now_ns);
+        }
+    }
+}
+
+/// What a thread does: claims a few files, looks at them, tells.
+fn look_at_each(
+    work: &Work<'_>,
+    to_read: &[&FileStat],
+    known: &KnownFacts,
+    next: &AtomicUsize,
+    sender: &SyncSender<Vec<Looked>>,
+) {
+    let mut scanner = Scanner::default();
+    while !work.is_over() {
+        let from = next.fetch_add(CLAIM_FILES, Ordering::Relaxed);
+        let Some(claimed) = to_read.get(from..(from + CLAIM_FILES).min(to_read.len())) else { return };
+        if claimed.is_empty() {
+            return;
+        }
+        let mut looked = Vec::with_capacity(claimed.len());
+        for stat in claimed {
+            if work.is_over() {
+                break;
+            }
+            let one = contained(|| look_at(work, stat, known, &mut scanner)).unwrap_or_else(|_| {
+                scanner = Scanner::default();
+                Looked::At(row_of(stat, unread_file(stat, PathOnly::Unreadable), work.now_ns), NewFacts::No)
+            });
+            looked.push(one);
+        }
+        if sender.send(looked).is_err() {
+            return;
+        }
+    }
+}
+
+fn look_at(work: &Work<'_>, stat: &FileStat, known: &KnownFacts, scanner: &mut Scanner) -> Looked {
+    let bytes_max = usize::try_from(work.config.file_bytes_max).unwrap_or(usize::MAX);
+    let row = |file: File| row_of(stat, file, work.now_ns);
+    let bytes = match work.tree.read(&stat.path, bytes_max.saturating_add(1)) {
+        Ok(bytes) => bytes,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Looked::Gone(stat.path.clone()),
+        Err(_) => return Looked::At(row(unread_file(stat, PathOnly::Unreadable)), NewFacts::No),
+    };
+    if bytes.len() > bytes_max {
+        // It grew since it was met; the next walk meets it as it is.
+        return Looked::At(row(unread_file(stat, PathOnly::TooLarge)), NewFacts::No);
+    }
+    let language = Language::of(&stat.path, &bytes);
+    let hash = Hash::of(&bytes);
+    if let Some(facts) = known.get(&(hash, language)) {
+        let file = File {
+            path: stat.path.clone(),
+            hash: Some(hash),
+            path_only: facts.path_only,
+            facts: Arc::clone(facts),
+        };
+        return Looked::At(row(file), NewFacts::No);
+    }
+    Looked::At(row(File::read(stat.path.clone(), &bytes, scanner)), NewFacts::Yes)
+}

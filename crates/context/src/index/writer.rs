@@ -1,0 +1,216 @@
+//! What one process knows of a project, and how it reaches the disk.
+//!
+//! # Invariants
+//! 1. The rows in memory are right without the disk: whatever cannot be written is kept, told, and tried again.
+//! 2. Equal contents share their facts.
+//!
+//! # Not here
+//! What is read and scanned: `update`.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::{Hash, RelPath};
+
+use super::config::IndexConfig;
+use super::disk::{self, Disk, DiskError, NewFacts, Row};
+use super::evict::{evict, sweep};
+use super::history::Known;
+use super::{Facts, Language, Outline};
+
+/// How long a day is.
+const DAY_NS: i64 = 24 * 60 * 60 * 1_000_000_000;
+
+/// The contents that are known, with their facts.
+pub(super) type KnownFacts = HashMap<(Hash, Language), Arc<Facts>>;
+
+/// What is known of a project; one update at a time has it.
+#[derive(Debug)]
+pub(super) struct Writer {
+    place: Place,
+    pub(super) rows: HashMap<RelPath, Row>,
+    pub(super) facts: KnownFacts,
+    pub(super) history: Known,
+    /// Rows that could not be written, and whether their facts could not either.
+    unsaved: BTreeSet<RelPath>,
+    is_history_unsaved: bool,
+    /// When the last update ended that looked at everything, by the process's clock.
+    pub(super) ended: Option<Duration>,
+    evicted_day: Option<i64>,
+    notes: Vec<String>,
+}
+
+/// Where the index is kept.
+#[derive(Debug)]
+enum Place {
+    /// Not opened yet.
+    Unopened(PathBuf),
+    Open(Box<Disk>, PathBuf),
+    /// In memory, since there is no file, or it cannot be used.
+    Nowhere,
+}
+
+impl Writer {
+    pub(super) fn new(path: Option<PathBuf>) -> Writer {
+        Writer {
+            place: path.map_or(Place::Nowhere, Place::Unopened),
+            rows: HashMap::new(),
+            facts: HashMap::new(),
+            history: Known::default(),
+            unsaved: BTreeSet::new(),
+            is_history_unsaved: false,
+            ended: None,
+            evicted_day: None,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Opens the file and takes over what it knows, the first time.
+    pub(super) fn open(&mut self, config: &IndexConfig, now_ns: i64) {
+        let path = match &self.place {
+            Place::Unopened(path) => path.clone(),
+            Place::Open(..) | Place::Nowhere => return,
+        };
+        match disk::open(&path, config.file_bytes_max, now_ns) {
+            Ok(opened) => {
+                self.notes.extend(opened.note);
+                // A history that cannot be read is read from git again.
+                self.history = opened.disk.history().unwrap_or_default();
+                self.take_over(opened.rows);
+                self.place = Place::Open(Box::new(opened.disk), path);
+            }
+            Err(why) => self.give_up(&why),
+        }
+    }
+
+    fn take_over(&mut self, rows: Vec<Row>) {
+        for mut row in rows {
+            if let Some(hash) = row.file.hash {
+                let key = (hash, row.file.facts.language);
+                row.file.facts = Arc::clone(self.facts.entry(key).or_insert(row.file.facts));
+            }
+            self.rows.insert(row.file.path.clone(), row);
+        }
+    }
+
+    /// Goes on in memory.
+    fn give_up(&mut self, why: &DiskError) {
+        self.notes.push(format!("the index is kept in memory: {why}"));
+        self.place = Place::Nowhere;
+    }
+
+    /// Takes over what was read, and writes it.
+    pub(super) fn put(&mut self, fresh: Vec<(Row, NewFacts)>, now_ns: i64) {
+        for (row, new_facts) in &fresh {
+            if let (NewFacts::Yes, Some(hash)) = (new_facts, row.file.hash) {
+                self.facts.insert((hash, row.file.facts.language), Arc::clone(&row.file.facts));
+            }
+        }
+        let saved = self.on_disk(|disk| {
+            disk.save(fresh.iter().map(|(row, new_facts)| (row, *new_facts)), now_ns / DAY_NS)
+        });
+        for (row, _) in fresh {
+            if saved {
+                self.unsaved.remove(&row.file.path);
+            } else {
+                self.unsaved.insert(row.file.path.clone());
+            }
+            self.rows.insert(row.file.path.clone(), row);
+        }
+    }
+
+    /// Forgets files that are gone.
+    pub(super) fn remove(&mut self, gone: &[RelPath], before_ns: i64) {
+        for path in gone {
+            self.rows.remove(path);
+            self.unsaved.remove(path);
+        }
+        if !gone.is_empty() {
+            self.on_disk(|disk| disk.remove(gone.iter(), before_ns));
+        }
+    }
+
+    /// Takes over a newer history.
+    pub(super) fn put_history(&mut self, known: Known) {
+        self.is_history_unsaved = !self.on_disk(|disk| disk.save_history(&known));
+        self.history = known;
+    }
+
+    /// Writes what could not be written before, and throws away what nobody needs.
+    pub(super) fn settle(&mut self, config: &IndexConfig, now_ns: i64, has_changed: bool) {
+        self.facts.retain(|_, facts| Arc::strong_count(facts) > 1);
+        let today = now_ns / DAY_NS;
+        self.save_again(today);
+        if has_changed || self.evicted_day != Some(today) {
+            self.evicted_day = Some(today);
+            self.on_disk(|disk| evict(disk, today, config.keep_days, config.disk_bytes_max));
+            if let Place::Open(_, path) = &self.place {
+                sweep(path, now_ns, config.keep_days, config.disk_bytes_max);
+            }
+        }
+    }
+
+    fn save_again(&mut self, today: i64) {
+        if !self.unsaved.is_empty() {
+            let unsaved = std::mem::take(&mut self.unsaved);
+            let rows: Vec<Row> = unsaved.iter().filter_map(|path| self.rows.get(path).cloned()).collect();
+            if !self.on_disk(|disk| disk.save(rows.iter().map(|row| (row, NewFacts::Yes)), today)) {
+                self.unsaved = unsaved;
+            }
+        }
+        if self.is_history_unsaved {
+            let known = self.history.clone();
+            self.is_history_unsaved = !self.on_disk(|disk| disk.save_history(&known));
+        }
+    }
+
+    /// The stored outline of a content.
+    pub(super) fn outline(&mut self, hash: &Hash, language: Language) -> Option<Outline> {
+        match &self.place {
+            Place::Open(disk, _) => disk.outline(hash, language).ok().flatten(),
+            Place::Unopened(_) | Place::Nowhere => None,
+        }
+    }
+
+    /// Stores outlines.
+    pub(super) fn put_outlines(&mut self, outlines: &[(Hash, Language, Arc<Outline>)]) {
+        if !outlines.is_empty() {
+            let each = outlines.iter().map(|(hash, language, outline)| (hash, *language, outline.as_ref()));
+            self.on_disk(|disk| disk.save_outlines(each));
+        }
+    }
+
+    /// How many contents are known, and how many bytes are on disk.
+    pub(super) fn size(&self) -> (u64, u64) {
+        match &self.place {
+            Place::Open(disk, _) => disk.size().unwrap_or_default(),
+            Place::Unopened(_) | Place::Nowhere => (self.facts.len() as u64, 0),
+        }
+    }
+
+    /// What there is to tell since it was last asked.
+    pub(super) fn notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Does something on disk; whether there is nothing left to do there.
+    fn on_disk(&mut self, act: impl FnOnce(&mut Disk) -> Result<(), DiskError>) -> bool {
+        let Place::Open(disk, _) = &mut self.place else { return true };
+        match act(disk) {
+            Ok(()) => true,
+            Err(DiskError::Busy) => {
+                let note = "part of the index is kept in memory: another process keeps the file busy";
+                if !self.notes.iter().any(|known| known == note) {
+                    self.notes.push(note.to_owned());
+                }
+                false
+            }
+            Err(why @ (DiskError::Io(_) | DiskError::Unusable | DiskError::Sqlite(_))) => {
+                self.give_up(&why);
+                true
+            }
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! From a request to a context: the index is brought up to date, the ten stages run, the text is counted, a receipt is
+//! written.
+//!
+//! # Invariants
+//! 1. The text costs at most the request's tokens, by the counter's own count of all of it.
+//! 2. Equal request, snapshot and runs: equal bytes.
+//! 3. A cancel gives no partial context; whatever else goes wrong gives less of it, and a note.
+//!
+//! # Not here
+//! The stages: [`crate::stages`]. Keeping contexts, and telling of breakers: the engine.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use domain::context::{AssembledContext, Candidate, ContextRequest, Fragment, Name, Place, QUERY_BYTES_MAX};
+use domain::{Hash, Redactor};
+use sync::Clock;
+
+use crate::account::{Account, receipt};
+use crate::decisions::decisions;
+use crate::derived::SnapshotCache;
+use crate::prepare::prepare;
+use crate::prepared::Prepared;
+use crate::render::fragments;
+use crate::stages::{
+    Deduplicated, Item, LeftOut, Means, PackRequest, Packed, PreambleFacts, Selection, Share, Stages, Wanted,
+};
+use crate::strategies::{ContextStrategy, built_in};
+use crate::view::lowest_above_zero;
+use crate::{
+    Batch, Error, Opened, PipelineConfig, PipelineConfigError, Projects, Run, Split, Stop, Stopped, Task,
+    TokenCounter, ViewRules, split,
+};
+
+/// Everything that a pipeline works with; each part may be shared with others.
+#[derive(Clone)]
+pub struct PipelineParts {
+    /// What can be set.
+    pub config: PipelineConfig,
+    /// What is looked into.
+    pub projects: Arc<dyn Projects>,
+    /// All strategies that there are.
+    pub strategies: Vec<Arc<dyn ContextStrategy>>,
+    /// The ten stages.
+    pub stages: Stages,
+    /// Who counts.
+    pub counter: Arc<dyn TokenCounter>,
+    /// Takes secrets out.
+    pub redactor: Arc<Redactor>,
+    /// For the deadline of a request.
+    pub clock: Arc<dyn Clock>,
+    /// What followed from snapshots; one for all pipelines of a process.
+    pub cache: Arc<SnapshotCache>,
+}
+
+/// Assembles contexts. Holds nothing of a request; shared by any number of threads.
+pub struct Pipeline {
+    parts: PipelineParts,
+}
+
+/// What was shown, as text.
+struct Written {
+    preamble: String,
+    fragments: Vec<Fragment>,
+    skeleton: String,
+    order: Vec<usize>,
+}
+
+impl Written {
+    fn text(&self) -> String {
+        let fragments = self.fragments.iter().map(|fragment| fragment.text.as_str());
+        std::iter::once(self.preamble.as_str()).chain(fragments).chain([self.skeleton.as_str()]).collect()
+    }
+}
+
+/// What the strategies came to.
+struct Found {
+    selection: Selection,
+    shares: Vec<Share>,
+    runs: Vec<Run<Candidate>>,
+    together: Deduplicated,
+}
+
+/// What can be shown of it, and what is.
+struct Shelf {
+    items: Vec<Item>,
+    left_out: Vec<LeftOut>,
+    packed: Packed,
+    decisions: Vec<Fragment>,
+}
+
+impl Pipeline {
+    /// A pipeline of these parts.
+    ///
+    /// # Errors
+    /// A value of the configuration out of its bounds, or a name in it that no strategy has.
+    pub fn new(parts: PipelineParts) -> Result<Pipeline, PipelineConfigError> {
+        let known: Vec<Name> = parts.strategies.iter().map(|strategy| strategy.name().clone()).collect();
+        let config = parts.config.clone().checked(&known)?;
+        Ok(Pipeline { parts: PipelineParts { config, ..parts } })
+    }
+
+    /// The strategies that are built in, for [`PipelineParts::strategies`].
+    pub fn strategies() -> Vec<Arc<dyn ContextStrategy>> {
+        built_in()
+    }
+
+    /// Answers a request. Blocks until it is answered or `stop` says so; a deadline makes the answer poorer, not an
+    /// error.
+    ///
+    /// # Errors
+    /// Bad input, no project, or a cancel.
+    pub fn assemble(&self, request: &ContextRequest, stop: &Stop) -> Result<AssembledContext, Error> {
+        let stop = &self.until_deadline(request, stop);
+        go_on(stop)?;
+        let opened = self.parts.projects.open(stop)?;
+        if opened.projects.is_empty() {
+            return Err(Error::NoProject);
+        }
+        go_on(stop)?;
+        let rules = self.parts.config.views.resolve(request.view);
+        let mut notes = opened.notes.clone();
+        let query = cut_query(&request.query, &mut notes);
+        let prepared = Arc::new(prepare(request, query, &opened, &rules, &self.parts.cache, stop)?);
+        go_on(stop)?;
+        note_emptiness(&prepared, &mut notes);
+        let split = self.split(request, &opened, &rules);
+        let found = self.find(request, &prepared, &opened, &rules, &split, stop)?;
+        let shelf = self.shelve(request, &prepared, &opened, &rules, &split, &found, stop)?;
+        let (written, shelf) = self.write(request, &prepared, &opened, &split, &found, shelf)?;
+        go_on(stop)?;
+        let text = written.text();
+        let tokens = self.parts.counter.tokens(&text);
+        let receipt = receipt(
+            &Account {
+                request,
+                index: &opened.index,
+                split: &split,
+                counter: &*self.parts.counter,
+                selection: &found.selection,
+                shares: &found.shares,
+                runs: &found.runs,
+                dropped: &found.together.dropped,
+                items: &shelf.items,
+                packed: &shelf.packed,
+                order: &written.order,
+                left_out: &shelf.left_out,
+                preamble: &written.preamble,
+                skeleton: &written.skeleton,
+                tokens,
+            },
+            notes,
+        );
+        let hash = Hash::of(text.as_bytes());
+        Ok(AssembledContext { id: request.id, text, tokens, fragments: written.fragments, hash, receipt })
+    }
+
+    /// The sooner of the caller's deadline and the request's.
+    fn until_deadline(&self, request: &ContextRequest, stop: &Stop) -> Stop {
+        let clock = Arc::clone(&self.parts.clock);
+        let left = match (stop.remaining(), request.deadline) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        let deadline = left.map(|left| clock.now().saturating_add(left));
+        Stop::new(stop.observed().clone(), deadline, clock)
+    }
+
+    fn split(&self, request: &ContextRequest, opened: &Opened, rules: &ViewRules) -> Split {
+        let own = opened.projects.iter().map(|project| project.views.resolve(request.view).max_tokens);
+        let bound = rules.max_tokens.into_iter().chain(own.flatten()).min();
+        let max_tokens =
+            bound.map_or(self.parts.config.max_tokens, |bound| bound.min(self.parts.config.max_tokens));
+        let mut budget = request.budget;
+        budget.cap = match (budget.cap, bound) {
+            (Some(cap), Some(bound)) => Some(cap.min(bound)),
+            (cap, _) => cap,
+        };
+        let ratio = request.parent.as_ref().map(|_| self.parts.config.skeleton_ratio);
+        split(&budget, max_tokens, ratio)
+    }
+
+    /// Stages 1 to 4.
+    fn find(
+        &self,
+        request: &ContextRequest,
+        prepared: &Arc<Prepared>,
+        opened: &Opened,
+        rules: &ViewRules,
+        split: &Split,
+        stop: &Stop,
+    ) -> Result<Found, Error> {
+        let stages = &self.parts.stages;
+        let enabled = enabled(&self.parts.config, request, opened, rules);
+        let wanted = Wanted {
+            enabled: &enabled,
+            only: &request.only,
+            prefer: &request.prefer,
+            weights: &self.parts.config.weights,
+        };
+        let selection = stages.select.select(&self.parts.strategies, prepared, &wanted)?;
+        let shares = stages.allocate.allocate(split.files, &selection.selected);
+        let task = |(selected, share): (&crate::stages::Selected, &Share)| Task {
+            strategy: Arc::clone(&selected.strategy),
+            limit: share.limit,
+        };
+        let tasks = selection.selected.iter().zip(&shares).map(task).collect();
+        let batch = Batch { prepared: Arc::clone(prepared), tasks, stop: stop.clone() };
+        let runs = stages.execute.execute(batch).map_err(|cancelled| Error::Cancelled(cancelled.reason))?;
+        let together = stages.deduplicate.deduplicate(prepared, &selection.selected, &runs);
+        Ok(Found { selection, shares, runs, together })
+    }
+
+    /// Stages 5 to 7.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what a request has come to so far; each part is read by one stage"
+    )]
+    fn shelve(
+        &self,
+        request: &ContextRequest,
+        prepared: &Prepared,
+        opened: &Opened,
+        rules: &ViewRules,
+        split: &Split,
+        found: &Found,
+        stop: &Stop,
+    ) -> Result<Shelf, Error> {
+        let PipelineParts { stages, counter, redactor, .. } = &self.parts;
+        let means = Means { counter: &**counter, redactor, tokens: split.files };
+        let hits = found.together.hits.clone();
+        let resolved = stages.depth.resolve(prepared, hits, &means, stop);
+        go_on(stop)?;
+        let mut items = resolved.items;
+        stages.score.score(prepared, &mut items);
+        let facts = prepared.plan().map_or(&[][..], |plan| &plan.decisions);
+        let (decisions, spent) = decisions(facts, split.files, &**counter);
+        let own = opened.projects.iter().map(|project| project.views.resolve(request.view).max_files);
+        let max_files = lowest_above_zero(std::iter::once(rules.max_files).chain(own));
+        let budget = (u64::from(split.files) * 100).saturating_sub(spent);
+        let packing = PackRequest { budget, depth: request.depth, shown: &request.shown, max_files };
+        let packed = stages.pack.pack(&items, &packing);
+        let left_out = found.together.left_out.iter().cloned().chain(resolved.left_out).collect();
+        Ok(Shelf { items, left_out, packed, decisions })
+    }
+
+    /// Stages 8 to 10, and again with fewer steps if a counter that does not add up finds the text too dear.
+    fn write(
+        &self,
+        request: &ContextRequest,
+        prepared: &Prepared,
+        opened: &Opened,
+        split: &Split,
+        found: &Found,
+        shelf: Shelf,
+    ) -> Result<(Written, Shelf), Error> {
+        let total = split.total;
+        let written = self.written(request, prepared, opened, split, found, &shelf);
+        if self.parts.counter.tokens(&written.text()) <= total {
+            return Ok((written, shelf));
+        }
+        let (mut fits, mut too_many) = (0, shelf.packed.steps.len());
+        while fits + 1 < too_many {
+            let middle = fits.midpoint(too_many);
+            let fewer = shelf.first(middle);
+            let text = self.written(request, prepared, opened, split, found, &fewer).text();
+            if self.parts.counter.tokens(&text) <= total { fits = middle } else { too_many = middle }
+        }
+        let mut shelf = shelf.first(fits);
+        let mut written = self.written(request, prepared, opened, split, found, &shelf);
+        if self.parts.counter.tokens(&written.text()) > total {
+            // Not even the decisions fit: nothing does.
+            shelf = Shelf { decisions: Vec::new(), ..shelf.first(0) };
+            let nothing = String::new();
+            written = Written {
+                preamble: nothing.clone(),
+                fragments: Vec::new(),
+                skeleton: nothing,
+                order: Vec::new(),
+            };
+        }
+        Ok((written, shelf))
+    }
+
+    fn written(
+        &self,
+        request: &ContextRequest,
+        prepared: &Prepared,
+        opened: &Opened,
+        split: &Split,
+        found: &Found,
+        shelf: &Shelf,
+    ) -> Written {
+        let PipelineParts { stages, counter, .. } = &self.parts;
+        let counter = &**counter;
+        let order = stages.order.order(&shelf.items, &shelf.packed);
+        let mut shown = shelf.decisions.clone();
+        for at in &order {
+            if let Some(Ok(bought)) = shelf.packed.files.get(*at) {
+                shown.extend(fragments(&shelf.items[*at], bought, counter));
+            }
+        }
+        let here: BTreeSet<Place> = order.iter().map(|at| shelf.items[*at].place.clone()).collect();
+        let about: Vec<Place> = prepared.anchors().iter().map(|anchor| prepared.place(anchor.file)).collect();
+        let skeleton = match &request.parent {
+            Some(parent) if split.skeleton > 0 => {
+                stages.compress.compress(parent, &about, &here, split.skeleton, counter)
+            }
+            Some(_) | None => String::new(),
+        };
+        let is_empty = shown.is_empty() && skeleton.is_empty();
+        let preamble = if is_empty || split.preamble == 0 {
+            String::new()
+        } else {
+            let (used, unused) = used(found);
+            let facts = PreambleFacts {
+                used: &used,
+                unused: &unused,
+                shown: order.len(),
+                left_out: shelf.items.len() - order.len() + shelf.left_out.len(),
+                is_partial: opened.index.partial,
+                // The nodes of a plan have the tool; whoever pipes the text into a model has not.
+                can_ask: request.plan.is_some(),
+            };
+            stages.preamble.preamble(&facts, split.preamble, counter)
+        };
+        Written { preamble, fragments: shown, skeleton, order }
+    }
+}
+
+impl Shelf {
+    fn first(&self, steps: usize) -> Shelf {
+        Shelf {
+            items: self.items.clone(),
+            left_out: self.left_out.clone(),
+            packed: self.packed.first(&self.items, steps),
+            decisions: self.decisions.clone(),
+        }
+    }
+}
+
+/// `Err` once the request was called off. A deadline is no reason to stop: what there is by then is given.
+fn go_on(stop: &Stop) -> Result<(), Error> {
+    match stop.check() {
+        Err(Stopped::Cancelled(reason)) => Err(Error::Cancelled(reason)),
+        Err(Stopped::DeadlinePassed) | Ok(()) => Ok(()),
+    }
+}
+
+/// The query within its bound, without cutting a character.
+fn cut_query<'a>(query: &'a str, notes: &mut Vec<String>) -> &'a str {
+    if query.len() <= QUERY_BYTES_MAX {
+        return query;
+    }
+    let mut end = QUERY_BYTES_MAX;
+    while !query.is_char_boundary(end) {
+        end -= 1;
+    }
+    notes.push(format!("the query has {} bytes and was cut to {end}", query.len()));
+    &query[..end]
+}
+
+fn note_emptiness(prepared: &Prepared, notes: &mut Vec<String>) {
+    if prepared.files_len() == 0 {
+        notes.push("there are no files that may be seen".to_owned());
+    } else if prepared.files().all(|file| prepared.file(file).path_only.is_some()) {
+        notes.push("there are no files that can be read as text".to_owned());
+    } else if !prepared.terms().is_empty() && !prepared.has_hits() {
+        notes.push("no file holds a word of the query".to_owned());
+    }
+}
+
+/// What the view, or else the configuration, enables, and no project takes away.
+fn enabled(
+    config: &PipelineConfig,
+    request: &ContextRequest,
+    opened: &Opened,
+    rules: &ViewRules,
+) -> Vec<Name> {
+    let mut enabled = rules.strategies.clone().unwrap_or_else(|| config.strategies.clone());
+    for project in &opened.projects {
+        if let Some(own) = project.views.resolve(request.view).strategies {
+            enabled.retain(|name| own.contains(name));
+        }
+    }
+    enabled
+}
+
+/// The strategies that found something, and those that were wanted and did not.
+fn used(found: &Found) -> (Vec<Name>, Vec<Name>) {
+    let (used, unused): (Vec<_>, Vec<_>) = found.runs.iter().partition(|run| !run.candidates.is_empty());
+    let names = |runs: Vec<&Run<Candidate>>| runs.into_iter().map(|run| run.name.clone()).collect();
+    (names(used), names(unused))
+}

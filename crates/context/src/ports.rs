@@ -1,0 +1,131 @@
+//! What the context asks of the world: a project's files and its history.
+//!
+//! # Invariants
+//! 1. This crate opens no file of a project and starts no process: it asks here.
+//! 2. What is answered may be out of date a moment later; whoever reads a file looks at the bytes it got.
+//!
+//! # Not here
+//! How a path is kept within its project, and how git is run: the crate `sandbox`; the engine brings them together.
+
+use std::error::Error;
+use std::io;
+
+use domain::RelPath;
+
+use crate::Stop;
+use crate::index::Oid;
+
+/// A regular file, as a walk met it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileStat {
+    /// Where it is.
+    pub path: RelPath,
+    /// How long it is.
+    pub size: u64,
+    /// When it was written last, in nanoseconds since 1970.
+    pub mtime_ns: i64,
+    /// When its record changed last, in nanoseconds since 1970.
+    pub ctime_ns: i64,
+    /// Which file of its file system it is.
+    pub inode: u64,
+}
+
+/// Whether a walk goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Onward {
+    /// With the next file.
+    GoOn,
+    /// No further.
+    Stop,
+}
+
+/// How a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Walked {
+    /// Whether every file was told: nobody stopped it, and every directory could be read.
+    pub complete: bool,
+}
+
+/// Why the world did not answer.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct PortError {
+    /// What to tell people.
+    pub message: String,
+    /// What it was.
+    #[source]
+    pub source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// The files of a project, or of a sandbox over it.
+pub trait Tree: Send + Sync {
+    /// Tells every regular file that git does not ignore, in any order, from any thread; no link is followed.
+    ///
+    /// # Errors
+    /// The root cannot be read.
+    fn walk(&self, sink: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError>;
+
+    /// The bytes of a file, or its first `max` if it is longer. The path is resolved within the project by the
+    /// kernel; a pipe or a device is an error and is not waited for.
+    ///
+    /// # Errors
+    /// What the system says; nothing there is [`io::ErrorKind::NotFound`].
+    fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>>;
+}
+
+/// A commit, as git tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// Its name.
+    pub oid: Oid,
+    /// When it was made, in seconds since 1970.
+    pub at: i64,
+    /// Its message.
+    pub message: String,
+    /// What it changed; more than [`COMMIT_PATHS_MAX`] are told as one more than that.
+    pub paths: Vec<RelPath>,
+}
+
+/// A commit that changed more paths says nothing about which belong together.
+pub const COMMIT_PATHS_MAX: usize = 30;
+
+/// The newest commits.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Log {
+    /// The newest first, without merges.
+    pub commits: Vec<Commit>,
+    /// Whether they end right before the commit that was asked for: it is an ancestor of all there is.
+    pub joins: bool,
+}
+
+/// The history of a project.
+pub trait History: Send + Sync {
+    /// The newest commit; none if there is no history.
+    ///
+    /// # Errors
+    /// Git could not be asked.
+    fn head(&self, stop: &Stop) -> Result<Option<Oid>, PortError>;
+
+    /// At most `max` commits that are no merges, down to `stop_at`, which is not told.
+    ///
+    /// # Errors
+    /// Git could not be asked, or was stopped.
+    fn log(&self, stop_at: Option<&Oid>, max: u32, stop: &Stop) -> Result<Log, PortError>;
+}
+
+/// The time on the wall, which files carry too.
+pub trait WallClock: Send + Sync {
+    /// Nanoseconds since 1970.
+    fn now_ns(&self) -> i64;
+}
+
+/// The machine's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemWallClock;
+
+impl WallClock for SystemWallClock {
+    fn now_ns(&self) -> i64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+    }
+}

@@ -1,0 +1,71 @@
+//! A project as one assembly sees it: a snapshot that does not change, and where its files are read.
+//!
+//! # Invariants
+//! 1. A project is opened once for an assembly; everything is ranked by that snapshot.
+//!
+//! # Not here
+//! Updating an index, and reading files: whoever implements the ports does.
+
+use std::io;
+use std::sync::Arc;
+
+use domain::context::{IndexLine, ProjectNo};
+use domain::{Hash, RelPath};
+
+use crate::index::{Facts, Outline, Snapshot, outline};
+use crate::parallel::in_parallel;
+use crate::{Error, Stop, Views};
+
+/// The projects of one plan, or of one person's working directory.
+pub trait Projects: Send + Sync {
+    /// Brings the index up to date as far as there is time, and gives what it knows.
+    ///
+    /// # Errors
+    /// [`Error::NoProject`], [`Error::Projects`] or a cancel. What an index cannot do is a note.
+    fn open(&self, stop: &Stop) -> Result<Opened, Error>;
+}
+
+/// What a request is answered from.
+#[derive(Clone, Default)]
+pub struct Opened {
+    /// The projects, in the order of their numbers.
+    pub projects: Vec<Project>,
+    /// What the update did.
+    pub index: IndexLine,
+    /// What did not go as it should.
+    pub notes: Vec<String>,
+}
+
+/// One project.
+#[derive(Clone)]
+pub struct Project {
+    /// Its number in the request.
+    pub no: ProjectNo,
+    /// What it is called where several are.
+    pub alias: String,
+    /// What the index knows of it.
+    pub snapshot: Arc<Snapshot>,
+    /// Where its files are read.
+    pub source: Arc<dyn Source>,
+    /// Its own rules, which narrow the user's.
+    pub views: Views,
+}
+
+/// Where the content of a project's files comes from.
+pub trait Source: Send + Sync {
+    /// The first `max_bytes + 1` bytes of a file below the project's root, never of anything that it leads out to.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] if it is gone; any other: it cannot be read.
+    fn read(&self, path: &RelPath, max_bytes: usize) -> io::Result<Vec<u8>>;
+
+    /// The outlines of texts that are about to be shown, each given with the hash of its file and its facts, in their
+    /// order. Whoever keeps outlines looks there first.
+    fn outlines(&self, texts: &[(Hash, &str, &Facts)], stop: &Stop) -> Vec<Arc<Outline>> {
+        let _ = stop;
+        in_parallel(texts.len(), 1, |at| {
+            let (_, text, facts) = texts[at];
+            Arc::new(outline(text, facts))
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! Files that were read for one assembly, each once.
+//!
+//! # Invariants
+//! 1. A file is read at most once, so what is ranked, shown and hashed is the same bytes.
+//! 2. What moved since the snapshot is scanned anew; its facts are those of the bytes that were read.
+//! 3. No lock is held while a file is read: two who ask at once may both read, and the first answer is kept.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use domain::Hash;
+use domain::context::Reason;
+use sync::primitives::{Mutex, lock};
+
+use crate::Project;
+use crate::index::{Facts, File, PathOnly, Span, scan, spans};
+
+/// What became of reading a file.
+pub(crate) type Reading = Result<Arc<ReadFile>, Reason>;
+
+/// A file as it was read.
+#[derive(Debug)]
+pub(crate) struct ReadFile {
+    /// Of the bytes.
+    pub(crate) hash: Hash,
+    pub(crate) bytes: Vec<u8>,
+    /// What is no UTF-8 replaced.
+    pub(crate) text: String,
+    pub(crate) facts: Arc<Facts>,
+    pub(crate) spans: Vec<Span>,
+}
+
+/// The files of one assembly that were read.
+#[derive(Default)]
+pub(crate) struct Readings {
+    read: Mutex<HashMap<u32, Reading>>,
+}
+
+impl Readings {
+    /// The file with this number, read now if it was not before.
+    pub(crate) fn get(&self, number: u32, project: &Project, file: &File, max_bytes: usize) -> Reading {
+        if let Some(reading) = lock(&self.read).get(&number) {
+            return reading.clone();
+        }
+        let reading = read(project, file, max_bytes);
+        lock(&self.read).entry(number).or_insert(reading).clone()
+    }
+}
+
+fn read(project: &Project, file: &File, max_bytes: usize) -> Reading {
+    if let Some(why) = file.path_only {
+        return Err(left_out(why));
+    }
+    let bytes = project.source.read(&file.path, max_bytes).map_err(|error| {
+        if error.kind() == io::ErrorKind::NotFound { Reason::Changed } else { Reason::Unreadable }
+    })?;
+    if bytes.len() > max_bytes {
+        return Err(Reason::TooLarge);
+    }
+    let hash = Hash::of(&bytes);
+    let facts =
+        if Some(hash) == file.hash { Arc::clone(&file.facts) } else { Arc::new(scan(&file.path, &bytes)) };
+    if let Some(why) = facts.path_only {
+        return Err(left_out(why));
+    }
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let spans = spans(&text, &facts);
+    Ok(Arc::new(ReadFile { hash, bytes, text, facts, spans }))
+}
+
+/// What a receipt says of a file that is not looked into.
+pub(crate) fn left_out(why: PathOnly) -> Reason {
+    match why {
+        PathOnly::Secret => Reason::Secret,
+        PathOnly::TooLarge => Reason::TooLarge,
+        PathOnly::Binary => Reason::Binary,
+        PathOnly::Generated | PathOnly::LongLines | PathOnly::LockFile => Reason::Generated,
+        PathOnly::Unreadable => Reason::Unreadable,
+    }
+}

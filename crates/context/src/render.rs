@@ -1,0 +1,126 @@
+//! What is shown, as text.
+//!
+//! # Invariants
+//! 1. The texts of the fragments, one after the other, are the text of the files.
+//! 2. Lines that are shown in full stand there as they are, between a line of their numbers and one of a gap, so they
+//!    are not taken for ours; a single line stands after its number.
+//! 3. A header is one line, whatever a path or a title holds.
+
+use std::fmt::Write;
+
+use domain::context::{Depth, Fragment, Name, Place};
+use domain::{Hash, RelPath};
+
+use crate::TokenCounter;
+use crate::stages::{Bought, Item, Showing};
+
+/// How much of a title is shown.
+const TITLE_CHARS_MAX: usize = 60;
+
+/// What the line that names a file says.
+pub(crate) struct Header<'a> {
+    /// The project's name, where there are several.
+    pub(crate) alias: Option<&'a str>,
+    pub(crate) path: &'a RelPath,
+    /// Its language, or why it is not shown.
+    pub(crate) what: &'a str,
+    pub(crate) lines: Option<u32>,
+    pub(crate) title: Option<&'a str>,
+}
+
+/// The line that names a file.
+pub(crate) fn header_line(header: &Header<'_>) -> String {
+    let mut line = String::from("## ");
+    if let Some(alias) = header.alias {
+        line.push_str(alias);
+        line.push(':');
+    }
+    // Writing to a text cannot fail.
+    let _ = write!(line, "{} ({}", header.path, header.what);
+    if let Some(lines) = header.lines {
+        let _ = write!(line, ", {lines} {}", if lines == 1 { "line" } else { "lines" });
+    }
+    if let Some(title) = header.title {
+        line.push_str(": ");
+        line.extend(title.chars().filter(|character| !character.is_control()).take(TITLE_CHARS_MAX));
+    }
+    line.push_str(")\n");
+    line
+}
+
+/// The line before lines that are shown in full.
+pub(crate) fn numbers_line(from: u32, to: u32) -> String {
+    format!("{from}-{to}:\n")
+}
+
+/// The line after lines that are shown in full, if the file goes on.
+pub(crate) fn gap_line() -> &'static str {
+    "…\n"
+}
+
+/// The fragments of a file, in the order of its lines: its header first.
+pub(crate) fn fragments(item: &Item, bought: &Bought, counter: &dyn TokenCounter) -> Vec<Fragment> {
+    let why: Vec<(Name, f32)> =
+        item.hit.parts.iter().map(|(name, _, share)| (name.clone(), *share)).collect();
+    let fragment = |place: Place, depth: Depth, text: String| Fragment {
+        place: Some(place),
+        kind: item.kind,
+        depth,
+        tokens: counter.tokens(&text),
+        text,
+        score: item.score,
+        hash: item.hash.unwrap_or_else(|| Hash::of(b"")),
+        is_whole: false,
+        why: why.clone(),
+    };
+    let mut fragments = vec![fragment(item.place.clone(), Depth::Listing, item.header.text.clone())];
+    let mut shown = item.pieces.iter().zip(&bought.pieces).peekable();
+    while let Some((piece, showing)) = shown.next() {
+        let Some(showing) = showing else { continue };
+        let at = |from: u32, to: u32| Place { span: Some((from, to)), ..item.place.clone() };
+        let rung = match showing {
+            Showing::Name => piece.outline.as_ref(),
+            Showing::Signature => piece.signature.as_ref(),
+            Showing::Described => piece.described.as_ref(),
+            Showing::Lines => {
+                let mut to = piece.to;
+                while let Some((next, _)) =
+                    shown.next_if(|(next, showing)| **showing == Some(Showing::Lines) && next.from == to + 1)
+                {
+                    to = next.to;
+                }
+                let whole = item.is_verbatim && piece.from == 1 && to as usize >= item.lines.len();
+                let full = fragment(at(piece.from, to), Depth::Full, full_text(item, piece.from, to));
+                fragments.push(Fragment { is_whole: whole, ..full });
+                continue;
+            }
+        };
+        if let Some(rung) = rung {
+            fragments.push(fragment(at(piece.from, piece.to), showing.depth(), rung.text.clone()));
+        }
+    }
+    fragments
+}
+
+/// Lines in full. One line of several needs no line of numbers before it and no gap after it; blank lines before a gap
+/// say nothing.
+fn full_text(item: &Item, from: u32, to: u32) -> String {
+    let inside = from as usize - 1..(to as usize).min(item.lines.len());
+    let mut lines = item.lines.get(inside).unwrap_or_default();
+    let goes_on = (to as usize) < item.lines.len();
+    if let ([line], true) = (lines, item.lines.len() > 1) {
+        return format!("{from}: {line}");
+    }
+    let mut text = numbers_line(from, to);
+    while let (true, [rest @ .., last]) = (goes_on, lines) {
+        if !last.trim().is_empty() {
+            break;
+        }
+        lines = rest;
+    }
+    lines.iter().for_each(|line| text.push_str(line));
+    if goes_on {
+        text.push_str(gap_line());
+    }
+    text
+}

@@ -1,0 +1,262 @@
+//! The stages of a pipeline, a small trait and its default each, a file each.
+//!
+//! | stage | trait | default |
+//! |---|---|---|
+//! | 1 select | [`StrategySelector`] | [`ConfidenceWeightedSelector`] |
+//! | 2 allocate | [`BudgetAllocator`] | [`ProportionalBudgetAllocator`] |
+//! | 3 execute | [`StrategyExecutor`] | [`ParallelStrategyExecutor`](crate::ParallelStrategyExecutor) |
+//! | 4 deduplicate | [`FragmentDeduplicator`] | [`ContentHashDeduplicator`] |
+//! | 5 depth | [`DetailDepthResolver`] | [`LadderDepthResolver`] |
+//! | 6 score | [`FragmentScorer`] | [`WeightedCompositeScorer`] |
+//! | 7 pack | [`BudgetPacker`] | [`GreedyKnapsackPacker`] |
+//! | 8 order | [`FragmentOrderer`] | [`RelevanceCoherenceOrderer`] |
+//! | 9 preamble | [`PreambleGenerator`] | [`ProvenancePreamble`] |
+//! | 10 compress | [`SkeletonCompressor`] | [`DepthReductionCompressor`] |
+//!
+//! # Invariants
+//! 1. A stage is a function of what it is given: it keeps nothing between requests.
+//! 2. A file that comes in goes on or is named in a [`LeftOut`]; none is lost.
+
+mod allocate;
+mod compress;
+mod deduplicate;
+mod depth;
+mod execute;
+mod ladder;
+mod order;
+mod pack;
+mod preamble;
+mod score;
+mod select;
+
+use std::sync::Arc;
+
+use domain::Hash;
+use domain::context::{Depth, FragmentKind, Name, Reason};
+
+pub use self::allocate::{BudgetAllocator, ProportionalBudgetAllocator, Share};
+pub use self::compress::{DepthReductionCompressor, SkeletonCompressor};
+pub use self::deduplicate::{ContentHashDeduplicator, Deduplicated, FragmentDeduplicator};
+pub use self::depth::{DetailDepthResolver, LadderDepthResolver, Means, Resolved};
+pub use self::execute::StrategyExecutor;
+pub use self::order::{FragmentOrderer, RelevanceCoherenceOrderer};
+pub use self::pack::{BudgetPacker, GreedyKnapsackPacker, PackRequest};
+pub use self::preamble::{PreambleFacts, PreambleGenerator, ProvenancePreamble};
+pub use self::score::{FragmentScorer, WeightedCompositeScorer};
+pub use self::select::{ConfidenceWeightedSelector, Refused, Selected, Selection, StrategySelector, Wanted};
+use crate::prepared::FileNo;
+
+/// The stages of a pipeline.
+#[derive(Clone)]
+pub struct Stages {
+    /// Which strategies run.
+    pub select: Arc<dyn StrategySelector>,
+    /// What share each has.
+    pub allocate: Arc<dyn BudgetAllocator>,
+    /// Runs them.
+    pub execute: Arc<dyn StrategyExecutor>,
+    /// Brings what they found together by file.
+    pub deduplicate: Arc<dyn FragmentDeduplicator>,
+    /// What each file costs at which depth.
+    pub depth: Arc<dyn DetailDepthResolver>,
+    /// What each file is worth.
+    pub score: Arc<dyn FragmentScorer>,
+    /// What is bought for the tokens.
+    pub pack: Arc<dyn BudgetPacker>,
+    /// In which order it is shown.
+    pub order: Arc<dyn FragmentOrderer>,
+    /// What is said first.
+    pub preamble: Arc<dyn PreambleGenerator>,
+    /// What is kept of the context of the plan above.
+    pub compress: Arc<dyn SkeletonCompressor>,
+}
+
+impl Stages {
+    /// The default of every stage, with `execute` to run the strategies.
+    pub fn new(execute: Arc<dyn StrategyExecutor>) -> Stages {
+        Stages {
+            select: Arc::new(ConfidenceWeightedSelector),
+            allocate: Arc::new(ProportionalBudgetAllocator),
+            execute,
+            deduplicate: Arc::new(ContentHashDeduplicator),
+            depth: Arc::new(LadderDepthResolver),
+            score: Arc::new(WeightedCompositeScorer),
+            pack: Arc::new(GreedyKnapsackPacker),
+            order: Arc::new(RelevanceCoherenceOrderer),
+            preamble: Arc::new(ProvenancePreamble),
+            compress: Arc::new(DepthReductionCompressor),
+        }
+    }
+}
+
+/// A file that was proposed, and by whom.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit {
+    /// The file.
+    pub file: FileNo,
+    /// The strategies that proposed it, in the order of the runs: its name, its confidence times its weight, and the
+    /// share of its best score.
+    pub parts: Vec<(Name, f32, f32)>,
+    /// Lines that were proposed, and not just the file.
+    pub lines: Vec<(u32, u32)>,
+}
+
+impl Hit {
+    /// What the strategies think of it together.
+    pub fn fused(&self) -> f32 {
+        self.parts.iter().map(|(_, weight, share)| weight * share).sum()
+    }
+}
+
+/// A file that is not shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeftOut {
+    /// The file, if it is one that may be seen; else the place that was proposed.
+    pub place: domain::context::Place,
+    /// Why.
+    pub reason: Reason,
+    /// What the strategies thought of it together.
+    pub score: f32,
+}
+
+/// A file that may be shown, with what each part of it costs at which depth.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// The file.
+    pub file: FileNo,
+    /// Where it is.
+    pub place: domain::context::Place,
+    /// What it is made of.
+    pub kind: FragmentKind,
+    /// The line that names it.
+    pub header: Rung,
+    /// Its parts, by line.
+    pub pieces: Vec<Piece>,
+    /// Its lines as they may be shown, each with its end.
+    pub lines: Arc<[String]>,
+    /// Of the bytes that were read; none if they were not.
+    pub hash: Option<Hash>,
+    /// Whether its lines are those of the file, without a mark or a replaced byte.
+    pub is_verbatim: bool,
+    /// Whether a secret was taken out.
+    pub is_redacted: bool,
+    /// Whether the request names it for sure.
+    pub is_pinned: bool,
+    /// Whether it is listed and no more, and why.
+    pub only_listed: Option<Reason>,
+    /// From 0 to 1, set by the scorer.
+    pub score: f32,
+    /// What the score is made of.
+    pub why: Vec<(String, f32)>,
+    /// What the strategies think of it together.
+    pub hit: Hit,
+}
+
+/// Lines of a file that are shown or not together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Piece {
+    /// The first line, from 1.
+    pub from: u32,
+    /// The last line.
+    pub to: u32,
+    /// Whether it is what comes before the first definition.
+    pub is_head: bool,
+    /// Whether the request names it for sure.
+    pub is_pinned: bool,
+    /// How well it matches the query, from 0 to 1.
+    pub score: f32,
+    /// That it is there: its line, kind and name.
+    pub outline: Option<Rung>,
+    /// Its line and the beginning of its signature.
+    pub signature: Option<Rung>,
+    /// Its whole signature and what is said about it; none if that is no more.
+    pub described: Option<Rung>,
+    /// What all its lines cost, with the line before them that tells their numbers and the one after them.
+    pub full: u64,
+}
+
+/// A text and what it costs, in hundredths of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rung {
+    /// Whole lines.
+    pub text: String,
+    /// What they cost.
+    pub cost: u64,
+}
+
+/// What was bought.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Packed {
+    /// What is shown of each item, by its place; none: nothing, and why.
+    pub files: Vec<Result<Bought, Reason>>,
+    /// What it costs at most, in hundredths of a token.
+    pub cost: u64,
+    /// The steps in the order in which they were bought: what is over is given back from the end.
+    pub steps: Vec<Step>,
+}
+
+/// How much of a file is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bought {
+    /// What is shown of each piece; none: nothing.
+    pub pieces: Vec<Option<Showing>>,
+}
+
+impl Bought {
+    /// The most that is shown of any part.
+    pub fn depth(&self) -> Depth {
+        self.pieces.iter().flatten().map(|showing| showing.depth()).max().unwrap_or(Depth::Listing)
+    }
+}
+
+/// What is shown of a piece, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Showing {
+    /// Its kind and name.
+    Name,
+    /// The beginning of its signature.
+    Signature,
+    /// Its whole signature and what is said about it.
+    Described,
+    /// All its lines.
+    Lines,
+}
+
+impl Showing {
+    /// The depth that this is.
+    pub const fn depth(self) -> Depth {
+        match self {
+            Showing::Name => Depth::Outline,
+            Showing::Signature | Showing::Described => Depth::Signatures,
+            Showing::Lines => Depth::Full,
+        }
+    }
+}
+
+/// A step that was bought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The header of an item.
+    List {
+        /// The item.
+        item: usize,
+    },
+    /// More of a piece, with the header of its item if that was not bought yet.
+    Show {
+        /// The item.
+        item: usize,
+        /// Which of its pieces.
+        piece: usize,
+        /// What is shown of it since.
+        showing: Showing,
+    },
+}
+
+impl Step {
+    /// Which item it is about.
+    pub const fn item(self) -> usize {
+        match self {
+            Step::List { item } | Step::Show { item, .. } => item,
+        }
+    }
+}

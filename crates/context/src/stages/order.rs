@@ -1,0 +1,32 @@
+//! Stage 8: in which order files are shown.
+//!
+//! # Invariants
+//! 1. Every file that was bought stands in the order once.
+
+use super::{Item, Packed};
+
+/// Decides the order of files.
+pub trait FragmentOrderer: Send + Sync {
+    /// The places in `items` of what was bought.
+    fn order(&self, items: &[Item], packed: &Packed) -> Vec<usize>;
+}
+
+/// The best first; files that are only listed last, in one block.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RelevanceCoherenceOrderer;
+
+impl FragmentOrderer for RelevanceCoherenceOrderer {
+    fn order(&self, items: &[Item], packed: &Packed) -> Vec<usize> {
+        let shows_text = |at: usize| match packed.files.get(at) {
+            Some(Ok(bought)) => Some(bought.pieces.iter().any(Option::is_some)),
+            Some(Err(_)) | None => None,
+        };
+        let mut order: Vec<(usize, bool)> =
+            (0..items.len()).filter_map(|at| Some((at, shows_text(at)?))).collect();
+        order.sort_by(|(one, one_shows), (other, other_shows)| {
+            let by_score = items[*other].score.total_cmp(&items[*one].score);
+            other_shows.cmp(one_shows).then(by_score).then(one.cmp(other))
+        });
+        order.into_iter().map(|(at, _)| at).collect()
+    }
+}

@@ -1,0 +1,363 @@
+//! Stage 7: what is bought for the tokens.
+//!
+//! Steps wait in a heap, the most worth for its cost first. A file is listed before its parts are shown, a part is shown
+//! by its signature before it is shown in full, so what does not fit falls from full to signatures to outline to listing
+//! before it is left out.
+//!
+//! # Invariants
+//! 1. The sum of the costs of what was bought is at most the budget.
+//! 2. No part is shown without its file's header.
+//! 3. What is named for sure is bought before all else, its header first of all.
+//! 4. Equal items and budget, equal purchase: ties go by path, then by line.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use domain::context::{Depth, Reason, Shown};
+
+use super::{Bought, Item, Packed, Piece, Showing, Step};
+
+const LISTING: f64 = 0.30;
+const SIGNATURE: f64 = 0.35;
+/// What is said about a part is worth less than that it is there, and than its lines.
+const DESCRIBED: f64 = 0.05;
+const FULL: f64 = 0.15;
+/// What a part that does not match at all is worth beside the best.
+const PART_MIN: f64 = 0.03;
+
+/// What bounds a purchase.
+#[derive(Clone, Copy, Debug)]
+pub struct PackRequest<'a> {
+    /// In hundredths of a token.
+    pub budget: u64,
+    /// Nothing is shown deeper.
+    pub depth: Depth,
+    /// What was given before.
+    pub shown: &'a [Shown],
+    /// How many files may be shown; none: any.
+    pub max_files: Option<u32>,
+}
+
+/// Decides what is bought.
+pub trait BudgetPacker: Send + Sync {
+    /// Buys of `items`, which are in the order of their paths.
+    fn pack(&self, items: &[Item], request: &PackRequest<'_>) -> Packed;
+}
+
+/// The most worth for its cost first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GreedyKnapsackPacker;
+
+impl BudgetPacker for GreedyKnapsackPacker {
+    fn pack(&self, items: &[Item], request: &PackRequest<'_>) -> Packed {
+        let mut purchase = Purchase::new(items, request);
+        purchase.buy_pinned();
+        purchase.open();
+        while let Some(offer) = purchase.heap.pop() {
+            purchase.consider(&offer);
+        }
+        purchase.end()
+    }
+}
+
+/// A step that can be bought.
+#[derive(Clone, Copy, Debug)]
+struct Offer {
+    density: f64,
+    item: usize,
+    line: u32,
+    step: Step,
+}
+
+impl Ord for Offer {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_worth = self.density.total_cmp(&other.density);
+        // The heap gives the greatest: of equals the first by path, line and depth.
+        let place = |offer: &Offer| (offer.item, offer.line, showing(offer.step));
+        by_worth.then_with(|| place(other).cmp(&place(self)))
+    }
+}
+
+fn showing(step: Step) -> Option<Showing> {
+    match step {
+        Step::List { .. } => None,
+        Step::Show { showing, .. } => Some(showing),
+    }
+}
+
+impl PartialOrd for Offer {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Offer {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Offer {}
+
+struct Purchase<'a> {
+    items: &'a [Item],
+    request: &'a PackRequest<'a>,
+    left: u64,
+    heap: BinaryHeap<Offer>,
+    files: Vec<Result<Bought, Reason>>,
+    /// Whether an earlier answer named the file.
+    was_listed: Vec<bool>,
+    steps: Vec<Step>,
+}
+
+impl<'a> Purchase<'a> {
+    fn new(items: &'a [Item], request: &'a PackRequest<'a>) -> Self {
+        let was_listed =
+            items.iter().map(|item| request.shown.iter().any(|shown| is_of(shown, item))).collect();
+        let files = within(items, request.max_files)
+            .into_iter()
+            .map(|is_within| Err(if is_within { Reason::Budget } else { Reason::Policy }))
+            .collect();
+        Self {
+            items,
+            request,
+            left: request.budget,
+            heap: BinaryHeap::new(),
+            files,
+            was_listed,
+            steps: Vec::new(),
+        }
+    }
+
+    fn may_buy(&self, item: usize) -> bool {
+        self.files[item] != Err(Reason::Policy)
+    }
+
+    /// Headers of what is named for sure, then the lines that are, each as deep as there is room for.
+    fn buy_pinned(&mut self) {
+        let pinned: Vec<usize> =
+            (0..self.items.len()).filter(|at| self.items[*at].is_pinned && self.may_buy(*at)).collect();
+        for item in &pinned {
+            if !self.was_listed[*item] {
+                self.buy(Step::List { item: *item });
+            }
+        }
+        for item in pinned {
+            for piece in 0..self.items[item].pieces.len() {
+                if self.items[item].pieces[piece].is_pinned {
+                    self.buy_deepest(item, piece);
+                }
+            }
+        }
+    }
+
+    fn buy_deepest(&mut self, item: usize, piece: usize) {
+        for showing in [Showing::Lines, Showing::Described, Showing::Signature, Showing::Name] {
+            if self.is_offered(item, piece, showing) && self.buy(Step::Show { item, piece, showing }) {
+                return;
+            }
+        }
+    }
+
+    /// Offers what can be bought first of each file.
+    fn open(&mut self) {
+        for item in 0..self.items.len() {
+            if !self.may_buy(item) {
+                continue;
+            }
+            if self.was_listed[item] || self.files[item].is_ok() {
+                self.offer_pieces(item);
+            } else {
+                let cost = nonzero(self.items[item].header.cost);
+                self.offer(Step::List { item }, 0, LISTING / cost);
+            }
+        }
+    }
+
+    fn offer_pieces(&mut self, item: usize) {
+        for piece in 0..self.items[item].pieces.len() {
+            self.offer_next(item, piece, None);
+        }
+    }
+
+    /// Offers what comes after `shown`: of nothing the signature, of that what is said about it and all lines.
+    fn offer_next(&mut self, item: usize, piece: usize, shown: Option<Showing>) {
+        let next: &[Showing] = match shown {
+            None if self.is_offered(item, piece, Showing::Signature) => &[Showing::Signature],
+            None if self.is_offered(item, piece, Showing::Name) => &[Showing::Name],
+            None => &[Showing::Lines],
+            Some(Showing::Signature) => &[Showing::Described, Showing::Lines],
+            Some(Showing::Name | Showing::Described | Showing::Lines) => &[],
+        };
+        for showing in next {
+            if self.is_offered(item, piece, *showing) {
+                self.offer_piece(item, piece, *showing);
+            }
+        }
+    }
+
+    fn offer_piece(&mut self, item: usize, piece: usize, showing: Showing) {
+        let part = &self.items[item].pieces[piece];
+        let share = f64::from(part.score);
+        let worth = PART_MIN + (1.0 - PART_MIN) * share * share;
+        let step = Step::Show { item, piece, showing };
+        let cost = nonzero(self.cost(step));
+        let value = match showing {
+            Showing::Lines if part.is_head => FULL * worth / cost,
+            Showing::Lines => FULL * worth / cost.sqrt(),
+            Showing::Described => DESCRIBED * worth / cost,
+            Showing::Name | Showing::Signature => SIGNATURE * worth / cost,
+        };
+        self.offer(step, part.from, value);
+    }
+
+    fn offer(&mut self, step: Step, line: u32, value: f64) {
+        let item = step.item();
+        let score = f64::from(self.items[item].score);
+        self.heap.push(Offer { density: score * score * value, item, line, step });
+    }
+
+    /// Whether there is more of a part to show so, it may be shown so deep, and was not before.
+    fn is_offered(&self, item: usize, piece: usize, showing: Showing) -> bool {
+        let part = &self.items[item].pieces[piece];
+        let exists = match showing {
+            Showing::Name => part.outline.is_some(),
+            Showing::Signature => part.signature.is_some(),
+            Showing::Described => part.described.is_some(),
+            Showing::Lines => true,
+        };
+        let is_more = match &self.files[item] {
+            Ok(bought) => bought.pieces[piece].is_none_or(|has| showing > has),
+            Err(_) => true,
+        };
+        let depth = showing.depth();
+        exists && is_more && depth <= self.request.depth && !self.was_shown(item, part, depth)
+    }
+
+    fn was_shown(&self, item: usize, part: &Piece, depth: Depth) -> bool {
+        self.request.shown.iter().any(|shown| {
+            let covers = match shown.place.span {
+                Some((from, to)) => from <= part.from && part.to <= to,
+                None => shown.depth == Depth::Full,
+            };
+            covers && shown.depth >= depth && is_of(shown, &self.items[item])
+        })
+    }
+
+    /// Buys the step, or a cheaper one in its place, and offers what it opens.
+    fn consider(&mut self, offer: &Offer) {
+        let is_bought = self.buy(offer.step);
+        match (offer.step, is_bought) {
+            (Step::List { item }, true) => self.offer_pieces(item),
+            (Step::Show { item, piece, showing }, true) => self.offer_next(item, piece, Some(showing)),
+            (Step::Show { item, piece, showing: Showing::Signature }, false) => {
+                if self.is_offered(item, piece, Showing::Name) {
+                    self.buy(Step::Show { item, piece, showing: Showing::Name });
+                }
+            }
+            (Step::List { .. } | Step::Show { .. }, false) => {}
+        }
+    }
+
+    /// What a step adds to the cost of the text; none if it would take away.
+    fn cost(&self, step: Step) -> u64 {
+        let item = &self.items[step.item()];
+        let header = if self.files[step.item()].is_ok() { 0 } else { item.header.cost };
+        let Step::Show { piece, showing, .. } = step else { return header };
+        let part = &item.pieces[piece];
+        let has = match &self.files[step.item()] {
+            Ok(bought) => bought.pieces[piece].map_or(0, |has| cost_of(part, has)),
+            Err(_) => 0,
+        };
+        header + cost_of(part, showing).saturating_sub(has)
+    }
+
+    fn buy(&mut self, step: Step) -> bool {
+        let has = self.files[step.item()].as_ref().ok().cloned();
+        if let (Some(bought), Step::Show { piece, showing, .. }) = (&has, step)
+            && bought.pieces[piece].is_some_and(|has| has >= showing)
+        {
+            return false;
+        }
+        let cost = self.cost(step);
+        if cost > self.left {
+            return false;
+        }
+        self.left -= cost;
+        apply(&mut self.files, self.items, step);
+        self.steps.push(step);
+        true
+    }
+
+    fn end(self) -> Packed {
+        let mut files = self.files;
+        for (at, file) in files.iter_mut().enumerate() {
+            if *file == Err(Reason::Budget) && self.was_listed[at] {
+                *file = Err(Reason::AlreadyShown);
+            }
+        }
+        Packed { files, cost: self.request.budget - self.left, steps: self.steps }
+    }
+}
+
+/// Puts down that a step was bought.
+fn apply(files: &mut [Result<Bought, Reason>], items: &[Item], step: Step) {
+    let file = &mut files[step.item()];
+    if file.is_err() {
+        *file = Ok(Bought { pieces: vec![None; items[step.item()].pieces.len()] });
+    }
+    if let (Ok(bought), Step::Show { piece, showing, .. }) = (file, step) {
+        bought.pieces[piece] = Some(showing);
+    }
+}
+
+/// What a part costs so, from nothing.
+fn cost_of(part: &Piece, showing: Showing) -> u64 {
+    let rung = |rung: &Option<super::Rung>| rung.as_ref().map_or(0, |rung| rung.cost);
+    match showing {
+        Showing::Name => rung(&part.outline),
+        Showing::Signature => rung(&part.signature),
+        Showing::Described => rung(&part.described),
+        Showing::Lines => part.full,
+    }
+}
+
+/// Whole tokens, never nothing: something is divided by it.
+fn nonzero(hundredths: u64) -> f64 {
+    hundredths.max(1) as f64 / 100.0
+}
+
+/// Whether what was given before is of this file, as it is now.
+fn is_of(shown: &Shown, item: &Item) -> bool {
+    let same_place = shown.place.project == item.place.project && shown.place.path == item.place.path;
+    same_place && item.hash.is_none_or(|hash| hash == shown.hash)
+}
+
+/// Which items are among the best `max_files`: those named for sure, then by score, then by path.
+fn within(items: &[Item], max_files: Option<u32>) -> Vec<bool> {
+    let Some(max) = max_files else { return vec![true; items.len()] };
+    let mut order: Vec<usize> = (0..items.len()).collect();
+    order.sort_by(|one, other| {
+        let (one_item, other_item) = (&items[*one], &items[*other]);
+        let by_pin = other_item.is_pinned.cmp(&one_item.is_pinned);
+        by_pin.then_with(|| other_item.score.total_cmp(&one_item.score)).then(one.cmp(other))
+    });
+    let mut within = vec![false; items.len()];
+    order.into_iter().take(max as usize).for_each(|at| within[at] = true);
+    within
+}
+
+impl Packed {
+    /// What was bought by the first `steps` steps alone.
+    #[must_use]
+    pub fn first(&self, items: &[Item], steps: usize) -> Packed {
+        let mut files: Vec<Result<Bought, Reason>> = self
+            .files
+            .iter()
+            .map(|file| Err(file.as_ref().err().copied().unwrap_or(Reason::Budget)))
+            .collect();
+        let kept: Vec<Step> = self.steps.iter().copied().take(steps).collect();
+        kept.iter().for_each(|step| apply(&mut files, items, *step));
+        Packed { files, cost: self.cost, steps: kept }
+    }
+}

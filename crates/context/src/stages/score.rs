@@ -1,0 +1,105 @@
+//! Stage 6: what each file is worth.
+//!
+//! # Invariants
+//! 1. Scores are from 0 to 1, and sums run in the order of the runs.
+//! 2. What the request is about scores 1.
+
+use domain::RelPath;
+use domain::context::{Place, ProjectNo};
+
+use super::Item;
+use crate::prepared::{Prepared, Standing};
+
+/// What lying near to what the request is about counts for.
+const NEARNESS_COUNTS: f32 = 0.3;
+
+/// Decides what files are worth.
+pub trait FragmentScorer: Send + Sync {
+    /// Sets the score of each item, and what it is made of.
+    fn score(&self, prepared: &Prepared, items: &mut [Item]);
+}
+
+/// What the strategies think together, and how near it lies.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WeightedCompositeScorer;
+
+impl FragmentScorer for WeightedCompositeScorer {
+    fn score(&self, prepared: &Prepared, items: &mut [Item]) {
+        let near: Vec<Place> = near_what(prepared);
+        let mut largest = 0.0_f32;
+        for item in items.iter_mut() {
+            let nearness = near.iter().map(|place| nearness(&item.place, place)).fold(0.0, f32::max);
+            item.why = item.hit.parts.iter().map(|(name, _, share)| (name.to_string(), *share)).collect();
+            if nearness > 0.0 {
+                item.why.push(("proximity".to_owned(), nearness));
+            }
+            item.score = item.hit.fused() + NEARNESS_COUNTS * nearness;
+            largest = largest.max(item.score);
+        }
+        for item in items {
+            let is_about = prepared.anchors().iter().any(|anchor| anchor.file == item.file);
+            item.score = if is_about {
+                1.0
+            } else if largest > 0.0 {
+                item.score / largest
+            } else {
+                0.0
+            };
+        }
+    }
+}
+
+/// What the request is about for sure, and what its plan has changed.
+fn near_what(prepared: &Prepared) -> Vec<Place> {
+    let about = prepared.anchors().iter().map(|anchor| prepared.place(anchor.file));
+    let touched = prepared.plan().into_iter().flat_map(|plan| &plan.touched);
+    let touched =
+        touched.filter(|place| matches!(prepared.standing(place.project, &place.path), Standing::Seen(_)));
+    about.chain(touched.cloned()).collect()
+}
+
+/// The same file 1, the same folder a half, one level up or down a quarter.
+fn nearness(one: &Place, other: &Place) -> f32 {
+    if one.project != other.project {
+        return 0.0;
+    }
+    if one.path == other.path {
+        return 1.0;
+    }
+    let (one, other): (Folder, Folder) = (folder(one), folder(other));
+    if one == other {
+        0.5
+    } else if is_above(&one, &other) || is_above(&other, &one) {
+        0.25
+    } else {
+        0.0
+    }
+}
+
+type Folder = (ProjectNo, Option<RelPath>);
+
+fn folder(place: &Place) -> Folder {
+    (place.project, place.path.parent())
+}
+
+fn is_above(upper: &Folder, lower: &Folder) -> bool {
+    lower.1.as_ref().is_some_and(|path| path.parent() == upper.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearness_is_of_folders_and_one_level_apart() {
+        let place = |path: &str| Place::file(ProjectNo::default(), RelPath::new(path).expect("a path"));
+        let of = |one: &str, other: &str| nearness(&place(one), &place(other));
+        assert_eq!(of("a/b/c", "a/b/c"), 1.0);
+        assert_eq!(of("a/b/c", "a/b/d"), 0.5);
+        assert_eq!((of("a/b/c", "a/d"), of("a/d", "a/b/c")), (0.25, 0.25));
+        assert_eq!((of("a/c", "d"), of("d", "e")), (0.25, 0.5));
+        assert_eq!((of("a/b/c", "d"), of("a/b/c", "a/e/c")), (0.0, 0.0));
+        let elsewhere = Place { project: domain::RootNo(1), ..place("a/b") };
+        assert_eq!(nearness(&place("a/b"), &elsewhere), 0.0);
+    }
+}

@@ -1,0 +1,175 @@
+//! Files that are a few references away from what matches or is named.
+//!
+//! # Invariants
+//! 1. Sums run in the order of the files: equal input, equal scores.
+//! 2. What is more than `breadth` hops from every seed scores 0.
+//!
+//! # Not here
+//! The references: they follow from the snapshot alone and are built once for it.
+
+use domain::context::{Candidate, Name};
+
+use super::{Confidence, ContextStrategy, built_in_name, candidates};
+use crate::prepared::{FileNo, Prepared, best};
+use crate::{Stop, Strategy, StrategyError};
+
+/// How many files that match are started from.
+const SEEDS_MAX: usize = 20;
+/// Named files weigh so much more than the best match.
+const NAMED_COUNTS: f32 = 2.0;
+/// How often a walk begins anew.
+const RESTART: f32 = 0.5;
+const ROUNDS_MAX: usize = 30;
+/// The walk has settled when all files together changed by less.
+const SETTLED: f32 = 1e-6;
+/// Files between two looks at the stop.
+const FILES_PER_LOOK: usize = 512;
+
+/// Proposes what is referred to, by a walk that keeps returning to its seeds.
+#[derive(Clone, Debug)]
+pub struct BreadthDepthNavigator {
+    name: Name,
+}
+
+impl Default for BreadthDepthNavigator {
+    fn default() -> Self {
+        Self { name: built_in_name("breadth-depth-navigator") }
+    }
+}
+
+impl Strategy for BreadthDepthNavigator {
+    type Prepared = Prepared;
+    type Candidate = Candidate;
+
+    fn name(&self) -> &Name {
+        &self.name
+    }
+
+    fn find(&self, prepared: &Prepared, limit: usize, stop: &Stop) -> Result<Vec<Candidate>, StrategyError> {
+        stop.check()?;
+        let Some(seeds) = seeds(prepared) else {
+            return Ok(Vec::new());
+        };
+        let reach = reach(prepared, &seeds, stop)?;
+        let ranks = walk(prepared, &seeds, &reach, stop)?;
+        let ranked = prepared.files().map(|file| (file, ranks[file.0 as usize]));
+        Ok(candidates(prepared, best(ranked, limit)))
+    }
+}
+
+impl ContextStrategy for BreadthDepthNavigator {
+    fn confidence(&self, prepared: &Prepared) -> Confidence {
+        if prepared.files_len() == 0 {
+            Confidence::none("there are no files")
+        } else if prepared.has_hits() || !prepared.anchors().is_empty() {
+            Confidence::Of(1.0)
+        } else {
+            Confidence::Of(0.5)
+        }
+    }
+
+    fn weight(&self) -> f32 {
+        0.3
+    }
+}
+
+/// Where the walk begins, summing to 1; without query and focus anywhere. None if there are no files.
+fn seeds(prepared: &Prepared) -> Option<Vec<f32>> {
+    let mut seeds = vec![0.0; prepared.files_len()];
+    let mut largest = 0.0_f32;
+    for (file, score) in prepared.best_lexical(SEEDS_MAX) {
+        seeds[file.0 as usize] = score * score;
+        largest = largest.max(score * score);
+    }
+    let named = if largest > 0.0 { NAMED_COUNTS * largest } else { 1.0 };
+    for anchor in prepared.anchors() {
+        seeds[anchor.file.0 as usize] = named;
+    }
+    let sum: f32 = seeds.iter().sum();
+    if seeds.is_empty() {
+        None
+    } else if sum > 0.0 {
+        Some(seeds.into_iter().map(|seed| seed / sum).collect())
+    } else {
+        Some(vec![1.0 / seeds.len() as f32; seeds.len()])
+    }
+}
+
+/// Which files are at most `breadth` hops from a seed.
+fn reach(prepared: &Prepared, seeds: &[f32], stop: &Stop) -> Result<Vec<bool>, StrategyError> {
+    let mut reached: Vec<bool> = seeds.iter().map(|seed| *seed > 0.0).collect();
+    let mut edge: Vec<FileNo> = prepared.files().filter(|file| reached[file.0 as usize]).collect();
+    for _ in 0..prepared.breadth() {
+        let mut next = Vec::new();
+        for (at, file) in edge.into_iter().enumerate() {
+            if at % FILES_PER_LOOK == 0 {
+                stop.check()?;
+            }
+            for_edges(prepared, file, |to, _| {
+                if !std::mem::replace(&mut reached[to.0 as usize], true) {
+                    next.push(to);
+                }
+            });
+        }
+        edge = next;
+    }
+    Ok(reached)
+}
+
+/// How likely the walk is at each file once it has settled.
+fn walk(prepared: &Prepared, seeds: &[f32], reach: &[bool], stop: &Stop) -> Result<Vec<f32>, StrategyError> {
+    let within: Vec<FileNo> = prepared.files().filter(|file| reach[file.0 as usize]).collect();
+    let mut out = vec![0.0_f32; seeds.len()];
+    for (at, file) in within.iter().enumerate() {
+        if at % FILES_PER_LOOK == 0 {
+            stop.check()?;
+        }
+        for_edges(prepared, *file, |to, weight| {
+            if reach[to.0 as usize] {
+                out[file.0 as usize] += weight;
+            }
+        });
+    }
+    let mut ranks = seeds.to_vec();
+    for _ in 0..ROUNDS_MAX {
+        let mut next: Vec<f32> = seeds.iter().map(|seed| seed * RESTART).collect();
+        let mut dangling = 0.0;
+        for (at, file) in within.iter().enumerate() {
+            if at % FILES_PER_LOOK == 0 {
+                stop.check()?;
+            }
+            let (rank, out) = (ranks[file.0 as usize], out[file.0 as usize]);
+            if rank == 0.0 {
+                continue;
+            }
+            if out <= 0.0 {
+                dangling += rank;
+                continue;
+            }
+            for_edges(prepared, *file, |to, weight| {
+                if reach[to.0 as usize] {
+                    next[to.0 as usize] += (1.0 - RESTART) * rank * weight / out;
+                }
+            });
+        }
+        let returned = (1.0 - RESTART) * dangling;
+        next.iter_mut().zip(seeds).for_each(|(rank, seed)| *rank += returned * seed);
+        let change: f32 = next.iter().zip(&ranks).map(|(new, old)| (new - old).abs()).sum();
+        ranks = next;
+        if change < SETTLED {
+            break;
+        }
+    }
+    Ok(ranks)
+}
+
+/// The references of a file, to those that may be seen.
+fn for_edges(prepared: &Prepared, file: FileNo, mut tell: impl FnMut(FileNo, f32)) {
+    let (known, position) = prepared.ground.files[file.0 as usize];
+    let numbers = &prepared.ground.known[known as usize].numbers;
+    for (to, weight) in prepared.graph(known as usize).edges(position) {
+        if let Some(number) = numbers[*to as usize] {
+            tell(FileNo(number), *weight);
+        }
+    }
+}

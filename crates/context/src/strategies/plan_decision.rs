@@ -1,0 +1,91 @@
+//! What the plan that asks has changed, was told and decided.
+//!
+//! # Not here
+//! The decisions as text: they are shown for themselves, before all files.
+
+use std::collections::BTreeMap;
+
+use domain::context::{Candidate, DecisionFact, Name, Place, PlanFacts};
+
+use super::{Confidence, ContextStrategy, built_in_name};
+use crate::focus::mentions;
+use crate::prepared::Prepared;
+use crate::{Stop, Strategy, StrategyError};
+
+const TOUCHED: f32 = 1.0;
+const FINDING: f32 = 0.9;
+const DECIDED: f32 = 0.6;
+/// What a decision of the plan above counts for beside one of this plan.
+const PER_PLAN_UP: f32 = 0.8;
+/// From so far up a decision says nothing any more.
+const PLANS_UP_MAX: u32 = 32;
+
+/// Proposes what the plan itself points at.
+#[derive(Clone, Debug)]
+pub struct PlanDecisionContext {
+    name: Name,
+}
+
+impl Default for PlanDecisionContext {
+    fn default() -> Self {
+        Self { name: built_in_name("plan-decision-context") }
+    }
+}
+
+impl Strategy for PlanDecisionContext {
+    type Prepared = Prepared;
+    type Candidate = Candidate;
+
+    fn name(&self) -> &Name {
+        &self.name
+    }
+
+    fn find(&self, prepared: &Prepared, limit: usize, stop: &Stop) -> Result<Vec<Candidate>, StrategyError> {
+        let Some(plan) = prepared.plan() else {
+            return Ok(Vec::new());
+        };
+        let mut best: BTreeMap<Place, f32> = BTreeMap::new();
+        let mut propose = |place: Place, score: f32| {
+            let kept = best.entry(place).or_insert(score);
+            *kept = kept.max(score);
+        };
+        plan.touched.iter().for_each(|place| propose(place.clone(), TOUCHED));
+        plan.findings.iter().for_each(|(place, _)| propose(place.clone(), FINDING));
+        for decision in &plan.decisions {
+            stop.check()?;
+            let score = DECIDED * PER_PLAN_UP.powi(decision.distance.min(PLANS_UP_MAX) as i32);
+            for anchor in mentions(&prepared.ground, &words(decision)) {
+                let place = prepared.place(anchor.file);
+                propose(Place { span: anchor.span, ..place }, score);
+            }
+        }
+        let mut found: Vec<Candidate> =
+            best.into_iter().map(|(place, score)| Candidate { place, score }).collect();
+        // Stable: of equals the first by place.
+        found.sort_by(|one, other| other.score.total_cmp(&one.score));
+        found.truncate(limit);
+        Ok(found)
+    }
+}
+
+impl ContextStrategy for PlanDecisionContext {
+    fn confidence(&self, prepared: &Prepared) -> Confidence {
+        match prepared.plan() {
+            None => Confidence::none("no plan asks"),
+            Some(PlanFacts { decisions, touched, findings, .. })
+                if decisions.is_empty() && touched.is_empty() && findings.is_empty() =>
+            {
+                Confidence::none("the plan has no decisions, changes or findings yet")
+            }
+            Some(_) => Confidence::Of(1.0),
+        }
+    }
+
+    fn weight(&self) -> f32 {
+        0.7
+    }
+}
+
+fn words(decision: &DecisionFact) -> String {
+    format!("{} {} {}", decision.question, decision.chosen, decision.why)
+}

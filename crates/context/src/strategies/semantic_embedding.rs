@@ -1,0 +1,43 @@
+//! Parts of files whose meaning is near that of the query. There is no embedding model to ask yet, and nothing is
+//! called semantic that is not: the strategy stands in every receipt as unavailable.
+
+use domain::context::{Candidate, Name};
+
+use super::{Confidence, ContextStrategy, built_in_name};
+use crate::prepared::Prepared;
+use crate::{Stop, Strategy, StrategyError};
+
+/// Would propose what means the same.
+#[derive(Clone, Debug)]
+pub struct SemanticEmbedding {
+    name: Name,
+}
+
+impl Default for SemanticEmbedding {
+    fn default() -> Self {
+        Self { name: built_in_name("semantic-embedding") }
+    }
+}
+
+impl Strategy for SemanticEmbedding {
+    type Prepared = Prepared;
+    type Candidate = Candidate;
+
+    fn name(&self) -> &Name {
+        &self.name
+    }
+
+    fn find(&self, _: &Prepared, _: usize, _: &Stop) -> Result<Vec<Candidate>, StrategyError> {
+        Err(StrategyError::failed("no embedding model is configured"))
+    }
+}
+
+impl ContextStrategy for SemanticEmbedding {
+    fn confidence(&self, _: &Prepared) -> Confidence {
+        Confidence::none("no embedding model configured")
+    }
+
+    fn weight(&self) -> f32 {
+        0.5
+    }
+}

@@ -1,0 +1,332 @@
+//! What a context holds.
+
+use std::sync::Arc;
+
+use context::Error;
+use domain::context::{
+    Budget, ContextRequest, DecisionFact, Depth, Focus, FragmentKind, Outcome, Place, PlanFacts, Reason,
+    Shown,
+};
+use domain::{PlanId, RootNo};
+
+use crate::ground::{FIRST, Files, Ground, commit, files, path, project, request, sample_files};
+
+fn focus(name: &str) -> Focus {
+    Focus::Path(FIRST, path(name))
+}
+
+fn paths(context: &domain::context::AssembledContext) -> Vec<String> {
+    context.receipt.included.iter().map(|line| line.place.to_string()).collect()
+}
+
+#[test]
+fn a_context_is_this_text() {
+    let context = Ground::sample().assemble(&request("rescued jobs ignore their retry limit", 400));
+    let golden = include_str!("golden/rescue_400.txt");
+    assert_eq!(context.text, golden, "--- got ---\n{}", context.text);
+}
+
+#[test]
+fn a_small_budget_names_files_and_shows_what_it_can() {
+    let context = Ground::sample().assemble(&request("rescued jobs ignore their retry limit", 90));
+    let golden = include_str!("golden/rescue_90.txt");
+    assert_eq!(context.text, golden, "--- got ---\n{}", context.text);
+}
+
+#[test]
+fn without_a_query_there_is_a_map_of_the_project() {
+    let ground = Ground::sample();
+    let context = ground.assemble(&request("", 300));
+    assert!(context.text.contains("## src/queue.rs (rust,"), "{}", context.text);
+    let navigator = &context.receipt.strategies[0];
+    assert_eq!((navigator.name.as_str(), &navigator.outcome), ("breadth-depth-navigator", &Outcome::Ok));
+    assert_eq!(navigator.confidence, 0.5);
+}
+
+#[test]
+fn files_whose_words_nobody_said_are_shown_all_the_same() {
+    let context = Ground::sample().assemble(&request("zzyzx quux", 300));
+    assert!(context.text.contains("## src/"), "{}", context.text);
+    assert_eq!(context.receipt.notes, ["no file holds a word of the query"]);
+}
+
+#[test]
+fn no_files_and_only_binaries_give_an_empty_text_and_a_note() {
+    let mut binaries = Files::new();
+    binaries.insert(path("logo.png"), b"\x89PNG\0\0".to_vec());
+    for (all, note) in [
+        (Files::new(), "there are no files that may be seen"),
+        (binaries, "there are no files that can be read as text"),
+    ] {
+        let context = Ground::files(&all).assemble(&request("logo", 1000));
+        assert_eq!((context.text.as_str(), context.tokens), ("", 0));
+        assert_eq!(context.receipt.notes, [note]);
+    }
+}
+
+#[test]
+fn what_is_named_for_sure_is_in_at_any_budget_that_bears_its_header() {
+    let ground = Ground::sample();
+    let header = ground.parts.counter.tokens("## tools/report.py (python, 5 lines)\n");
+    for tokens in [header, header + 1, 60, 400, 4000] {
+        let about =
+            ContextRequest { focus: vec![focus("tools/report.py")], ..request("retry limit", tokens) };
+        let context = ground.assemble(&about);
+        assert!(
+            context.text.contains("## tools/report.py (python, 5 lines)\n"),
+            "{tokens}: {}",
+            context.text
+        );
+    }
+    let too_little = ContextRequest { focus: vec![focus("tools/report.py")], ..request("retry", header - 1) };
+    let context = ground.assemble(&too_little);
+    assert!(!context.text.contains("report.py"), "{}", context.text);
+    let left = context.receipt.excluded.iter().find(|line| line.place.path == path("tools/report.py"));
+    assert_eq!(left.map(|line| line.reason), Some(Reason::Budget));
+}
+
+#[test]
+fn lines_and_symbols_that_are_named_are_shown_in_full() {
+    let ground = Ground::sample();
+    for about in
+        [Focus::Lines(FIRST, path("src/queue.rs"), 22, 23), Focus::Symbol("JobQueue::put_back".to_owned())]
+    {
+        let context = ground.assemble(&ContextRequest { focus: vec![about], ..request("report", 160) });
+        assert!(context.text.contains("        if limit.allows(job.attempts) {\n"), "{}", context.text);
+    }
+}
+
+#[test]
+fn what_cannot_be_named_for_sure_is_an_error() {
+    let many: Vec<(String, String)> =
+        (0..21).map(|at| (format!("m{at}.rs"), "pub fn everywhere() {}\n".to_owned())).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let mut all = sample_files();
+    all.extend(files(&many));
+    let mut ground = Ground::files(&all);
+    ground.parts.config.views.default.exclude = vec!["tools".to_owned()];
+    let error = |focus: Focus| {
+        ground
+            .try_assemble(&ContextRequest { focus: vec![focus], ..request("x", 100) })
+            .expect_err("an error")
+    };
+    let not_found = |focus: Focus| assert_eq!(error(focus.clone()), Error::FocusNotFound { focus });
+    not_found(focus("src/none.rs"));
+    not_found(Focus::Symbol("Nothing".to_owned()));
+    not_found(Focus::Lines(FIRST, path("src/lib.rs"), 6, 9));
+    let excluded = focus("tools/report.py");
+    assert_eq!(error(excluded.clone()), Error::FocusExcluded { focus: excluded });
+    let hidden = Focus::Symbol("report".to_owned());
+    assert_eq!(error(hidden.clone()), Error::FocusExcluded { focus: hidden });
+    let ambiguous = Error::FocusAmbiguous { symbol: "everywhere".to_owned(), places: 21 };
+    assert_eq!(error(Focus::Symbol("everywhere".to_owned())), ambiguous);
+    assert_eq!(error(Focus::Path(RootNo(3), path("src/lib.rs"))), Error::ProjectUnknown(RootNo(3)));
+    let too_many = ContextRequest { focus: vec![focus("src/lib.rs"); 65], ..request("x", 100) };
+    assert_eq!(ground.try_assemble(&too_many), Err(Error::FocusTooMany { count: 65 }));
+}
+
+#[test]
+fn an_ignored_file_that_is_named_joins() {
+    let ground = Ground::sample();
+    let ignored = path("build/out.txt");
+    ground.memory[0].0.lock().expect("unlocked").insert(ignored.clone(), b"built\n".to_vec());
+    let about = ContextRequest { focus: vec![Focus::Path(FIRST, ignored)], ..request("report", 300) };
+    assert!(ground.assemble(&about).text.contains("## build/out.txt (text, 1 line)\n"));
+}
+
+#[test]
+fn a_secret_file_is_listed_and_never_read() {
+    let mut ground = Ground::sample();
+    ground.parts.config.views.default.include = Some(vec!["**/*".to_owned()]);
+    let about = ContextRequest { focus: vec![focus(".env")], ..request("api key env", 2000) };
+    let context = ground.assemble(&about);
+    assert!(context.text.contains("## .env (secret, not shown)\n"), "{}", context.text);
+    assert!(!context.text.contains("sk-live"), "{}", context.text);
+}
+
+#[test]
+fn a_key_in_a_source_is_taken_out_before_it_is_counted() {
+    let material = "MIIEpAIBAAKCAQEA".repeat(4);
+    let key = format!("-----BEGIN RSA PRIVATE KEY-----\n{material}\n-----END RSA PRIVATE KEY-----");
+    let text =
+        format!("//! Signs.\n\nconst KEY: &str = \"{key}\";\n\n/// Signs a text.\nfn sign_text() {{}}\n");
+    let ground = Ground::files(&files(&[("src/sign.rs", &text)]));
+    let context = ground.assemble(&request("sign text", 2000));
+    assert!(!context.text.contains("MIIEpAIBAAKCAQEA"), "{}", context.text);
+    assert_eq!(context.receipt.redacted, 1);
+    // Line numbers are the file's.
+    assert!(context.text.contains("## src/sign.rs (rust, 8 lines)\n"), "{}", context.text);
+    assert!(context.fragments.iter().all(|fragment| !fragment.is_whole));
+    let line = context.text.lines().position(|line| line == "fn sign_text() {}");
+    let first = context.text.lines().position(|line| line == "1-8:");
+    assert_eq!(line.zip(first).map(|(line, first)| line - first), Some(8), "{}", context.text);
+}
+
+#[test]
+fn a_file_larger_than_the_budget_falls_to_signatures_and_others_are_still_packed() {
+    let body = "    let retry = limit(retry);\n".repeat(60);
+    let large: String = (0..40).map(|at| format!("pub fn retry_{at}() {{\n{body}}}\n\n")).collect();
+    let mut all = sample_files();
+    all.extend(files(&[("src/large.rs", &large)]));
+    let context = Ground::files(&all).assemble(&request("retry limit", 700));
+    let line = context.receipt.included.iter().find(|line| line.place.path == path("src/large.rs"));
+    let depth = line.map(|line| line.depth);
+    assert_eq!(depth, Some(Depth::Signatures), "{}", context.text);
+    assert!(paths(&context).len() > 3, "{}", context.text);
+}
+
+#[test]
+fn a_path_forges_no_header_and_bytes_that_are_no_text_never_count_as_read() {
+    let mut all = files(&[("src/a\n## forged.rs (rust, 9 lines)", "fn forged_retry() {}\n")]);
+    all.insert(path("latin.txt"), b"retry caf\xe9\n".to_vec());
+    all.insert(path("plain.txt"), b"retry\n".to_vec());
+    let context = Ground::files(&all).assemble(&request("retry", 500));
+    assert!(!context.text.lines().any(|line| line.starts_with("## forged")), "{}", context.text);
+    assert!(context.text.contains("retry caf\u{fffd}\n"), "{}", context.text);
+    let whole = |name: &str| {
+        let of = |place: &Place| place.path == path(name);
+        context.fragments.iter().any(|fragment| fragment.is_whole && fragment.place.as_ref().is_some_and(of))
+    };
+    assert_eq!((whole("latin.txt"), whole("plain.txt")), (false, true));
+}
+
+#[test]
+fn twins_are_shown_once() {
+    let ground = Ground::files(&files(&[
+        ("a/retry.rs", "pub fn same() { retry(); }\n"),
+        ("b/retry.rs", "pub fn same() { retry(); }\n"),
+        ("c/retry.rs", "pub fn other() { retry(); }\n"),
+    ]));
+    let context = ground.assemble(&request("retry", 1000));
+    assert_eq!(context.receipt.excluded_by.get(&Reason::Duplicate), Some(&1));
+    assert_eq!(context.text.matches("same()").count(), 1, "{}", context.text);
+}
+
+#[test]
+fn projects_stand_side_by_side_under_their_names() {
+    let web = files(&[("src/retry.rs", "pub fn retry_in_web() {}\n")]);
+    let ground =
+        Ground::of(vec![project(0, "app", &sample_files(), Vec::new()), project(1, "web", &web, Vec::new())]);
+    let about = ContextRequest {
+        focus: vec![Focus::Path(RootNo(1), path("src/retry.rs"))],
+        ..request("retry", 2000)
+    };
+    let context = ground.assemble(&about);
+    assert!(context.text.contains("## app:src/retry.rs (rust,"), "{}", context.text);
+    assert!(context.text.contains("## web:src/retry.rs (rust, 1 line)\n"), "{}", context.text);
+}
+
+fn facts() -> PlanFacts {
+    PlanFacts {
+        plan: PlanId::from_u128(5),
+        decisions: vec![DecisionFact {
+            question: "where are attempts\ncounted".to_owned(),
+            chosen: "in src/retry.rs".to_owned(),
+            why: "RetryLimit is there".to_owned(),
+            distance: 0,
+        }],
+        touched: vec![Place::file(FIRST, path("tools/report.py"))],
+        findings: vec![(Place::lines(FIRST, path("src/queue.rs"), 22, 23), "limit is ignored".to_owned())],
+    }
+}
+
+#[test]
+fn a_plan_brings_what_it_decided_changed_and_was_told() {
+    let asked = ContextRequest { plan: Some(facts()), ..request("", 900) };
+    let context = Ground::sample().assemble(&asked);
+    let decision = "- where are attempts counted → in src/retry.rs: RetryLimit is there\n";
+    assert!(context.text.contains(decision), "{}", context.text);
+    assert_eq!(context.fragments[0].kind, FragmentKind::Decision);
+    assert!(context.text.contains("        if limit.allows(job.attempts) {\n"), "{}", context.text);
+    for name in ["tools/report.py", "src/retry.rs", "src/queue.rs"] {
+        let line = context.receipt.included.iter().find(|line| line.place.path == path(name));
+        let why = line.map(|line| line.why.iter().any(|(name, _)| name == "plan-decision-context"));
+        assert_eq!(why, Some(true), "{name}");
+    }
+}
+
+#[test]
+fn decisions_take_no_more_than_their_share() {
+    let long = DecisionFact {
+        question: "why ".repeat(200),
+        chosen: "because ".repeat(200),
+        why: String::new(),
+        distance: 0,
+    };
+    let plan = PlanFacts { decisions: vec![long; 50], ..facts() };
+    let ground = Ground::sample();
+    let context = ground.assemble(&ContextRequest { plan: Some(plan), ..request("retry", 2000) });
+    let (of_decisions, of_files): (Vec<_>, Vec<_>) =
+        context.fragments.iter().partition(|fragment| fragment.kind == FragmentKind::Decision);
+    let tokens: u32 = of_decisions.iter().map(|fragment| fragment.tokens).sum();
+    assert!(of_decisions.len() > 2 && tokens <= 400, "{tokens} for {}", of_decisions.len());
+    assert!(of_decisions.iter().all(|fragment| fragment.tokens <= 120 && fragment.text.ends_with('\n')));
+    assert!(!of_files.is_empty());
+}
+
+#[test]
+fn what_was_given_before_is_not_given_again() {
+    let ground = Ground::sample();
+    let first = ground.assemble(&request("retry limit", 250));
+    let shown: Vec<Shown> = first
+        .fragments
+        .iter()
+        .filter_map(|fragment| {
+            Some(Shown { place: fragment.place.clone()?, depth: fragment.depth, hash: fragment.hash })
+        })
+        .collect();
+    let second = ground.assemble(&ContextRequest { shown: shown.clone(), ..request("retry limit", 250) });
+    for fragment in first.fragments.iter().filter(|fragment| fragment.depth == Depth::Full) {
+        assert!(!second.text.contains(&fragment.text), "again: {}", fragment.text);
+    }
+    assert!(!second.text.is_empty());
+    let all = ground.assemble(&request("retry limit", 5000));
+    let shown: Vec<Shown> = all
+        .fragments
+        .iter()
+        .filter_map(|fragment| {
+            Some(Shown { place: fragment.place.clone()?, depth: fragment.depth, hash: fragment.hash })
+        })
+        .collect();
+    let nothing = ground.assemble(&ContextRequest { shown, ..request("retry limit", 5000) });
+    assert_eq!(nothing.text, "");
+    assert!(nothing.receipt.excluded_by.contains_key(&Reason::AlreadyShown));
+}
+
+#[test]
+fn a_child_is_told_what_its_parent_was_given() {
+    let ground = Ground::sample();
+    let parent = Arc::new(ground.assemble(&request("report rows", 700)));
+    let child = ContextRequest {
+        parent: Some(parent),
+        focus: vec![focus("src/retry.rs")],
+        only: vec!["simple-keyword".parse().expect("a name")],
+        ..request("allows", 700)
+    };
+    let context = ground.assemble(&child);
+    assert!(context.text.contains("## given to the plan above\n"), "{}", context.text);
+    let skeleton = context.receipt.budget.skeleton;
+    assert!(skeleton > 0 && skeleton <= 105, "{skeleton}");
+    assert_eq!(context.text.matches("## src/retry.rs").count(), 1, "{}", context.text);
+}
+
+#[test]
+fn history_finds_what_changed_for_the_same_reason_and_together() {
+    let mut all = sample_files();
+    all.extend(files(&[("src/pool.rs", "pub fn threads() {}\n")]));
+    let mut commits = vec![commit(0, "worker died: give its things back", &["src/pool.rs", "src/rescue.rs"])];
+    commits.extend((1..600).map(|rank| commit(rank, "other", &["README.md"])));
+    let ground = Ground::of(vec![project(0, "app", &all, commits)]);
+    let only = vec!["temporal-archaeology".parse().expect("a name")];
+    let context = ground.assemble(&ContextRequest { only, ..request("worker died", 2000) });
+    assert_eq!(paths(&context)[..2], ["src/pool.rs", "src/rescue.rs"], "{}", context.text);
+}
+
+#[test]
+fn a_window_below_its_reserves_gives_an_empty_text_and_no_error() {
+    let budget = Budget { window: 4000, response: 4096, tools: 10, system: 10, cap: None };
+    let context = Ground::sample().assemble(&ContextRequest { budget, ..request("retry", 0) });
+    assert_eq!((context.text.as_str(), context.tokens, context.receipt.budget.total), ("", 0, 0));
+    let outcomes: Vec<&Outcome> = context.receipt.strategies.iter().map(|line| &line.outcome).collect();
+    assert!(outcomes.contains(&&Outcome::NotStarted), "{outcomes:?}");
+}

@@ -1,0 +1,76 @@
+//! What strategies propose, what is shown of it, and all that is shown as one text.
+//!
+//! # Invariants
+//! 1. The hash of a [`Fragment`] of a file is that of the bytes which were read to make it.
+//! 2. The hash of an [`AssembledContext`] is that of its text.
+
+use serde::Serialize;
+
+use super::{Depth, Name, Place, Receipt};
+use crate::file_state::Hash;
+use crate::id::ContextId;
+
+/// A place that a strategy holds to be worth showing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// The place.
+    pub place: Place,
+    /// How much it is worth by the strategy's own measure. What is not above 0 or no number is dropped, and counted.
+    pub score: f32,
+}
+
+/// What a fragment is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FragmentKind {
+    /// Program text.
+    Code,
+    /// Text for people, with headings.
+    Doc,
+    /// Data that sets something up.
+    Config,
+    /// Any other text.
+    Text,
+    /// A choice that the plan has taken.
+    Decision,
+}
+
+/// A piece of a context.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fragment {
+    /// Where it stands; none of a decision.
+    pub place: Option<Place>,
+    /// What it is made of.
+    pub kind: FragmentKind,
+    /// How much of the place is shown.
+    pub depth: Depth,
+    /// As it is shown.
+    pub text: String,
+    /// What the text costs.
+    pub tokens: u32,
+    /// From 0 to 1.
+    pub score: f32,
+    /// The content of the file, or of the text of a decision.
+    pub hash: Hash,
+    /// Whether all lines of the file are shown as they are: the reader has read the file.
+    pub is_whole: bool,
+    /// Which strategies proposed its file, and how strongly.
+    pub why: Vec<(Name, f32)>,
+}
+
+/// A context, ready to be given to a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AssembledContext {
+    /// The request's.
+    pub id: ContextId,
+    /// All of it.
+    pub text: String,
+    /// What the text costs; never above the budget.
+    pub tokens: u32,
+    /// Its pieces, in their order.
+    pub fragments: Vec<Fragment>,
+    /// Of the text.
+    pub hash: Hash,
+    /// What is in, what was left out, and why.
+    pub receipt: Receipt,
+}

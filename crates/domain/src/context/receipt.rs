@@ -1,0 +1,239 @@
+//! The receipt: what is in a context, what was left out and why, and which strategies had a part in it.
+//!
+//! # Invariants
+//! 1. Every registered strategy has exactly one line.
+//! 2. Every distinct file that was proposed is in one included line's file or counted under exactly one [`Reason`].
+//! 3. Lists are bounded; the counts are not cut with them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use super::{Depth, Name, Place, View};
+use crate::file_state::Hash;
+use crate::time::WallMs;
+
+/// How many lines tell what is in.
+pub const INCLUDED_LINES_MAX: usize = 500;
+/// How many lines tell what was left out, the best first.
+pub const EXCLUDED_LINES_MAX: usize = 200;
+
+/// What is said of a context.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Receipt {
+    /// When it was asked for.
+    pub at: WallMs,
+    /// Whose rules held.
+    pub view: View,
+    /// What the index was like.
+    pub index: IndexLine,
+    /// Where the tokens went.
+    pub budget: BudgetLine,
+    /// Who counted.
+    pub counter: String,
+    /// All strategies, those that ran first.
+    pub strategies: Vec<StrategyLine>,
+    /// What is in, in the order of the text; at most 500.
+    pub included: Vec<IncludedLine>,
+    /// The best of what was left out; at most 200.
+    pub excluded: Vec<ExcludedLine>,
+    /// How many files were left out, by why.
+    pub excluded_by: BTreeMap<Reason, u32>,
+    /// How many files had a secret that is not shown.
+    pub redacted: u32,
+    /// What did not go as it should.
+    pub notes: Vec<String>,
+}
+
+/// What the index was like, over all projects.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct IndexLine {
+    /// Files that it knows.
+    pub files: u32,
+    /// Files that had changed since it was last asked.
+    pub changed: u32,
+    /// Commits that it knows.
+    pub commits: u32,
+    /// Whether it had no time to look at all of them.
+    pub partial: bool,
+    /// How long the update took.
+    pub ms: u32,
+}
+
+/// Where the tokens went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BudgetLine {
+    /// What the model takes in.
+    pub window: u32,
+    /// What the text may cost.
+    pub total: u32,
+    /// Spent on the first paragraph.
+    pub preamble: u32,
+    /// Spent on what the plan above was given.
+    pub skeleton: u32,
+    /// Spent on decisions and files.
+    pub files: u32,
+    /// Left over.
+    pub free: u32,
+}
+
+/// What became of one strategy.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StrategyLine {
+    /// The strategy.
+    pub name: Name,
+    /// How sure it was to be of use; 0..=1.
+    pub confidence: f32,
+    /// How much it counts.
+    pub weight: f32,
+    /// Its share of the tokens.
+    pub tokens: u32,
+    /// How many places it proposed that could be used.
+    pub proposed: u32,
+    /// How many it proposed beyond its limit, outside the projects, or without a score.
+    pub cut: u32,
+    /// How long it took.
+    pub ms: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How a strategy ended, or why it did not begin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It found something.
+    Ok,
+    /// It ended well and found nothing.
+    Empty,
+    /// It has nothing to go by, for this reason.
+    Unavailable(String),
+    /// It failed so often that it was skipped.
+    Open {
+        /// When asking again may succeed.
+        retry_after_ms: u64,
+    },
+    /// It returned this error.
+    Failed(String),
+    /// It panicked with this message.
+    Panicked(String),
+    /// It began, and a deadline passed.
+    TimedOut,
+    /// It had no share, or its turn did not come.
+    NotStarted,
+    /// Earlier runs of it have not returned.
+    Hung,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Ok => f.write_str("ok"),
+            Outcome::Empty => f.write_str("empty"),
+            Outcome::Unavailable(why) => write!(f, "unavailable: {why}"),
+            Outcome::Open { retry_after_ms } => write!(f, "open, again in {retry_after_ms} ms"),
+            Outcome::Failed(message) => write!(f, "failed: {message}"),
+            Outcome::Panicked(message) => write!(f, "panicked: {message}"),
+            Outcome::TimedOut => f.write_str("timed out"),
+            Outcome::NotStarted => f.write_str("not started"),
+            Outcome::Hung => f.write_str("hung"),
+        }
+    }
+}
+
+/// A file that is in.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IncludedLine {
+    /// The file.
+    pub place: Place,
+    /// The most that is shown of any part of it.
+    pub depth: Depth,
+    /// How many of its parts are shown in full.
+    pub full_parts: u32,
+    /// How many parts it has.
+    pub parts: u32,
+    /// What it costs.
+    pub tokens: u32,
+    /// From 0 to 1.
+    pub score: f32,
+    /// The bytes that were read; none of a file that is only listed without having been read.
+    #[serde(serialize_with = "hex")]
+    pub hash: Option<Hash>,
+    /// Which strategies proposed it, how strongly, and `proximity`.
+    pub why: Vec<(String, f32)>,
+}
+
+fn hex<S: Serializer>(hash: &Option<Hash>, serializer: S) -> Result<S::Ok, S::Error> {
+    match hash {
+        Some(hash) => serializer.collect_str(hash),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// A file that was left out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ExcludedLine {
+    /// The file.
+    pub place: Place,
+    /// Why.
+    pub reason: Reason,
+    /// What the strategies thought of it together.
+    pub score: f32,
+}
+
+/// Why a file that was proposed is not in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// Others were worth more of the tokens.
+    Budget,
+    /// Nothing of it may be shown at the depth asked for.
+    Depth,
+    /// The view leaves it out.
+    Policy,
+    /// It holds secrets.
+    Secret,
+    /// It is larger than what is looked into.
+    TooLarge,
+    /// It is no text.
+    Binary,
+    /// No person wrote it.
+    Generated,
+    /// The same content stands elsewhere.
+    Duplicate,
+    /// It is gone since the index saw it.
+    Changed,
+    /// It could not be read.
+    Unreadable,
+    /// No project has it.
+    Outside,
+    /// It was given before.
+    AlreadyShown,
+}
+
+impl Reason {
+    /// Its name, as shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Reason::Budget => "budget",
+            Reason::Depth => "depth",
+            Reason::Policy => "policy",
+            Reason::Secret => "secret",
+            Reason::TooLarge => "too large",
+            Reason::Binary => "binary",
+            Reason::Generated => "generated",
+            Reason::Duplicate => "duplicate",
+            Reason::Changed => "changed",
+            Reason::Unreadable => "unreadable",
+            Reason::Outside => "outside",
+            Reason::AlreadyShown => "already shown",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

@@ -1,0 +1,41 @@
+//! The history of a project for its index: git, run by the sandbox.
+
+use std::error::Error;
+use std::path::Path;
+
+use context::Stop;
+use context::index::Oid;
+use context::ports::{COMMIT_PATHS_MAX, Commit, History, Log, PortError};
+use sandbox::git_log::{GitCommit, GitHistory};
+
+/// The history of the repository that a project is or lies in.
+pub(super) struct OfGit(GitHistory);
+
+impl OfGit {
+    /// None if it lies in none.
+    pub(super) fn around(project: &Path) -> Option<OfGit> {
+        GitHistory::around(project).map(OfGit)
+    }
+}
+
+impl History for OfGit {
+    fn head(&self, stop: &Stop) -> Result<Option<Oid>, PortError> {
+        let head = self.0.head(&|| stop.should_stop()).map_err(not_told)?;
+        Ok(head.and_then(|head| Oid::new(&head)))
+    }
+
+    fn log(&self, stop_at: Option<&Oid>, max: u32, stop: &Stop) -> Result<Log, PortError> {
+        let stop_at = stop_at.map(Oid::as_str);
+        let log = self.0.log(stop_at, max, COMMIT_PATHS_MAX, &|| stop.should_stop()).map_err(not_told)?;
+        Ok(Log { commits: log.commits.into_iter().filter_map(commit).collect(), joins: log.joins })
+    }
+}
+
+fn commit(commit: GitCommit) -> Option<Commit> {
+    let GitCommit { oid, at, message, paths } = commit;
+    Some(Commit { oid: Oid::new(&oid)?, at, message, paths })
+}
+
+fn not_told(why: impl Error + Send + Sync + 'static) -> PortError {
+    PortError { message: format!("the history cannot be read: {why}"), source: Some(Box::new(why)) }
+}

@@ -1,0 +1,299 @@
+//! What the index knows of one file: what it defines, refers to, is referred to by, and changes with.
+//!
+//! # Invariants
+//! 1. What a file costs at each depth is what the pipeline charges for it: it is asked.
+//! 2. Lists are bounded, the best first, ties by path.
+//!
+//! # Not here
+//! Ranking: these are the plain facts that the strategies rank by.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use context::index::{File, Snapshot, module_name, terms};
+use context::{LexicalCounter, Opened, Projects};
+use domain::context::{Budget, ContextRequest, Depth, Focus, Name, ProjectNo};
+use domain::{ContextId, RelPath};
+use sync::Observed;
+
+use super::{ContextAsk, ContextError, ContextProject, Contexts, PipelineError};
+
+/// How many neighbours of a kind are told.
+const NEIGHBOURS_MAX: usize = 20;
+/// How many names say why two files are neighbours.
+const NAMES_MAX: usize = 5;
+/// A name that more files define says nothing about where it comes from.
+const DEFINERS_MAX: usize = 20;
+/// Shorter names are said by chance.
+const NAME_LETTERS_MIN: usize = 3;
+/// A symbol that more places define is not understood.
+const PLACES_MAX: usize = 20;
+/// As many tokens as any file can cost.
+const TOKENS: u32 = 1_000_000;
+
+/// What is asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sought {
+    /// A file.
+    Path(ProjectNo, RelPath),
+    /// Whatever is defined under this name: the first file that does.
+    Symbol(String),
+}
+
+/// What the index knows of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inspected {
+    /// The project.
+    pub project: ProjectNo,
+    /// The file.
+    pub path: RelPath,
+    /// What it is written in.
+    pub language: &'static str,
+    /// How many lines it has.
+    pub lines: u32,
+    /// What it costs at each depth; of one that is only listed the first.
+    pub tokens: Vec<(Depth, u32)>,
+    /// What it defines, by line.
+    pub definitions: Vec<InspectedDef>,
+    /// Files that use what it defines.
+    pub referred_by: Vec<Neighbour>,
+    /// Files that define what it uses.
+    pub refers_to: Vec<Neighbour>,
+    /// Files that commits changed together with it.
+    pub changes_with: Vec<(RelPath, u32)>,
+    /// Of a symbol: all places that define it.
+    pub defined_at: Vec<(ProjectNo, RelPath, u32)>,
+    /// What did not go as it should.
+    pub notes: Vec<String>,
+}
+
+/// Something that a file defines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InspectedDef {
+    /// Its name.
+    pub name: String,
+    /// What it is, in a word.
+    pub kind: &'static str,
+    /// The line of its name.
+    pub line: u32,
+    /// The first line that belongs to it.
+    pub from: u32,
+    /// The last one.
+    pub to: u32,
+}
+
+/// A file that shares names with another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Neighbour {
+    /// The file.
+    pub path: RelPath,
+    /// How much they share.
+    pub weight: f32,
+    /// Some of the names, those that say most first.
+    pub names: Vec<String>,
+}
+
+impl Contexts {
+    /// What the index knows of a file, or of the file that defines a symbol. Blocks.
+    ///
+    /// # Errors
+    /// There is no such thing, or it is defined in too many places; no project; or a cancel.
+    pub fn inspect(
+        &self,
+        projects: &[ContextProject],
+        sought: &Sought,
+        stop: &Observed,
+    ) -> Result<Inspected, ContextError> {
+        let settings = self.settings(projects)?;
+        let opened = self.opening(projects.to_vec(), settings).open(&self.stop(stop))?;
+        let (project, file, defined_at) = find(&opened, sought)?;
+        let snapshot = &opened.projects[usize::from(project.0)].snapshot;
+        let at = snapshot.position(&file.path);
+        let (referred_by, refers_to) = at.map(|at| references(snapshot, at)).unwrap_or_default();
+        let definition = |def: &context::index::Def| InspectedDef {
+            name: def.name.to_string(),
+            kind: def.kind.word(),
+            line: def.line,
+            from: def.start,
+            to: def.end,
+        };
+        Ok(Inspected {
+            project,
+            path: file.path.clone(),
+            language: file.facts.language.name(),
+            lines: file.facts.lines,
+            tokens: self.costs(projects, project, file, stop)?,
+            definitions: file.facts.defs.iter().map(definition).collect(),
+            referred_by,
+            refers_to,
+            changes_with: changes_with(snapshot, &file.path),
+            defined_at,
+            notes: opened.notes.clone(),
+        })
+    }
+
+    /// The path or the definition whose name is nearest to a word that names nothing. Blocks.
+    ///
+    /// # Errors
+    /// The projects cannot be opened; or a cancel.
+    pub fn nearest(
+        &self,
+        projects: &[ContextProject],
+        word: &str,
+        stop: &Observed,
+    ) -> Result<Option<String>, ContextError> {
+        let settings = self.settings(projects)?;
+        let opened = self.opening(projects.to_vec(), settings).open(&self.stop(stop))?;
+        let path =
+            word.rsplit_once(':').filter(|(_, lines)| lines.contains('-')).map_or(word, |(path, _)| path);
+        let (mut paths, mut names) = (Vec::new(), BTreeMap::new());
+        for file in opened.projects.iter().flat_map(|project| project.snapshot.files()) {
+            let shown = file.path.to_string();
+            let name = shown.rsplit('/').next().unwrap_or(&shown).to_owned();
+            names.entry(name).or_insert_with(|| shown.clone());
+            paths.push(shown);
+            for def in &file.facts.defs {
+                names.entry(def.name.to_string()).or_insert_with(|| def.name.to_string());
+            }
+        }
+        let whole = domain::nearest(path, paths.iter().map(String::as_str)).map(str::to_owned);
+        let last = path.rsplit('/').next().unwrap_or(path);
+        let by_name = || {
+            domain::nearest(last, names.keys().map(String::as_str)).and_then(|name| names.get(name)).cloned()
+        };
+        Ok(whole.or_else(by_name))
+    }
+
+    /// What the file costs at each depth, as the pipeline has it.
+    fn costs(
+        &self,
+        projects: &[ContextProject],
+        project: ProjectNo,
+        file: &File,
+        stop: &Observed,
+    ) -> Result<Vec<(Depth, u32)>, ContextError> {
+        let depths = match file.path_only {
+            Some(_) => &Depth::ALL[..1],
+            None => &Depth::ALL[..],
+        };
+        let only: Vec<Name> = "simple-keyword".parse().into_iter().collect();
+        let mut costs = Vec::new();
+        for depth in depths {
+            let request = ContextRequest {
+                focus: vec![Focus::Path(project, file.path.clone())],
+                depth: *depth,
+                only: only.clone(),
+                ..ContextRequest::new(ContextId::from_u128(0), Budget::fixed(TOKENS))
+            };
+            let counter = Arc::new(LexicalCounter::default());
+            let ask = ContextAsk { projects: projects.to_vec(), request, counter };
+            let context = self.assemble_here(ask, stop)?;
+            let is_its = |place: &domain::context::Place| place.project == project && place.path == file.path;
+            let of_file = context.receipt.included.iter().filter(|line| is_its(&line.place));
+            costs.push((*depth, of_file.map(|line| line.tokens).sum()));
+        }
+        Ok(costs)
+    }
+}
+
+type Found<'a> = (ProjectNo, &'a File, Vec<(ProjectNo, RelPath, u32)>);
+
+fn find<'a>(opened: &'a Opened, sought: &Sought) -> Result<Found<'a>, PipelineError> {
+    let not_found = |focus| PipelineError::FocusNotFound { focus };
+    match sought {
+        Sought::Path(no, path) => {
+            let project = opened.projects.iter().find(|project| project.no == *no);
+            let file = project.and_then(|project| project.snapshot.file(path));
+            let file = file.ok_or_else(|| not_found(Focus::Path(*no, path.clone())))?;
+            Ok((*no, file, Vec::new()))
+        }
+        Sought::Symbol(name) => {
+            let mut first = None;
+            let mut places = Vec::new();
+            for project in &opened.projects {
+                for file in project.snapshot.files() {
+                    for def in file.facts.defs.iter().filter(|def| *def.name == **name) {
+                        first.get_or_insert((project.no, file));
+                        places.push((project.no, file.path.clone(), def.line));
+                    }
+                }
+            }
+            if places.len() > PLACES_MAX {
+                return Err(PipelineError::FocusAmbiguous { symbol: name.clone(), places: places.len() });
+            }
+            let (no, file) = first.ok_or_else(|| not_found(Focus::Symbol(name.clone())))?;
+            Ok((no, file, places))
+        }
+    }
+}
+
+/// Who uses what this file defines, and who defines what it uses.
+fn references(snapshot: &Snapshot, at: usize) -> (Vec<Neighbour>, Vec<Neighbour>) {
+    let file = &snapshot.files()[at];
+    let mut definers: HashMap<u32, (String, BTreeSet<usize>)> = HashMap::new();
+    for (index, other) in snapshot.files().iter().enumerate() {
+        let module = module_name(&other.path);
+        let names = other.facts.defs.iter().map(|def| &*def.name).chain(module.as_deref());
+        for name in names {
+            let is_name = name.len() >= NAME_LETTERS_MIN && !name.contains(char::is_whitespace);
+            if is_name && !terms::is_everyday(name) {
+                let entry =
+                    definers.entry(terms::hash(name)).or_insert_with(|| (name.to_owned(), BTreeSet::new()));
+                entry.1.insert(index);
+            }
+        }
+    }
+    definers.retain(|_, (_, files)| files.len() <= DEFINERS_MAX);
+    let mut by: BTreeMap<usize, Vec<(f32, String)>> = BTreeMap::new();
+    let mut to: BTreeMap<usize, Vec<(f32, String)>> = BTreeMap::new();
+    let worth = |count: u16, definers: usize| f32::from(count).sqrt() / definers as f32;
+    for (hash, (name, files)) in &definers {
+        let is_own = files.contains(&at);
+        if is_own {
+            for (index, other) in
+                snapshot.files().iter().enumerate().filter(|(index, _)| !files.contains(index))
+            {
+                let count = other.facts.ident_count(*hash);
+                if count > 0 {
+                    by.entry(index).or_default().push((worth(count, files.len()), name.clone()));
+                }
+            }
+        } else {
+            let count = file.facts.ident_count(*hash);
+            for index in files.iter().filter(|_| count > 0) {
+                to.entry(*index).or_default().push((worth(count, files.len()), name.clone()));
+            }
+        }
+    }
+    (neighbours(snapshot, by), neighbours(snapshot, to))
+}
+
+fn neighbours(snapshot: &Snapshot, found: BTreeMap<usize, Vec<(f32, String)>>) -> Vec<Neighbour> {
+    let neighbour = |(index, mut names): (usize, Vec<(f32, String)>)| {
+        names.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
+        Neighbour {
+            path: snapshot.files()[index].path.clone(),
+            weight: names.iter().map(|(worth, _)| worth).sum(),
+            names: names.into_iter().take(NAMES_MAX).map(|(_, name)| name).collect(),
+        }
+    };
+    let mut all: Vec<Neighbour> = found.into_iter().map(neighbour).collect();
+    all.sort_by(|one, other| other.weight.total_cmp(&one.weight).then_with(|| one.path.cmp(&other.path)));
+    all.truncate(NEIGHBOURS_MAX);
+    all
+}
+
+/// The files that are still there and that commits changed together with this one, with how many did.
+fn changes_with(snapshot: &Snapshot, path: &RelPath) -> Vec<(RelPath, u32)> {
+    let mut counts: BTreeMap<&RelPath, u32> = BTreeMap::new();
+    for commit in snapshot.commits().iter().filter(|commit| commit.paths.contains(path)) {
+        for other in commit.paths.iter().filter(|other| *other != path) {
+            *counts.entry(other).or_default() += 1;
+        }
+    }
+    let there = counts.into_iter().filter(|(other, _)| snapshot.position(other).is_some());
+    let mut all: Vec<(RelPath, u32)> = there.map(|(other, count)| (other.clone(), count)).collect();
+    all.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+    all.truncate(NEIGHBOURS_MAX);
+    all
+}

@@ -1,0 +1,126 @@
+//! The index of a project itself: brought up to date, thrown away, held against the files.
+//!
+//! # Invariants
+//! 1. An index is a cache: throwing it away loses nothing but time.
+//! 2. What is built aside to compare with is in memory and written nowhere.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use context::index::Snapshot;
+use context::{Error, Stopped};
+use domain::RelPath;
+use sync::Observed;
+
+use super::projects::{Ready, millis};
+use super::{ContextError, ContextProject, Contexts, PipelineError};
+
+/// How often a project that changes all the time is looked at.
+const LOOKS_MAX: u32 = 4;
+/// How many paths are told that differ.
+const DIFFERENT_MAX: usize = 20;
+
+/// How the index of a project stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexState {
+    /// Files that it knows.
+    pub files: u64,
+    /// Contents that it knows.
+    pub facts: u64,
+    /// What it takes on the disk.
+    pub bytes: u64,
+    /// Commits that it knows.
+    pub commits: u64,
+    /// How many files there are in each language.
+    pub languages: BTreeMap<&'static str, u64>,
+    /// Files that had changed since it was last asked.
+    pub changed: u32,
+    /// Whether there was no time for all of them.
+    pub partial: bool,
+    /// How long it took to bring it up to date.
+    pub ms: u32,
+    /// What people should know.
+    pub notes: Vec<String>,
+}
+
+/// Whether an index says what the files say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verified {
+    /// It does.
+    Same,
+    /// It does not, of these files; or of the history, if there is none.
+    Different(Vec<RelPath>),
+    /// The files change faster than they can be looked at.
+    Moving,
+}
+
+impl Contexts {
+    /// Brings the index of a project up to date and tells how it stands. Blocks.
+    ///
+    /// # Errors
+    /// The project or its settings cannot be read; or a cancel.
+    pub fn index(&self, project: &ContextProject, stop: &Observed) -> Result<IndexState, ContextError> {
+        let began = self.shared.clock.now();
+        let (ready, stop) = (self.ready_one(project)?, self.stop(stop));
+        ready.index.expect_changes(&stop);
+        let updated = ready.update(&stop).map_err(cancelled)?;
+        let size = ready.index.size(&stop);
+        let mut languages = BTreeMap::new();
+        for file in updated.snapshot.files() {
+            *languages.entry(file.facts.language.name()).or_default() += 1;
+        }
+        Ok(IndexState {
+            files: updated.snapshot.files().len() as u64,
+            facts: size.facts,
+            bytes: size.bytes,
+            commits: updated.snapshot.commits().len() as u64,
+            languages,
+            changed: updated.changed,
+            partial: updated.snapshot.partial(),
+            ms: millis(self.shared.clock.now().saturating_sub(began)),
+            notes: updated.notes,
+        })
+    }
+
+    /// Throws the index of a project away; whether that could be done. It cannot while anybody uses it.
+    pub fn clear_index(&self, project: &ContextProject) -> bool {
+        self.shared.indexes.clear(&project.root)
+    }
+
+    /// Builds the index of a project aside, from nothing, and compares. Blocks.
+    ///
+    /// # Errors
+    /// The project or its settings cannot be read; or a cancel.
+    pub fn verify_index(&self, project: &ContextProject, stop: &Observed) -> Result<Verified, ContextError> {
+        let (ready, stop) = (self.ready_one(project)?, self.stop(stop));
+        let mut last: Option<Arc<Snapshot>> = None;
+        for _ in 0..LOOKS_MAX {
+            let found = ready.verify(&stop).map_err(cancelled)?;
+            if found.is_same() {
+                return Ok(Verified::Same);
+            }
+            // What was written between the two looks differs by right: only what differs while nothing moves is wrong.
+            let snapshot = found.updated.snapshot;
+            if last.is_some_and(|last| last == snapshot) {
+                let mut paths = found.differing;
+                paths.truncate(DIFFERENT_MAX);
+                return Ok(Verified::Different(paths));
+            }
+            last = Some(snapshot);
+        }
+        Ok(Verified::Moving)
+    }
+
+    fn ready_one(&self, project: &ContextProject) -> Result<Ready, ContextError> {
+        let settings = self.settings(std::slice::from_ref(project))?;
+        let own = settings.projects.into_iter().next().unwrap_or_default();
+        self.ready(&project.root, &own)
+    }
+}
+
+fn cancelled(stopped: Stopped) -> ContextError {
+    ContextError::Pipeline(match stopped {
+        Stopped::Cancelled(reason) => Error::Cancelled(reason),
+        Stopped::DeadlinePassed => PipelineError::Projects(stopped.to_string()),
+    })
+}

@@ -1,0 +1,65 @@
+//! What holds for the projects of a request: a port, since settings are read by the program.
+//!
+//! # Invariants
+//! 1. A project narrows what its user allows and never widens it: whoever implements the port sees to it for single
+//!    values, the pipeline for what each project shows.
+
+use std::error::Error;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use context::index::IndexConfig;
+use context::{ExecutorConfig, PipelineConfig, Views};
+
+/// What holds for one request.
+#[derive(Clone, Debug)]
+pub struct ContextSettings {
+    /// Of the pipeline; its views are the user's.
+    pub pipeline: PipelineConfig,
+    /// How long the strategies may take together.
+    pub deadline: Duration,
+    /// Of each project, in their order.
+    pub projects: Vec<ProjectSettings>,
+}
+
+/// What holds for one project.
+#[derive(Clone, Debug, Default)]
+pub struct ProjectSettings {
+    /// Its own rules of what may be seen.
+    pub views: Views,
+    /// The bounds of its index.
+    pub index: IndexConfig,
+}
+
+/// Why the settings of a request cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("the settings for contexts cannot be used: {source}")]
+pub struct RulesError {
+    /// What is wrong with them.
+    #[source]
+    pub source: Box<dyn Error + Send + Sync>,
+}
+
+/// Knows what holds for projects. Asked for every request, on a thread that may block.
+pub trait ContextRules: fmt::Debug + Send + Sync {
+    /// What holds for a request into the projects at `roots`.
+    ///
+    /// # Errors
+    /// A file of settings cannot be read, or says what is not allowed.
+    fn rules(&self, roots: &[PathBuf]) -> Result<ContextSettings, RulesError>;
+}
+
+/// What holds where nobody set anything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DefaultRules;
+
+impl ContextRules for DefaultRules {
+    fn rules(&self, roots: &[PathBuf]) -> Result<ContextSettings, RulesError> {
+        Ok(ContextSettings {
+            pipeline: PipelineConfig::default(),
+            deadline: ExecutorConfig::default().deadline,
+            projects: roots.iter().map(|_| ProjectSettings::default()).collect(),
+        })
+    }
+}

@@ -1,0 +1,65 @@
+//! The trees that a context is made from: a project's own, a sandbox's over it, and what the store keeps of a plan.
+//!
+//! # Invariants
+//! 1. A path is opened beneath its root by the kernel; see `sandbox::project_tree`.
+//! 2. The tree of a plan's stored changes has those and nothing else: a path that the plan did not change is not in it.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use context::ports::{FileStat, Onward, PortError, Tree, Walked};
+use domain::{Hash, RelPath};
+use sandbox::file_tools::Visit;
+use sandbox::project_tree::{ProjectTree, TreeFile, WalkEnd};
+use store::Store;
+
+/// A tree on the disk.
+pub(super) struct OnDisk(pub(super) ProjectTree);
+
+impl Tree for OnDisk {
+    fn walk(&self, sink: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError> {
+        let end = self.0.walk(&mut |file| match sink(stat(file)) {
+            Onward::GoOn => Visit::GoOn,
+            Onward::Stop => Visit::Stop,
+        });
+        match end {
+            Ok(end) => Ok(Walked { complete: end == WalkEnd::Complete }),
+            Err(why) => Err(PortError {
+                message: format!("the files cannot be listed: {why}"),
+                source: Some(Box::new(why)),
+            }),
+        }
+    }
+
+    fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>> {
+        self.0.read(path, u64::try_from(max).unwrap_or(u64::MAX))
+    }
+}
+
+fn stat(file: TreeFile) -> FileStat {
+    let TreeFile { path, size, mtime_ns, ctime_ns, inode } = file;
+    FileStat { path, size, mtime_ns, ctime_ns, inode }
+}
+
+/// What a plan changed, as the store keeps it.
+pub(super) struct Kept {
+    pub(super) store: Arc<dyn Store>,
+    /// What is at each path; none: nothing any more.
+    pub(super) files: BTreeMap<RelPath, Option<Hash>>,
+}
+
+impl Tree for Kept {
+    /// Nobody walks it: it is looked at path by path.
+    fn walk(&self, _: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError> {
+        Ok(Walked { complete: false })
+    }
+
+    fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>> {
+        let hash = self.files.get(path).copied().flatten().ok_or(io::ErrorKind::NotFound)?;
+        let mut bytes = Vec::new();
+        let content = self.store.open_content(&hash)?;
+        content.take(u64::try_from(max).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,180 @@
+//! A tool that breaks down in the middle of its work, in a real sandbox and a real store: behind the gate it has failed.
+
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+
+use actors::model::ToolSource;
+use actors::tool::{Catalog, ForeignTool, Memory, ToolAnswer, ToolRunner, ToolSpec, ToolUse};
+use domain::{ByteText, CallState, PlanSpec, PlanState, ProjectLink, RootNo, Values, Work};
+use rustix::fs::{Mode, OFlags, openat};
+use serde_json::{Value, json};
+use std::os::fd::OwnedFd;
+use sync::CancellationToken;
+use tempfile::TempDir;
+
+use super::super::{Engine, EngineOptions, NewPlanRequest};
+use super::node::Node;
+use super::tools::{Gate, Tools};
+use super::*;
+use crate::runtime::TokioRuntime;
+use crate::worker::{AsyncWorker, Ports, Stop, WorkerConfig};
+
+/// Writes a file, and then it is lost.
+struct Breaks(OwnedFd);
+
+#[async_trait]
+impl ForeignTool for Breaks {
+    async fn call(&self, _: Value) -> Result<Value, String> {
+        let flags = OFlags::CREATE | OFlags::WRONLY;
+        let file = openat(&self.0, "half", flags, Mode::from_raw_mode(0o644)).unwrap();
+        std::fs::File::from(file).write_all(b"half\n").unwrap();
+        panic!("a tool of somebody");
+    }
+}
+
+fn spec() -> ToolSpec {
+    let any = json!({ "type": "object" });
+    ToolSpec {
+        name: "box.breaks".to_owned(),
+        description: "breaks down".to_owned(),
+        input: any.clone(),
+        output: any,
+        reads: true,
+        writes: true,
+        network: false,
+        timeout_s: 60,
+        source: ToolSource::Mcp,
+    }
+}
+
+/// Calls the tool as a node would, and then one of ours.
+struct Calling {
+    inner: PhaseRunner,
+    answers: Mutex<Vec<ToolAnswer>>,
+}
+
+#[async_trait]
+impl JobRunner for Calling {
+    async fn run(&self, run: &JobRun) -> Result<(), RunFailure> {
+        let house = &self.inner.house;
+        let plan = &house.store.plan(run.claim().plan).await.unwrap();
+        let live = &self.inner.live_of(run);
+        ground::open(house, run, live, plan).await.unwrap();
+        let (step, values, scope) = (&plan.spec.steps[0], &Values::default(), run.scope().clone());
+        let started = house.wall();
+        let (phase, path) = (Phase::Execute, step.node.as_str());
+        let (guidance_seen, tries, began) = (0, 1, None);
+        let node = Node {
+            house,
+            run,
+            live,
+            plan,
+            step,
+            phase,
+            path,
+            values,
+            guidance_seen,
+            scope,
+            tries,
+            started,
+            began,
+        };
+        let root =
+            live.open.lock().await.as_ref().unwrap().sandbox.root(RootNo(0)).unwrap().try_clone_to_owned();
+        let mut catalog = Catalog::builtin();
+        catalog.add(spec(), Arc::new(Breaks(root.unwrap()))).unwrap();
+        let mut tools: Tools<'_> = ToolRunner::new(Gate::new(&node), catalog, Memory::Trusting);
+        let write = json!({ "path": "after", "content": "whole\n" });
+        for (name, arguments) in [("box.breaks", json!({})), ("write_file", write)] {
+            let call = ToolUse { id: name.to_owned(), name: name.to_owned(), arguments };
+            let answer = tools.call(&call).await.unwrap();
+            lock(&self.answers).push(answer);
+        }
+        live.close_changeset(path).await.unwrap();
+        Ok(())
+    }
+
+    fn kill(&self, run: &JobRun, reason: CancelReason) {
+        self.inner.kill(run, reason);
+    }
+
+    async fn wind_down(&self, run: &JobRun, finisher: &Finisher, interrupted: Option<CancelReason>) {
+        self.inner.wind_down(run, finisher, interrupted).await;
+    }
+
+    fn over(&self, run: &JobRun) {
+        self.inner.over(run);
+    }
+}
+
+async fn engine(dir: &TempDir) -> Engine {
+    let options = EngineOptions {
+        data_dir: dir.path().join("data"),
+        sandbox_dir: dir.path().join("sandboxes"),
+        child: sandbox::ChildProgram::new("/nonexistent"),
+        plan_concurrency: 4,
+        lease: Duration::from_secs(300),
+        capture_wait: Duration::from_secs(60),
+        recovery: domain::Policy::default(),
+        retention: Duration::from_secs(60),
+        models: crate::plans::ModelsSetup::default(),
+        contexts: crate::contexts::ContextsSetup::default(),
+    };
+    Engine::open(options).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_a_tool_wrote_before_it_panicked_is_captured_with_its_call_and_the_next_one_works() {
+    let dir = TempDir::new().unwrap();
+    let project = dir.path().join("shop");
+    std::fs::create_dir(&project).unwrap();
+    let engine = engine(&dir).await;
+    // A copy needs no other program to make it.
+    let spec: PlanSpec = serde_json::from_value(json!({
+        "task": {"run": ["true"]}, "max_file_bytes": 1000, "sandbox": "copy", "isolation_required": false,
+        "time_limit_s": 600,
+    }))
+    .unwrap();
+    let root = ByteText(project.as_os_str().as_bytes().to_vec());
+    let projects = vec![ProjectLink { alias: "shop".to_owned(), root, read_only: false }];
+    let plan = engine.use_plan(NewPlanRequest { title: "t".to_owned(), spec, projects }).await.unwrap();
+
+    let house = &engine.house;
+    let inner = PhaseRunner::new(Arc::clone(house), ApplyAs::Asked);
+    let calling = Arc::new(Calling { inner, answers: Mutex::default() });
+    let mut config = WorkerConfig::new(house.boot);
+    config.only = Some(plan.id);
+    let ports = Ports {
+        store: Arc::clone(&house.store),
+        runner: Arc::clone(&calling) as Arc<dyn JobRunner>,
+        runtime: Arc::new(TokioRuntime::new(tokio::runtime::Handle::current())),
+        clock: Arc::clone(&house.clock),
+        ids: Arc::clone(&house.ids),
+        token: CancellationToken::new(),
+    };
+    let worker = AsyncWorker::new(config, ports).unwrap();
+    worker.start().unwrap();
+    worker.settled(0).await;
+    worker.stop(Stop::Release).await;
+
+    let facts = engine.facts(plan.id).await.unwrap();
+    assert_eq!(facts.plan.state, PlanState::Execute(Work::Complete), "{:?}", facts.errors);
+    let answers = lock(&calling.answers).clone();
+    assert!(
+        answers[0].is_error && answers[0].text.contains("it broke down: a tool of somebody"),
+        "{answers:?}"
+    );
+    assert_eq!((answers[0].changed, answers[1].is_error, answers[1].changed), (1, false, 1), "{answers:?}");
+    let calls = house.store.calls(plan.id).await.unwrap();
+    let states: Vec<(&str, CallState)> =
+        calls.iter().map(|call| (call.new.tool.as_str(), call.state())).collect();
+    assert_eq!(states, [("box.breaks", CallState::Failed), ("write_file", CallState::Ok)]);
+    let entries: Vec<(String, domain::CallNo)> = house
+        .entries(&facts.plan)
+        .await
+        .unwrap()
+        .iter()
+        .map(|entry| (entry.path.to_string(), entry.call))
+        .collect();
+    assert_eq!(entries, [("half".to_owned(), calls[0].no), ("after".to_owned(), calls[1].no)]);
+}

@@ -1,0 +1,299 @@
+//! The newest commits of a project, as git tells them, without running anything that its configuration names.
+//!
+//! # Invariants
+//! 1. Git runs nothing else: no monitor, no pager, no signature check, no external diff, no fetch of what a partial
+//!    clone lacks. Of `GIT_*` in our environment nothing reaches it.
+//! 2. When it is told to stop, git is killed and reaped before the call returns.
+//! 3. What it prints is read as it comes; no answer, however long, is held whole.
+//!
+//! # Not here
+//! What commits mean: that is the index's.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+
+use domain::RelPath;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::git::GitDir;
+
+/// How often a running git is looked at, to see whether it is still wanted.
+const LOOK_MS: i64 = 10;
+
+/// How much of a message is kept.
+const MESSAGE_BYTES_MAX: usize = 4096;
+
+/// A field of git's answer is never longer: a message or a path.
+const FIELD_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How much of what git complains is kept.
+const COMPLAINT_BYTES_MAX: usize = 4096;
+
+/// The history of a project.
+#[derive(Clone, Debug)]
+pub struct GitHistory {
+    dir: PathBuf,
+}
+
+/// A commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GitCommit {
+    /// Its name, in hexadecimal digits.
+    pub oid: String,
+    /// When it was made, in seconds since 1970.
+    pub at: i64,
+    /// Its message, at most the first 4 KiB.
+    pub message: String,
+    /// What it changed below the project; of more than were asked for one more than that.
+    pub paths: Vec<RelPath>,
+}
+
+/// The newest commits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GitLog {
+    /// The newest first, without merges.
+    pub commits: Vec<GitCommit>,
+    /// Whether they end right before the commit that was asked for.
+    pub joins: bool,
+}
+
+/// Why there is no history.
+#[derive(Debug, thiserror::Error)]
+pub enum GitLogError {
+    /// Git could not be run.
+    #[error("git cannot be run: {source}")]
+    Run {
+        /// What the system said.
+        #[from]
+        source: io::Error,
+    },
+    /// Git said no.
+    #[error("git: {message}")]
+    Failed {
+        /// What it printed.
+        message: String,
+    },
+    /// Nobody waits any more.
+    #[error("git was stopped")]
+    Stopped,
+}
+
+/// Whether nobody waits any more.
+pub type IsOver<'a> = dyn Fn() -> bool + 'a;
+
+impl GitHistory {
+    /// The history of the repository that a project is or lies in; none if it lies in none.
+    pub fn around(project: &Path) -> Option<GitHistory> {
+        GitDir::around(project).map(|_| GitHistory { dir: project.to_owned() })
+    }
+
+    /// The newest commit; none before the first.
+    ///
+    /// # Errors
+    /// Git cannot be run, says no, or was stopped.
+    pub fn head(&self, is_over: &IsOver<'_>) -> Result<Option<String>, GitLogError> {
+        let mut printed = Vec::new();
+        let mut command = self.git();
+        command.args(["rev-parse", "-q", "--verify", "HEAD^{commit}"]);
+        let ended = run(&mut command, is_over, &mut |bytes| {
+            printed.extend_from_slice(bytes);
+            Ok(())
+        })?;
+        match (ended.is_success, ended.complaint.is_empty()) {
+            (true, _) => Ok(Some(String::from_utf8_lossy(&printed).trim().to_owned())),
+            // Quiet about what is not there, loud about everything else.
+            (false, true) => Ok(None),
+            (false, false) => Err(GitLogError::Failed { message: ended.complaint }),
+        }
+    }
+
+    /// At most `commits_max` commits that are no merges, down to `stop_at`, which is not told; all, if it is not an
+    /// ancestor of HEAD. Of each at most `paths_max` paths and one.
+    ///
+    /// # Errors
+    /// Git cannot be run, says no, or was stopped.
+    pub fn log(
+        &self,
+        stop_at: Option<&str>,
+        commits_max: u32,
+        paths_max: usize,
+        is_over: &IsOver<'_>,
+    ) -> Result<GitLog, GitLogError> {
+        let is_hex = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let mut ancestor = None;
+        if let Some(stop_at) = stop_at.filter(is_hex) {
+            let mut command = self.git();
+            command.args(["merge-base", "--is-ancestor", stop_at, "HEAD"]);
+            if run(&mut command, is_over, &mut |_| Ok(()))?.is_success {
+                ancestor = Some(stop_at);
+            }
+        }
+        let mut command = self.git();
+        command.args(["log", "--no-merges", "--no-renames", "--name-only", "-z", "--relative"]).args([
+            "--no-color",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--no-notes",
+            "--no-mailmap",
+            "--encoding=UTF-8",
+            "--format=tformat:%x01%H %ct%n%B",
+        ]);
+        command.arg(format!("--max-count={commits_max}")).arg("HEAD");
+        if let Some(ancestor) = ancestor {
+            command.arg(format!("^{ancestor}"));
+        }
+        command.arg("--");
+        let mut reader = LogReader { paths_max, ..LogReader::default() };
+        let ended = run(&mut command, is_over, &mut |bytes| reader.read(bytes))?;
+        if !ended.is_success {
+            return Err(GitLogError::Failed { message: ended.complaint });
+        }
+        Ok(GitLog { commits: reader.commits, joins: ancestor.is_some() })
+    }
+
+    fn git(&self) -> Command {
+        let mut command = Command::new("git");
+        for (name, _) in std::env::vars_os() {
+            if name.as_encoded_bytes().starts_with(b"GIT_") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .current_dir(&self.dir)
+            .env("GIT_NO_LAZY_FETCH", "1")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("LC_ALL", "C")
+            .args(["--no-optional-locks", "--no-pager", "-c", "core.fsmonitor=false"])
+            .args(["-c", "log.showSignature=false", "-c", "core.hooksPath=/dev/null"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+}
+
+/// How a git ended.
+struct Ended {
+    is_success: bool,
+    complaint: String,
+}
+
+/// Kills and reaps its process when it is dropped, however that comes.
+struct Held(Child);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // One that has ended cannot be killed, one that was reaped not be waited for: both are what is wanted.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs git and hands on what it prints, until it ends or nobody waits any more.
+fn run(
+    command: &mut Command,
+    is_over: &IsOver<'_>,
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), GitLogError>,
+) -> Result<Ended, GitLogError> {
+    let mut held = Held(command.spawn()?);
+    let (Some(mut out), Some(mut complaints)) = (held.0.stdout.take(), held.0.stderr.take()) else {
+        return Err(io::Error::other("git has no output").into());
+    };
+    let mut complaint = Vec::new();
+    let mut buffer = vec![0; 64 * 1024];
+    let (mut is_out_open, mut is_err_open) = (true, true);
+    while is_out_open || is_err_open {
+        if is_over() {
+            return Err(GitLogError::Stopped);
+        }
+        let (is_out_ready, is_err_ready) =
+            ready(is_out_open.then_some(&out), is_err_open.then_some(&complaints))?;
+        if is_out_ready {
+            let count = out.read(&mut buffer)?;
+            is_out_open = count > 0;
+            sink(&buffer[..count])?;
+        }
+        if is_err_ready {
+            let count = complaints.read(&mut buffer)?;
+            is_err_open = count > 0;
+            let left = COMPLAINT_BYTES_MAX - complaint.len();
+            complaint.extend_from_slice(&buffer[..count.min(left)]);
+        }
+    }
+    let is_success = held.0.wait()?.success();
+    let said = String::from_utf8_lossy(&complaint);
+    let complaint = said.lines().next().unwrap_or_default().to_owned();
+    Ok(Ended { is_success, complaint })
+}
+
+/// Waits a moment for either to have something to read, or to be at its end.
+fn ready(out: Option<&ChildStdout>, complaints: Option<&ChildStderr>) -> io::Result<(bool, bool)> {
+    let look = Timespec { tv_sec: 0, tv_nsec: LOOK_MS * 1_000_000 };
+    let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(2);
+    fds.extend(out.map(|out| PollFd::new(out, PollFlags::IN)));
+    fds.extend(complaints.map(|complaints| PollFd::new(complaints, PollFlags::IN)));
+    match poll(&mut fds, Some(&look)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let mut is_ready = fds.iter().map(|fd| !fd.revents().is_empty());
+    let is_out_ready = out.is_some() && is_ready.next() == Some(true);
+    Ok((is_out_ready, complaints.is_some() && is_ready.next() == Some(true)))
+}
+
+/// Takes git's answer apart: fields that end with NUL, each a commit or one of its paths.
+#[derive(Default)]
+struct LogReader {
+    paths_max: usize,
+    rest: Vec<u8>,
+    commits: Vec<GitCommit>,
+}
+
+impl LogReader {
+    fn read(&mut self, bytes: &[u8]) -> Result<(), GitLogError> {
+        let mut fields = bytes.split(|byte| *byte == 0).peekable();
+        while let Some(field) = fields.next() {
+            self.rest.extend_from_slice(field);
+            if self.rest.len() > FIELD_BYTES_MAX {
+                return Err(GitLogError::Failed { message: "its answer is not understood".to_owned() });
+            }
+            if fields.peek().is_some() {
+                let whole = std::mem::take(&mut self.rest);
+                self.field(&whole);
+            }
+        }
+        Ok(())
+    }
+
+    fn field(&mut self, field: &[u8]) {
+        if let Some(commit) = commit(field) {
+            self.commits.push(commit);
+        } else if let Some(commit) = self.commits.last_mut()
+            && commit.paths.len() <= self.paths_max
+        {
+            // A newline separates the message from the first path.
+            let path =
+                if commit.paths.is_empty() { field.strip_prefix(b"\n").unwrap_or(field) } else { field };
+            commit.paths.extend(RelPath::new(path));
+        }
+    }
+}
+
+/// `^A` name, time, newline, message.
+fn commit(field: &[u8]) -> Option<GitCommit> {
+    let text = field.strip_prefix(b"\x01")?;
+    let end = text.iter().position(|byte| *byte == b'\n')?;
+    let (oid, at) = std::str::from_utf8(&text[..end]).ok()?.split_once(' ')?;
+    let is_name = matches!(oid.len(), 40 | 64) && oid.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let message = &text[end + 1..];
+    let message = &message[..message.len().min(MESSAGE_BYTES_MAX)];
+    is_name.then_some(GitCommit {
+        oid: oid.to_owned(),
+        at: at.parse().ok()?,
+        message: String::from_utf8_lossy(message).trim_end().to_owned(),
+        paths: Vec::new(),
+    })
+}

@@ -1,0 +1,138 @@
+//! The files of a project, for whoever reads all of them: what git does not ignore, and nothing beyond the root.
+//!
+//! # Invariants
+//! 1. Every directory and file is opened beneath the root by the kernel, and no link is followed.
+//! 2. Only regular files are told and read: a pipe is not waited for.
+//! 3. What belongs to version control or to this program is not told.
+//!
+//! # Not here
+//! Which of the files are worth reading: that is the index's.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use domain::RelPath;
+use rustix::fs::{FileType, Stat};
+
+use crate::beneath::{BeneathError, open_root};
+use crate::capture::{CaptureRules, Class, Filter, Tracked};
+use crate::file_tools::{Visit, read_file};
+use crate::listing::{Entry, list, open_dir};
+
+/// A project's tree, or that of a sandbox over it, held open.
+#[derive(Debug)]
+pub struct ProjectTree {
+    root: OwnedFd,
+    project: PathBuf,
+}
+
+/// A regular file, as the walk met it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeFile {
+    /// Where it is.
+    pub path: RelPath,
+    /// How long it is.
+    pub size: u64,
+    /// When it was written last, in nanoseconds since 1970.
+    pub mtime_ns: i64,
+    /// When its record changed last, in nanoseconds since 1970.
+    pub ctime_ns: i64,
+    /// Which file of its file system it is.
+    pub inode: u64,
+}
+
+/// Whether a walk told everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WalkEnd {
+    /// Every file was told.
+    Complete,
+    /// It was stopped, or a directory could not be read.
+    Incomplete,
+}
+
+impl ProjectTree {
+    /// The tree at a project's own path.
+    ///
+    /// # Errors
+    /// It is no directory, or not to be reached.
+    pub fn open(project: &Path) -> io::Result<ProjectTree> {
+        Ok(ProjectTree { root: open_root(project)?, project: project.to_owned() })
+    }
+
+    /// Another tree of the project, such as a sandbox's, by its root.
+    pub fn of_root(root: OwnedFd, project: &Path) -> ProjectTree {
+        ProjectTree { root, project: project.to_owned() }
+    }
+
+    /// Tells every regular file that git does not ignore, a directory at a time.
+    ///
+    /// # Errors
+    /// The root cannot be read.
+    pub fn walk(&self, visit: &mut dyn FnMut(TreeFile) -> Visit) -> io::Result<WalkEnd> {
+        let mut tracked = Tracked::of(&self.project);
+        let rules = CaptureRules::default();
+        let mut filter = Filter::new(self.root.as_fd(), &mut tracked, &self.project, &rules);
+        let mut end = WalkEnd::Complete;
+        let mut waiting: Vec<Option<RelPath>> = vec![None];
+        while let Some(dir) = waiting.pop() {
+            let entries = match self.list(dir.as_ref()) {
+                Ok(entries) => entries,
+                Err(why) if dir.is_none() => return Err(why),
+                // Gone meanwhile is as good as never there.
+                Err(why) if why.kind() == io::ErrorKind::NotFound => continue,
+                Err(_) => {
+                    end = WalkEnd::Incomplete;
+                    continue;
+                }
+            };
+            for entry in entries {
+                let kind = entry.kind();
+                if kind != FileType::RegularFile && kind != FileType::Directory {
+                    continue;
+                }
+                // A path too long to be named cannot be asked for either.
+                let Ok(path) = entry.path(dir.as_ref()) else { continue };
+                let is_dir = kind == FileType::Directory;
+                if filter.class(&path, is_dir) != Class::Captured {
+                    continue;
+                }
+                if is_dir {
+                    waiting.push(Some(path));
+                } else if visit(TreeFile::new(path, &entry.stat)) == Visit::Stop {
+                    return Ok(WalkEnd::Incomplete);
+                }
+            }
+        }
+        Ok(end)
+    }
+
+    /// The bytes of a file, at most the first `bytes_max`.
+    ///
+    /// # Errors
+    /// It is not there, no regular file, leads out of the project, or cannot be read.
+    pub fn read(&self, path: &RelPath, bytes_max: u64) -> io::Result<Vec<u8>> {
+        read_file(self.root.as_fd(), path, bytes_max).map(|(bytes, _)| bytes)
+    }
+
+    fn list(&self, dir: Option<&RelPath>) -> io::Result<Vec<Entry>> {
+        let opened = open_dir(self.root.as_fd(), dir).map_err(BeneathError::into_io)?;
+        list(opened.as_fd())
+    }
+}
+
+impl TreeFile {
+    #[allow(clippy::unnecessary_cast, reason = "the width of the fields depends on the machine")]
+    fn new(path: RelPath, stat: &Stat) -> TreeFile {
+        let ns = |seconds: i64, nanoseconds: i64| {
+            seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+        };
+        TreeFile {
+            path,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            mtime_ns: ns(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            ctime_ns: ns(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+            inode: stat.st_ino,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! A project's files as the index sees them: what git does not ignore, and nothing through a link.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use domain::RelPath;
+use sandbox::file_tools::Visit;
+use sandbox::project_tree::{ProjectTree, TreeFile, WalkEnd};
+
+fn path(text: impl AsRef<[u8]>) -> RelPath {
+    RelPath::new(text).unwrap()
+}
+
+fn write(root: &Path, at: &str, text: &str) {
+    let at = root.join(at);
+    fs::create_dir_all(at.parent().unwrap()).unwrap();
+    fs::write(at, text).unwrap();
+}
+
+fn told(root: &Path) -> (Vec<TreeFile>, WalkEnd) {
+    let mut files = Vec::new();
+    let tree = ProjectTree::open(root).unwrap();
+    let end = tree.walk(&mut |file| {
+        files.push(file);
+        Visit::GoOn
+    });
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    (files, end.unwrap())
+}
+
+fn names(root: &Path) -> Vec<String> {
+    told(root).0.iter().map(|file| file.path.to_string()).collect()
+}
+
+#[test]
+fn what_git_ignores_and_its_own_files_are_not_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    assert!(Command::new("git").arg("init").arg("-q").arg(root).status().unwrap().success());
+    write(root, ".gitignore", "/target\n*.log\n!keep.log\n");
+    write(root, "src/.gitignore", "gen/\n");
+    for at in ["src/a.rs", "src/gen/b.rs", "target/debug/x", "x.log", "keep.log", "docs/.hidden/y.md"] {
+        write(root, at, "x");
+    }
+    fs::write(root.join(".git/info/exclude"), "docs/z.md\n").unwrap();
+    write(root, "docs/z.md", "x");
+    assert_eq!(names(root), [".gitignore", "docs/.hidden/y.md", "keep.log", "src/.gitignore", "src/a.rs"]);
+}
+
+#[test]
+fn links_pipes_and_sockets_are_neither_told_nor_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    write(outside.path(), "secret", "out");
+    let root = dir.path();
+    write(root, "a.rs", "in");
+    symlink(outside.path(), root.join("out")).unwrap();
+    symlink(outside.path().join("secret"), root.join("link")).unwrap();
+    symlink(".", root.join("loop")).unwrap();
+    symlink("a.rs", root.join("inner")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        root.join("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(root.join("socket")).unwrap();
+    assert_eq!(names(root), ["a.rs"]);
+    let tree = ProjectTree::open(root).unwrap();
+    assert_eq!(tree.read(&path("a.rs"), 10).unwrap(), b"in");
+    for at in ["out/secret", "link", "loop/a.rs", "inner", "pipe", "socket", "none"] {
+        assert!(tree.read(&path(at), 10).is_err(), "{at}");
+    }
+    assert_eq!(tree.read(&path("none"), 10).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+}
+
+#[test]
+fn a_directory_that_becomes_a_link_after_it_was_met_is_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    write(outside.path(), "secret", "out");
+    let root = dir.path();
+    write(root, "b/inner", "in");
+    write(root, "a", "x");
+    let tree = ProjectTree::open(root).unwrap();
+    let mut names = Vec::new();
+    tree.walk(&mut |file| {
+        names.push(file.path.to_string());
+        // `b` is known by now, and waits.
+        fs::rename(root.join("b"), root.join("c")).unwrap();
+        symlink(outside.path(), root.join("b")).unwrap();
+        Visit::GoOn
+    })
+    .unwrap();
+    assert_eq!(names, ["a"]);
+}
+
+#[test]
+fn names_of_any_bytes_are_told_with_their_record() {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    for name in [&b"new\nline"[..], b"caf\xe9", b"## x"] {
+        fs::write(dir.path().join(std::ffi::OsStr::from_bytes(name)), b"12345").unwrap();
+    }
+    let (files, end) = told(dir.path());
+    assert_eq!(end, WalkEnd::Complete);
+    assert_eq!(
+        files.iter().map(|file| file.path.to_string()).collect::<Vec<_>>(),
+        ["## x", r"caf\xE9", r"new\x0Aline"]
+    );
+    let found = fs::metadata(dir.path().join("## x")).unwrap();
+    let ns = |seconds: i64, nanoseconds: i64| seconds * 1_000_000_000 + nanoseconds;
+    assert_eq!(
+        files[0],
+        TreeFile {
+            path: path("## x"),
+            size: 5,
+            mtime_ns: ns(found.mtime(), found.mtime_nsec()),
+            ctime_ns: ns(found.ctime(), found.ctime_nsec()),
+            inode: found.ino(),
+        }
+    );
+}
+
+#[test]
+fn a_walk_that_is_stopped_says_so_and_a_missing_root_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "a", "x");
+    write(dir.path(), "b", "x");
+    let tree = ProjectTree::open(dir.path()).unwrap();
+    let mut met = 0;
+    let end = tree.walk(&mut |_| {
+        met += 1;
+        Visit::Stop
+    });
+    assert_eq!((end.unwrap(), met), (WalkEnd::Incomplete, 1));
+    assert!(ProjectTree::open(&dir.path().join("none")).is_err());
+}

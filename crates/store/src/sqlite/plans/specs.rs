@@ -1,0 +1,67 @@
+//! Specs that were read lately. A plan is looked at many times while it is worked on, its spec hardly ever changes, and of
+//! all that is kept of a plan it takes longest to read.
+//!
+//! # Invariants
+//! 1. A spec is found by its text alone, so what is answered is what reading the text anew would have given.
+//! 2. At most [`SPECS_MAX`] are kept, none of a text over [`TEXT_BYTES_MAX`].
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use domain::PlanSpec;
+use sync::primitives::{Mutex, lock};
+
+/// How many are kept.
+const SPECS_MAX: usize = 8;
+/// How long a text may be whose spec is kept.
+const TEXT_BYTES_MAX: usize = 256 << 10;
+
+static LATELY: Mutex<VecDeque<(Box<str>, Arc<PlanSpec>)>> = Mutex::new(VecDeque::new());
+
+/// The spec that was stored as this text.
+pub(super) fn spec_of(text: &str) -> serde_json::Result<PlanSpec> {
+    if let Some(known) = known(text) {
+        return Ok(PlanSpec::clone(&known));
+    }
+    let spec: PlanSpec = serde_json::from_str(text)?;
+    if text.len() <= TEXT_BYTES_MAX {
+        let kept = (text.into(), Arc::new(spec.clone()));
+        let mut lately = lock(&LATELY);
+        lately.truncate(SPECS_MAX - 1);
+        lately.push_front(kept);
+    }
+    Ok(spec)
+}
+
+fn known(text: &str) -> Option<Arc<PlanSpec>> {
+    lock(&LATELY).iter().find(|(known, _)| **known == *text).map(|(_, spec)| Arc::clone(spec))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spec_is_what_its_text_says_however_often_and_whatever_was_read_before() {
+        let saying = |prompt: &str| {
+            let spec = serde_json::json!({
+                "steps": [], "max_file_bytes": 1, "sandbox": "auto", "isolation_required": true,
+                "time_limit_s": 1, "prompt": prompt,
+            });
+            spec.to_string()
+        };
+        let text = |n: usize| saying(&n.to_string());
+        let anew = |text: &str| serde_json::from_str::<PlanSpec>(text).unwrap();
+        for _ in 0..2 {
+            for n in 0..2 * SPECS_MAX {
+                assert_eq!(spec_of(&text(n)).unwrap(), anew(&text(n)));
+                assert_eq!(spec_of(&text(n)).unwrap(), anew(&text(n)), "known by now");
+                assert!(lock(&LATELY).len() <= SPECS_MAX);
+            }
+        }
+        let long = saying(&"x".repeat(TEXT_BYTES_MAX));
+        assert_eq!(spec_of(&long).unwrap(), anew(&long));
+        assert!(known(&long).is_none(), "it is too long to be kept");
+        assert!(spec_of("{").is_err());
+    }
+}
