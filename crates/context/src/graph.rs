@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. The graph depends on the snapshot only: it is built once for it.
-//! 2. Edges of a node are sorted by their end, each end once. Sums run in the order of files and identifiers, so the
-//!    weights are the same wherever it is built.
+//! 2. Two files are joined by at most one edge each way. Sums run in the order of identifiers, so the weights are the
+//!    same wherever, and on however many threads, it is built.
 //!
 //! # Not here
 //! What is reached from where: the navigator.
@@ -11,18 +11,29 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::index::{Snapshot, module_name, terms};
+use crate::index::{File, Snapshot, module_name, terms};
+use crate::parallel::in_parallel_with;
 
 /// A name that more files define says nothing about where it comes from.
-const DEFINERS_MAX: usize = 20;
+const DEFINERS_MAX: usize = 8;
 /// Shorter names are said by chance.
 const NAME_LETTERS_MIN: usize = 3;
+const FILES_AT_A_TIME: usize = 256;
+/// How many files a file refers to at most, those it refers to most: the others are names that everything uses.
+const ENDS_MAX: usize = 64;
 /// From so many letters on a name counts twice.
 const LONG_NAME_LETTERS: usize = 8;
 
 /// References between the files of one snapshot, both ways, by their position in it.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
+    going: Lists,
+    coming: Lists,
+}
+
+/// Edges by file.
+#[derive(Debug, Default)]
+struct Lists {
     /// Where the edges of each file begin in `edges`; one more than files.
     starts: Vec<u32>,
     edges: Vec<(u32, f32)>,
@@ -50,6 +61,34 @@ impl Hasher for Spread {
     }
 }
 
+/// Tells most hashes that are not in a set without a look at it: most identifiers are defined nowhere, and a table of
+/// all definitions is far larger than what is near to a processor.
+struct Sieve(Vec<u64>);
+
+/// How many bits tell hashes apart, as a power of two.
+const SIEVE_BITS: u32 = 20;
+
+impl Sieve {
+    fn of(hashes: impl Iterator<Item = u32>) -> Sieve {
+        let mut words = vec![0_u64; 1 << (SIEVE_BITS - 6)];
+        for hash in hashes {
+            let (word, bit) = Sieve::place(hash);
+            words[word] |= bit;
+        }
+        Sieve(words)
+    }
+
+    fn may_hold(&self, hash: u32) -> bool {
+        let (word, bit) = Sieve::place(hash);
+        self.0[word] & bit != 0
+    }
+
+    fn place(hash: u32) -> (usize, u64) {
+        let bits = hash >> (32 - SIEVE_BITS);
+        ((bits >> 6) as usize, 1 << (bits & 63))
+    }
+}
+
 type ByName = HashMap<u32, Definers, BuildHasherDefault<Spread>>;
 
 /// Files that define a name.
@@ -62,38 +101,87 @@ impl Graph {
     /// The graph of a snapshot.
     pub(crate) fn of(snapshot: &Snapshot) -> Graph {
         let definers = definers(snapshot);
-        let mut out: Vec<Vec<(u32, f32)>> = Vec::with_capacity(snapshot.files().len());
-        let mut sums: Vec<f32> = vec![0.0; snapshot.files().len()];
-        let mut touched: Vec<u32> = Vec::new();
-        for (from, file) in snapshot.files().iter().enumerate() {
-            let from = from as u32;
-            for (hash, count) in &file.facts.idents {
-                let Some(named) = definers.get(hash) else { continue };
-                if named.files.binary_search(&from).is_ok() {
-                    continue;
-                }
-                let letters = if named.is_long { 2.0 } else { 1.0 };
-                let gain = f32::from(*count).sqrt() * letters / named.files.len() as f32;
-                for to in &named.files {
-                    if sums[*to as usize] == 0.0 {
-                        touched.push(*to);
-                    }
-                    sums[*to as usize] += gain;
-                }
+        let sieve = Sieve::of(definers.keys().copied());
+        let files = snapshot.files();
+        let scratch = || Scratch { sums: vec![0.0; files.len()], touched: Vec::new() };
+        let blocks: Vec<&[File]> = files.chunks(FILES_AT_A_TIME).collect();
+        let blocks = in_parallel_with(blocks.len(), 1, scratch, |scratch, block| {
+            let mut going = Going::default();
+            for (number, file) in (block * FILES_AT_A_TIME..).zip(blocks[block]) {
+                scratch.refer(number as u32, &file.facts.idents, &definers, &sieve);
+                going.push(scratch);
             }
-            let edges = touched.drain(..).map(|to| (to, std::mem::take(&mut sums[to as usize])));
-            out.push(edges.collect());
-        }
-        both_ways(&out)
+            going
+        });
+        both_ways(&blocks, files.len())
     }
 
     /// The edges of a file.
-    pub(crate) fn edges(&self, file: u32) -> &[(u32, f32)] {
+    pub(crate) fn edges(&self, file: u32) -> impl Iterator<Item = (u32, f32)> {
+        self.going.of(file).iter().chain(self.coming.of(file)).copied()
+    }
+}
+
+impl Lists {
+    fn of(&self, file: u32) -> &[(u32, f32)] {
         let at = file as usize;
         match (self.starts.get(at), self.starts.get(at + 1)) {
             (Some(from), Some(to)) => &self.edges[*from as usize..*to as usize],
             (Some(_) | None, _) => &[],
         }
+    }
+}
+
+/// The edges of some files, one file after the other.
+#[derive(Default)]
+struct Going {
+    /// How many edges each file has.
+    counts: Vec<u32>,
+    edges: Vec<(u32, f32)>,
+}
+
+/// The edges of the file at hand.
+struct Scratch {
+    /// What they weigh so far, by their end.
+    sums: Vec<f32>,
+    /// The ends that have a sum.
+    touched: Vec<u32>,
+}
+
+impl Scratch {
+    /// Sums up what a file refers to.
+    fn refer(&mut self, file: u32, idents: &[(u32, u16)], definers: &ByName, sieve: &Sieve) {
+        for (hash, count) in idents.iter().filter(|(hash, _)| sieve.may_hold(*hash)) {
+            let Some(named) = definers.get(hash) else { continue };
+            if named.files.binary_search(&file).is_ok() {
+                continue;
+            }
+            let letters = if named.is_long { 2.0 } else { 1.0 };
+            let gain = f32::from(*count).sqrt() * letters / named.files.len() as f32;
+            for to in &named.files {
+                if self.sums[*to as usize] == 0.0 {
+                    self.touched.push(*to);
+                }
+                self.sums[*to as usize] += gain;
+            }
+        }
+    }
+}
+
+impl Going {
+    /// Takes over the edges of the next file, the strongest of them, and leaves the scratch empty.
+    fn push(&mut self, scratch: &mut Scratch) {
+        let from = self.edges.len();
+        let Scratch { sums, touched } = scratch;
+        self.edges.extend(touched.drain(..).map(|to| (to, std::mem::take(&mut sums[to as usize]))));
+        let own = &mut self.edges[from..];
+        if own.len() > ENDS_MAX {
+            own.select_nth_unstable_by(ENDS_MAX, |one, other| {
+                other.1.total_cmp(&one.1).then(one.0.cmp(&other.0))
+            });
+            self.edges.truncate(from + ENDS_MAX);
+        }
+        self.counts.push((self.edges.len() - from) as u32);
     }
 }
 
@@ -122,30 +210,30 @@ fn definers(snapshot: &Snapshot) -> ByName {
     definers
 }
 
-/// Each edge from both its ends, the weights of two that join the same files added up.
-fn both_ways(out: &[Vec<(u32, f32)>]) -> Graph {
-    let mut all: Vec<Vec<(u32, f32)>> = vec![Vec::new(); out.len()];
-    for (from, edges) in out.iter().enumerate() {
-        for (to, weight) in edges {
-            all[from].push((*to, *weight));
-            all[*to as usize].push((from as u32, *weight));
+/// Each edge from both its ends: those that come in are counted first, so that they lie in one list.
+fn both_ways(blocks: &[Going], files: usize) -> Graph {
+    let edges: Vec<(u32, f32)> = blocks.iter().flat_map(|block| &block.edges).copied().collect();
+    let going = Lists { starts: starts(blocks.iter().flat_map(|block| &block.counts).copied()), edges };
+    let mut counts = vec![0_u32; files];
+    going.edges.iter().for_each(|(to, _)| counts[*to as usize] += 1);
+    let mut coming = Lists { starts: starts(counts.into_iter()), edges: vec![(0, 0.0); going.edges.len()] };
+    let mut next = coming.starts.clone();
+    for from in 0..files as u32 {
+        for (to, weight) in going.of(from) {
+            coming.edges[next[*to as usize] as usize] = (from, *weight);
+            next[*to as usize] += 1;
         }
     }
-    let mut graph = Graph { starts: vec![0], edges: Vec::new() };
-    for edges in &mut all {
-        // Stable: of two with one end the outgoing one was pushed in a fixed order, so the sum is fixed too.
-        edges.sort_by_key(|(to, _)| *to);
-        edges.dedup_by(|next, kept| {
-            let same = next.0 == kept.0;
-            if same {
-                kept.1 += next.1;
-            }
-            same
-        });
-        graph.edges.extend_from_slice(edges);
-        graph.starts.push(graph.edges.len() as u32);
-    }
-    graph
+    Graph { going, coming }
+}
+
+/// Where lists of these lengths begin in one list, and where the last ends.
+fn starts(counts: impl Iterator<Item = u32>) -> Vec<u32> {
+    let sums = counts.scan(0, |sum, count| {
+        *sum += count;
+        Some(*sum)
+    });
+    std::iter::once(0).chain(sums).collect()
 }
 
 #[cfg(test)]
@@ -153,6 +241,23 @@ mod tests {
     use domain::RelPath;
 
     use super::*;
+
+    #[test]
+    fn an_edge_leads_from_both_its_ends_to_the_other() {
+        let files = [
+            ("a.rs", "pub fn alpha() { beta_of_b() }\n"),
+            ("b.rs", "pub fn beta_of_b() { alpha() }\n"),
+            ("c.rs", "fn main() { alpha(); alpha(); alpha(); alpha() }\n"),
+        ];
+        let files = files.map(|(path, text)| (RelPath::new(path).expect("a path"), text.as_bytes().to_vec()));
+        let graph = Graph::of(&Snapshot::of_files(files));
+        // A long name counts twice, a name said four times counts twice.
+        let edges = |file: u32| graph.edges(file).collect::<Vec<_>>();
+        assert_eq!(edges(0), [(1, 2.0), (1, 1.0), (2, 2.0)]);
+        assert_eq!(edges(1), [(0, 1.0), (0, 2.0)]);
+        assert_eq!(edges(2), [(0, 2.0)]);
+        assert_eq!(edges(3), []);
+    }
 
     #[test]
     fn words_of_everyday_english_are_no_references() {
@@ -163,7 +268,7 @@ mod tests {
         ];
         let files = files.map(|(path, text)| (RelPath::new(path).expect("a path"), text.as_bytes().to_vec()));
         let graph = Graph::of(&Snapshot::of_files(files));
-        let ends = |file: u32| graph.edges(file).iter().map(|(end, _)| *end).collect::<Vec<_>>();
+        let ends = |file: u32| graph.edges(file).map(|(end, _)| end).collect::<Vec<_>>();
         assert_eq!((ends(0), ends(1), ends(2)), (vec![2], vec![], vec![0]));
     }
 }

@@ -13,21 +13,33 @@ const THREADS_MAX: usize = 8;
 
 /// `work(0)`, `work(1)` … `work(count - 1)`, on all cores, `block` of them at a time.
 pub(crate) fn in_parallel<T: Send>(count: usize, block: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    in_parallel_with(count, block, || (), |(), at| work(at))
+}
+
+/// The same, with something that each thread makes for itself and keeps between the things. It must not change the answers.
+pub(crate) fn in_parallel_with<S, T: Send>(
+    count: usize,
+    block: usize,
+    make: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, usize) -> T + Sync,
+) -> Vec<T> {
     let block = block.max(1);
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = cores.min(THREADS_MAX).min(count.div_ceil(block));
     if threads <= 1 {
-        return (0..count).map(work).collect();
+        let mut kept = make();
+        return (0..count).map(|at| work(&mut kept, at)).collect();
     }
     let next = AtomicUsize::new(0);
     let take_blocks = || {
+        let mut kept = make();
         let mut done: Vec<(usize, Vec<T>)> = Vec::new();
         loop {
             let from = next.fetch_add(block, Ordering::Relaxed);
             if from >= count {
                 return done;
             }
-            done.push((from, (from..count.min(from + block)).map(&work).collect()));
+            done.push((from, (from..count.min(from + block)).map(|at| work(&mut kept, at)).collect()));
         }
     };
     let mut done = thread::scope(|scope| {

@@ -7,23 +7,24 @@
 //! 3. A cancel gives no partial context; whatever else goes wrong gives less of it, and a note.
 //!
 //! # Not here
-//! The stages: [`crate::stages`]. Keeping contexts, and telling of breakers: the engine.
+//! The stages: [`crate::stages`]. The text itself: `write`. Keeping contexts, and telling of breakers: the engine.
 
-use std::collections::BTreeSet;
+mod write;
+
 use std::sync::Arc;
 
-use domain::context::{AssembledContext, Candidate, ContextRequest, Fragment, Name, Place, QUERY_BYTES_MAX};
+use domain::context::{AssembledContext, Candidate, ContextRequest, Fragment, Name, QUERY_BYTES_MAX};
 use domain::{Hash, Redactor};
 use sync::Clock;
 
+use self::write::Writing;
 use crate::account::{Account, receipt};
 use crate::decisions::decisions;
 use crate::derived::SnapshotCache;
 use crate::prepare::prepare;
 use crate::prepared::Prepared;
-use crate::render::fragments;
 use crate::stages::{
-    Deduplicated, Item, LeftOut, Means, PackRequest, Packed, PreambleFacts, Selection, Share, Stages, Wanted,
+    Deduplicated, Item, LeftOut, Means, PackRequest, Packed, Selection, Share, Stages, Wanted,
 };
 use crate::strategies::{ContextStrategy, built_in};
 use crate::view::lowest_above_zero;
@@ -58,21 +59,6 @@ pub struct Pipeline {
     parts: PipelineParts,
 }
 
-/// What was shown, as text.
-struct Written {
-    preamble: String,
-    fragments: Vec<Fragment>,
-    skeleton: String,
-    order: Vec<usize>,
-}
-
-impl Written {
-    fn text(&self) -> String {
-        let fragments = self.fragments.iter().map(|fragment| fragment.text.as_str());
-        std::iter::once(self.preamble.as_str()).chain(fragments).chain([self.skeleton.as_str()]).collect()
-    }
-}
-
 /// What the strategies came to.
 struct Found {
     selection: Selection,
@@ -87,6 +73,7 @@ struct Shelf {
     left_out: Vec<LeftOut>,
     packed: Packed,
     decisions: Vec<Fragment>,
+    max_files: Option<u32>,
 }
 
 impl Pipeline {
@@ -127,7 +114,15 @@ impl Pipeline {
         let split = self.split(request, &opened, &rules);
         let found = self.find(request, &prepared, &opened, &rules, &split, stop)?;
         let shelf = self.shelve(request, &prepared, &opened, &rules, &split, &found, stop)?;
-        let (written, shelf) = self.write(request, &prepared, &opened, &split, &found, shelf)?;
+        let writing = Writing {
+            pipeline: self,
+            request,
+            prepared: &prepared,
+            opened: &opened,
+            split: &split,
+            found: &found,
+        };
+        let (written, shelf) = writing.write(shelf);
         go_on(stop)?;
         let text = written.text();
         let tokens = self.parts.counter.tokens(&text);
@@ -241,101 +236,7 @@ impl Pipeline {
         let packing = PackRequest { budget, depth: request.depth, shown: &request.shown, max_files };
         let packed = stages.pack.pack(&items, &packing);
         let left_out = found.together.left_out.iter().cloned().chain(resolved.left_out).collect();
-        Ok(Shelf { items, left_out, packed, decisions })
-    }
-
-    /// Stages 8 to 10, and again with fewer steps if a counter that does not add up finds the text too dear.
-    fn write(
-        &self,
-        request: &ContextRequest,
-        prepared: &Prepared,
-        opened: &Opened,
-        split: &Split,
-        found: &Found,
-        shelf: Shelf,
-    ) -> Result<(Written, Shelf), Error> {
-        let total = split.total;
-        let written = self.written(request, prepared, opened, split, found, &shelf);
-        if self.parts.counter.tokens(&written.text()) <= total {
-            return Ok((written, shelf));
-        }
-        let (mut fits, mut too_many) = (0, shelf.packed.steps.len());
-        while fits + 1 < too_many {
-            let middle = fits.midpoint(too_many);
-            let fewer = shelf.first(middle);
-            let text = self.written(request, prepared, opened, split, found, &fewer).text();
-            if self.parts.counter.tokens(&text) <= total { fits = middle } else { too_many = middle }
-        }
-        let mut shelf = shelf.first(fits);
-        let mut written = self.written(request, prepared, opened, split, found, &shelf);
-        if self.parts.counter.tokens(&written.text()) > total {
-            // Not even the decisions fit: nothing does.
-            shelf = Shelf { decisions: Vec::new(), ..shelf.first(0) };
-            let nothing = String::new();
-            written = Written {
-                preamble: nothing.clone(),
-                fragments: Vec::new(),
-                skeleton: nothing,
-                order: Vec::new(),
-            };
-        }
-        Ok((written, shelf))
-    }
-
-    fn written(
-        &self,
-        request: &ContextRequest,
-        prepared: &Prepared,
-        opened: &Opened,
-        split: &Split,
-        found: &Found,
-        shelf: &Shelf,
-    ) -> Written {
-        let PipelineParts { stages, counter, .. } = &self.parts;
-        let counter = &**counter;
-        let order = stages.order.order(&shelf.items, &shelf.packed);
-        let mut shown = shelf.decisions.clone();
-        for at in &order {
-            if let Some(Ok(bought)) = shelf.packed.files.get(*at) {
-                shown.extend(fragments(&shelf.items[*at], bought, counter));
-            }
-        }
-        let here: BTreeSet<Place> = order.iter().map(|at| shelf.items[*at].place.clone()).collect();
-        let about: Vec<Place> = prepared.anchors().iter().map(|anchor| prepared.place(anchor.file)).collect();
-        let skeleton = match &request.parent {
-            Some(parent) if split.skeleton > 0 => {
-                stages.compress.compress(parent, &about, &here, split.skeleton, counter)
-            }
-            Some(_) | None => String::new(),
-        };
-        let is_empty = shown.is_empty() && skeleton.is_empty();
-        let preamble = if is_empty || split.preamble == 0 {
-            String::new()
-        } else {
-            let (used, unused) = used(found);
-            let facts = PreambleFacts {
-                used: &used,
-                unused: &unused,
-                shown: order.len(),
-                left_out: shelf.items.len() - order.len() + shelf.left_out.len(),
-                is_partial: opened.index.partial,
-                // The nodes of a plan have the tool; whoever pipes the text into a model has not.
-                can_ask: request.plan.is_some(),
-            };
-            stages.preamble.preamble(&facts, split.preamble, counter)
-        };
-        Written { preamble, fragments: shown, skeleton, order }
-    }
-}
-
-impl Shelf {
-    fn first(&self, steps: usize) -> Shelf {
-        Shelf {
-            items: self.items.clone(),
-            left_out: self.left_out.clone(),
-            packed: self.packed.first(&self.items, steps),
-            decisions: self.decisions.clone(),
-        }
+        Ok(Shelf { items, left_out, packed, decisions, max_files })
     }
 }
 
@@ -384,11 +285,4 @@ fn enabled(
         }
     }
     enabled
-}
-
-/// The strategies that found something, and those that were wanted and did not.
-fn used(found: &Found) -> (Vec<Name>, Vec<Name>) {
-    let (used, unused): (Vec<_>, Vec<_>) = found.runs.iter().partition(|run| !run.candidates.is_empty());
-    let names = |runs: Vec<&Run<Candidate>>| runs.into_iter().map(|run| run.name.clone()).collect();
-    (names(used), names(unused))
 }

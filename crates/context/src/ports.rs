@@ -40,10 +40,24 @@ pub enum Onward {
 }
 
 /// How a walk ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Walked {
-    /// Whether every file was told: nobody stopped it, and every directory could be read.
+    /// Whether it came to its end: nobody stopped it.
     pub complete: bool,
+    /// Directories that could not be read: what is below them was not told.
+    pub unread: Vec<RelPath>,
+}
+
+impl Walked {
+    /// Every file was told.
+    pub fn all() -> Walked {
+        Walked { complete: true, unread: Vec::new() }
+    }
+
+    /// Somebody stopped it.
+    pub fn stopped() -> Walked {
+        Walked { complete: false, unread: Vec::new() }
+    }
 }
 
 /// Why the world did not answer.

@@ -15,16 +15,18 @@ use domain::context::{ContextRequest, Focus, ProjectNo};
 use crate::derived::SnapshotCache;
 use crate::focus::{mentions, resolve};
 use crate::index::terms::query_terms;
-use crate::index::{File, PathOnly, Scanner, is_secret};
+use crate::index::{File, PathOnly, Scanner, is_of_no_project, is_secret};
 use crate::lexical::{Fields, Lexical, lexical};
-use crate::parallel::in_parallel;
+use crate::parallel::in_parallel_with;
 use crate::prepared::{FileNo, Ground, Prepared, best};
 use crate::reading::{ReadFile, Readings};
-use crate::weigh::{Stretch, Weigher};
+use crate::weigh::{Stretch, Weigher, Words};
 use crate::{Error, Filter, Opened, Project, Stop, ViewRules};
 
 /// How many files are scored by their parts.
-const READ_MAX: usize = 200;
+const READ_MAX: usize = 120;
+/// What the best parts of a file count for beside all of it.
+const PARTS_COUNT: f32 = 1.5;
 /// What the second part of a file counts for beside the best.
 const SECOND_PART: f32 = 0.3;
 /// No index looks into larger files.
@@ -66,6 +68,7 @@ pub(crate) fn prepare(
         terms,
         lexical: scores,
         anchors,
+        asks_for_tests: speaks_of_tests(query),
         breadth: request.breadth.min(domain::context::BREADTH_MAX),
         plan: request.plan.clone(),
         max_file_bytes: max_kb.min(FILE_BYTES_MAX),
@@ -74,6 +77,11 @@ pub(crate) fn prepare(
     };
     prepared.lexical = with_parts(&prepared, stop);
     Ok(prepared)
+}
+
+fn speaks_of_tests(query: &str) -> bool {
+    let mut words = query.split(|letter: char| !letter.is_ascii_alphanumeric());
+    words.any(|word| ["test", "tests", "testing"].iter().any(|said| word.eq_ignore_ascii_case(said)))
 }
 
 /// A project whose snapshot also has the files that the request names: some may be ignored by git.
@@ -87,13 +95,15 @@ fn with_focus(project: &Project, focus: &[Focus]) -> Project {
     let missing = focus
         .iter()
         .filter_map(named)
-        .filter(|(no, path)| *no == project.no && project.snapshot.position(path).is_none());
+        .filter(|(no, path)| *no == project.no && project.snapshot.position(path).is_none())
+        .filter(|(_, path)| !is_of_no_project(path));
     let mut scanner = Scanner::default();
     let mut joined = Vec::new();
     for (_, path) in missing {
         if is_secret(&path) {
-            // Never opened: that it exists shows when somebody lists it.
-            joined.push((path.clone(), Some(File::unread(path, 0, PathOnly::Secret))));
+            if project.source.is_there(&path) {
+                joined.push((path.clone(), Some(File::unread(path, 0, PathOnly::Secret))));
+            }
         } else if let Ok(bytes) = project.source.read(&path, FILE_BYTES_MAX) {
             let file = File::of(path.clone(), &bytes, FILE_BYTES_MAX as u64, &mut scanner);
             joined.push((path, Some(file)));
@@ -113,12 +123,12 @@ fn with_parts(prepared: &Prepared, stop: &Stop) -> Vec<f32> {
     }
     let to_read = best(prepared.files().map(|file| (file, prepared.lexical(file))), READ_MAX);
     let weigher = Weigher::new(&prepared.terms);
-    let of_parts = in_parallel(to_read.len(), FILES_AT_A_TIME, |at| {
+    let of_parts = in_parallel_with(to_read.len(), FILES_AT_A_TIME, Words::default, |words, at| {
         if stop.should_stop() {
             return 0.0;
         }
         match prepared.reading(to_read[at].0) {
-            Ok(read) => top_two(&part_scores(&weigher, &read)),
+            Ok(read) => top_two(&part_scores(&weigher, words, &read)),
             Err(_) => 0.0,
         }
     });
@@ -126,14 +136,14 @@ fn with_parts(prepared: &Prepared, stop: &Stop) -> Vec<f32> {
     let mut scores: Vec<f32> = prepared.lexical.iter().map(|score| score / largest).collect();
     if best_part > 0.0 {
         for ((file, _), of_parts) in to_read.iter().zip(&of_parts) {
-            scores[file.0 as usize] += of_parts / best_part;
+            scores[file.0 as usize] += PARTS_COUNT * of_parts / best_part;
         }
     }
     scores
 }
 
 /// The scores of the scanner's parts of a file.
-fn part_scores(weigher: &Weigher<'_>, read: &ReadFile) -> Vec<f32> {
+fn part_scores(weigher: &Weigher<'_>, words: &mut Words, read: &ReadFile) -> Vec<f32> {
     let stretches: Vec<Stretch<'_>> = read
         .spans
         .iter()
@@ -143,7 +153,7 @@ fn part_scores(weigher: &Weigher<'_>, read: &ReadFile) -> Vec<f32> {
             name: span.def.and_then(|def| read.facts.defs.get(def)).map(|def| &*def.name),
         })
         .collect();
-    weigher.scores(&read.text, &stretches)
+    weigher.scores(read.met(weigher, words), &stretches)
 }
 
 fn top_two(scores: &[f32]) -> f32 {

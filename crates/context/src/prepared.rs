@@ -116,9 +116,10 @@ impl Ground {
 pub struct Prepared {
     pub(crate) ground: Ground,
     pub(crate) terms: Vec<Term>,
-    /// By the words of the query alone, of all files; 0 to 2.
+    /// By the words of the query alone, of all files; 0 to 3.
     pub(crate) lexical: Vec<f32>,
     pub(crate) anchors: Vec<Anchor>,
+    pub(crate) asks_for_tests: bool,
     pub(crate) breadth: u8,
     pub(crate) plan: Option<PlanFacts>,
     pub(crate) max_file_bytes: usize,
@@ -178,6 +179,11 @@ impl Prepared {
     /// What the request is about.
     pub fn anchors(&self) -> &[Anchor] {
         &self.anchors
+    }
+
+    /// Whether the query speaks of tests.
+    pub fn asks_for_tests(&self) -> bool {
+        self.asks_for_tests
     }
 
     /// How many references away is still looked at.

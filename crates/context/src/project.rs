@@ -59,6 +59,9 @@ pub trait Source: Send + Sync {
     /// [`io::ErrorKind::NotFound`] if it is gone; any other: it cannot be read.
     fn read(&self, path: &RelPath, max_bytes: usize) -> io::Result<Vec<u8>>;
 
+    /// Whether there is a file, without a byte of it being read.
+    fn is_there(&self, path: &RelPath) -> bool;
+
     /// The outlines of texts that are about to be shown, each given with the hash of its file and its facts, in their
     /// order. Whoever keeps outlines looks there first.
     fn outlines(&self, texts: &[(Hash, &str, &Facts)], stop: &Stop) -> Vec<Arc<Outline>> {

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use domain::Hash;
 use domain::context::Reason;
@@ -15,6 +15,7 @@ use sync::primitives::{Mutex, lock};
 
 use crate::Project;
 use crate::index::{Facts, File, PathOnly, Span, scan, spans};
+use crate::weigh::{Met, Weigher, Words};
 
 /// What became of reading a file.
 pub(crate) type Reading = Result<Arc<ReadFile>, Reason>;
@@ -24,11 +25,25 @@ pub(crate) type Reading = Result<Arc<ReadFile>, Reason>;
 pub(crate) struct ReadFile {
     /// Of the bytes.
     pub(crate) hash: Hash,
-    pub(crate) bytes: Vec<u8>,
     /// What is no UTF-8 replaced.
     pub(crate) text: String,
+    /// The bytes themselves, where they are not those of the text.
+    other_bytes: Option<Vec<u8>>,
     pub(crate) facts: Arc<Facts>,
     pub(crate) spans: Vec<Span>,
+    met: OnceLock<Met>,
+}
+
+impl ReadFile {
+    /// The bytes as they were read.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.other_bytes.as_deref().unwrap_or(self.text.as_bytes())
+    }
+
+    /// Where the words of the query stand in the text. All who ask for one assembly ask with its words.
+    pub(crate) fn met(&self, weigher: &Weigher<'_>, words: &mut Words) -> &Met {
+        self.met.get_or_init(|| weigher.met(&self.text, words))
+    }
 }
 
 /// The files of one assembly that were read.
@@ -64,9 +79,15 @@ fn read(project: &Project, file: &File, max_bytes: usize) -> Reading {
     if let Some(why) = facts.path_only {
         return Err(left_out(why));
     }
-    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let (text, other_bytes) = match String::from_utf8(bytes) {
+        Ok(text) => (text, None),
+        Err(no_text) => {
+            let bytes = no_text.into_bytes();
+            (String::from_utf8_lossy(&bytes).into_owned(), Some(bytes))
+        }
+    };
     let spans = spans(&text, &facts);
-    Ok(Arc::new(ReadFile { hash, bytes, text, facts, spans }))
+    Ok(Arc::new(ReadFile { hash, text, other_bytes, facts, spans, met: OnceLock::new() }))
 }
 
 /// What a receipt says of a file that is not looked into.

@@ -48,6 +48,14 @@ pub(crate) fn header_line(header: &Header<'_>) -> String {
     line
 }
 
+/// The line that names a file of which nothing is shown.
+pub(crate) fn listed_line(header: &Header<'_>) -> String {
+    match header.alias {
+        Some(alias) => format!("## {alias}:{}\n", header.path),
+        None => format!("## {}\n", header.path),
+    }
+}
+
 /// The line before lines that are shown in full.
 pub(crate) fn numbers_line(from: u32, to: u32) -> String {
     format!("{from}-{to}:\n")
@@ -73,7 +81,9 @@ pub(crate) fn fragments(item: &Item, bought: &Bought, counter: &dyn TokenCounter
         is_whole: false,
         why: why.clone(),
     };
-    let mut fragments = vec![fragment(item.place.clone(), Depth::Listing, item.header.text.clone())];
+    let is_listed = bought.pieces.iter().all(Option::is_none);
+    let named = if is_listed { &item.listed } else { &item.header };
+    let mut fragments = vec![fragment(item.place.clone(), Depth::Listing, named.text.clone())];
     let mut shown = item.pieces.iter().zip(&bought.pieces).peekable();
     while let Some((piece, showing)) = shown.next() {
         let Some(showing) = showing else { continue };

@@ -71,6 +71,13 @@ impl Stop {
         self.deadline.map(|deadline| deadline.saturating_sub(self.clock.now()))
     }
 
+    /// The same, at half of the time that is left: for the first of two parts of some work.
+    pub(crate) fn halfway(&self) -> Stop {
+        let now = self.clock.now();
+        let half = |deadline: Duration| now.saturating_add(deadline.saturating_sub(now) / 2);
+        Stop { deadline: self.deadline.map(half), ..self.clone() }
+    }
+
     /// The cancellation alone, for work that waits for it.
     pub fn observed(&self) -> &Observed {
         &self.observed

@@ -9,7 +9,7 @@
 //! | `breakers` | counts over many calls: open, skipped, probed, closed |
 //! | `cancel` | a cancel at every moment of a batch |
 //! | `index_disk` | the index in its file: found again, killed, shared, spoiled, thrown away |
-//! | `index_golden` | what is found in a file of each language |
+//! | `golden_parsed`, `golden_script`, `golden_scanned`, `golden_prose` | what is found in a file of each language |
 //! | `index_history` | which commits the index knows, and when git is asked |
 //! | `index_update` | what an update of the index notices, reads and leaves |
 //! | `words` | names, stops and configuration |
@@ -42,6 +42,14 @@ mod cancel;
 mod counter;
 #[path = "cases/fields.rs"]
 mod fields;
+#[path = "cases/golden_parsed.rs"]
+mod golden_parsed;
+#[path = "cases/golden_prose.rs"]
+mod golden_prose;
+#[path = "cases/golden_scanned.rs"]
+mod golden_scanned;
+#[path = "cases/golden_script.rs"]
+mod golden_script;
 #[path = "cases/ground.rs"]
 mod ground;
 #[path = "cases/hostile.rs"]

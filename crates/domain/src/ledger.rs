@@ -32,6 +32,7 @@ pub use plan_ledger::PlanLedger;
 use crate::class::ErrorClass;
 use crate::detail::Detail;
 use crate::id::{Claim, Fence, JobId, PlanId, SpendId};
+use crate::money;
 
 /// Under this key the details of an error name the limit that was reached.
 pub const LIMIT_KEY: &str = "limit";
@@ -74,6 +75,16 @@ impl SpendKind {
         SpendKind::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 
+    /// A count of it, as people read it.
+    fn count(self, count: u64) -> String {
+        match self {
+            SpendKind::Cost => money::typed(count),
+            SpendKind::Time | SpendKind::Steps | SpendKind::ToolCalls | SpendKind::Tokens => {
+                count.to_string()
+            }
+        }
+    }
+
     /// The thing that is counted, for a sentence: the count stands before it.
     const fn noun(self) -> &'static str {
         match self {
@@ -81,7 +92,7 @@ impl SpendKind {
             SpendKind::Steps => "steps",
             SpendKind::ToolCalls => "tool calls",
             SpendKind::Tokens => "tokens",
-            SpendKind::Cost => "millionths of a dollar",
+            SpendKind::Cost => "dollars",
         }
     }
 }
@@ -209,7 +220,8 @@ fn sentence(reached: &LimitReached) -> String {
         Scope::Plan(_) => "the plan".to_owned(),
         Scope::Day(day) => format!("the day {day}"),
     };
-    let under_way = if reserved == 0 { String::new() } else { format!(" and {reserved} under way") };
+    let [max, used, under_way, asked] = [max, used, reserved, asked].map(|count| kind.count(count));
+    let under_way = if reserved == 0 { String::new() } else { format!(" and {under_way} under way") };
     format!(
         "{whose} has a limit of {max} {} ({kind}): {used} used{under_way}, {asked} more asked for",
         kind.noun()
@@ -243,7 +255,7 @@ impl LimitReached {
 
 /// A limit below what is taken already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a limit of {max} {} is below the {taken} that are used already", kind.noun())]
+#[error("a limit of {} {} is below the {} that are used already", kind.count(*max), kind.noun(), kind.count(*taken))]
 pub struct LimitTooLow {
     /// Of what.
     pub kind: SpendKind,

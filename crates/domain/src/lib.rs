@@ -82,6 +82,7 @@ pub mod apply_record;
 pub mod lock;
 
 pub mod ledger;
+pub mod money;
 
 pub mod event_record;
 pub mod told;

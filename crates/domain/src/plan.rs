@@ -28,6 +28,8 @@ pub use spec::{
 pub use state::{ApplyState, BadTransition, PlanEvent, PlanState, Work, table_markdown};
 pub use step::{Does, ExternalTask, ModelTask, On, REPEAT_MAX, Repeat, STEPS_MAX, Step};
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -90,8 +92,8 @@ pub struct Plan {
     pub id: PlanId,
     /// One line for people, at most [`TITLE_CHARS_MAX`] characters.
     pub title: String,
-    /// What it was asked to do.
-    pub spec: PlanSpec,
+    /// What it was asked to do. It is settled when the plan is made, so those who look at the plan share it.
+    pub spec: Arc<PlanSpec>,
     /// Where it works, by number from 0.
     pub projects: Vec<ProjectLink>,
     /// Where it stands.
@@ -135,7 +137,7 @@ impl Plan {
         Plan {
             id,
             title: title.chars().take(TITLE_CHARS_MAX).collect(),
-            spec,
+            spec: Arc::new(spec),
             projects,
             state: PlanState::FIRST,
             attempt: 1,
@@ -211,6 +213,6 @@ impl Plan {
     pub fn was_made_by(&self, new: &NewPlan) -> bool {
         let NewPlan { id, title, spec, projects } = new;
         let is_cut_so = title.chars().take(TITLE_CHARS_MAX).eq(self.title.chars());
-        self.id == *id && is_cut_so && self.spec == *spec && self.projects == *projects
+        self.id == *id && is_cut_so && *self.spec == *spec && self.projects == *projects
     }
 }

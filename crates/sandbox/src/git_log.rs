@@ -31,6 +31,9 @@ const FIELD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// How much of what git complains is kept.
 const COMPLAINT_BYTES_MAX: usize = 4096;
 
+/// The name of a commit is shorter.
+const HEAD_BYTES_MAX: usize = 4096;
+
 /// The history of a project.
 #[derive(Clone, Debug)]
 pub struct GitHistory {
@@ -99,7 +102,10 @@ impl GitHistory {
         command.args(["rev-parse", "-q", "--verify", "HEAD^{commit}"]);
         let ended = run(&mut command, is_over, &mut |bytes| {
             printed.extend_from_slice(bytes);
-            Ok(())
+            match printed.len() > HEAD_BYTES_MAX {
+                true => Err(GitLogError::Failed { message: "its answer is not understood".to_owned() }),
+                false => Ok(()),
+            }
         })?;
         match (ended.is_success, ended.complaint.is_empty()) {
             (true, _) => Ok(Some(String::from_utf8_lossy(&printed).trim().to_owned())),

@@ -42,13 +42,16 @@ pub struct TreeFile {
     pub inode: u64,
 }
 
+/// Of more directories that cannot be read a walk does not tell which, and is not complete.
+const UNREAD_MAX: usize = 1000;
+
 /// Whether a walk told everything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WalkEnd {
-    /// Every file was told.
-    Complete,
-    /// It was stopped, or a directory could not be read.
-    Incomplete,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WalkEnd {
+    /// Whether it came to its end: nobody stopped it.
+    pub is_complete: bool,
+    /// Directories that could not be read; what is below them was not told.
+    pub unread: Vec<RelPath>,
 }
 
 impl ProjectTree {
@@ -73,16 +76,19 @@ impl ProjectTree {
         let mut tracked = Tracked::of(&self.project);
         let rules = CaptureRules::default();
         let mut filter = Filter::new(self.root.as_fd(), &mut tracked, &self.project, &rules);
-        let mut end = WalkEnd::Complete;
+        let mut end = WalkEnd { is_complete: true, unread: Vec::new() };
         let mut waiting: Vec<Option<RelPath>> = vec![None];
         while let Some(dir) = waiting.pop() {
-            let entries = match self.list(dir.as_ref()) {
-                Ok(entries) => entries,
-                Err(why) if dir.is_none() => return Err(why),
+            let entries = match (self.list(dir.as_ref()), &dir) {
+                (Ok(entries), _) => entries,
+                (Err(why), None) => return Err(why),
                 // Gone meanwhile is as good as never there.
-                Err(why) if why.kind() == io::ErrorKind::NotFound => continue,
-                Err(_) => {
-                    end = WalkEnd::Incomplete;
+                (Err(why), Some(_)) if why.kind() == io::ErrorKind::NotFound => continue,
+                (Err(_), Some(dir)) => {
+                    match end.unread.len() < UNREAD_MAX {
+                        true => end.unread.push(dir.clone()),
+                        false => end.is_complete = false,
+                    }
                     continue;
                 }
             };
@@ -100,7 +106,7 @@ impl ProjectTree {
                 if is_dir {
                     waiting.push(Some(path));
                 } else if visit(TreeFile::new(path, &entry.stat)) == Visit::Stop {
-                    return Ok(WalkEnd::Incomplete);
+                    return Ok(WalkEnd { is_complete: false, ..end });
                 }
             }
         }

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use domain::{
-    Claim, DecideError, Decision, DecisionInvalid, ErrorClass, EventRecord, JobRefused, NewDecision, NewJob,
-    NewPlan, Plan, PlanEvent, PlanId, PlanRefused, PlanState, StepDecision,
+    Claim, DecideError, Decision, DecisionInvalid, ErrorClass, EventKind, EventRecord, JobRefused,
+    NewDecision, NewJob, NewPlan, Plan, PlanEvent, PlanId, PlanRefused, PlanState, StepDecision,
 };
 use serde_json::Value;
 use sync::Effect;
@@ -202,6 +202,12 @@ pub trait PlanStore: Send + Sync {
     /// What happened to a plan after its record `after`, in order, at most `limit`. Nothing is told of a plan that was
     /// never made, also when jobs ran for it.
     async fn events(&self, plan: PlanId, after: u64, limit: usize) -> Result<Vec<EventRecord>, StoreError>;
+
+    /// All of one kind among them.
+    async fn events_of(&self, plan: PlanId, kind: EventKind) -> Result<Vec<EventRecord>, StoreError>;
+
+    /// The number of the last of them; 0 when there is none.
+    async fn last_event(&self, plan: PlanId) -> Result<u64, StoreError>;
 
     /// Forgets a final plan with all that is kept of it; locks, which outlive their plans, and contents, which are
     /// collected, excepted. Says whether it was there and final.

@@ -48,4 +48,5 @@ pub use providers::{
 pub use replay::{Drift, Recorder, RecordingError, Replay};
 pub use request::{Heard, Message, ModelAnswer, ModelRequest, Provider, Stop, ToolResult, ToolUse};
 pub use server_spec::ServerError;
+pub(crate) use tool_names::plain as wire_name;
 pub use tool_spec::{ToolSource, ToolSpec};

@@ -57,7 +57,9 @@ impl ToolNames {
     }
 }
 
-fn plain(name: &str) -> String {
+/// A name as every provider takes it. Two tools may come to the same: of those that are offered together
+/// [`ToolNames`] tells one from the other.
+pub(crate) fn plain(name: &str) -> String {
     let allowed = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
     let name: String = name.chars().map(allowed).take(NAME_BYTES_MAX).collect();
     if name.is_empty() { "_".to_owned() } else { name }

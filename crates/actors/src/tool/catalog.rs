@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::builtin::builtin_tools;
 use super::error::ToolError;
 use super::schema::{Schema, SchemaError};
-use crate::model::ToolSpec;
+use crate::model::{ToolSpec, wire_name};
 
 /// The groups by which an actor names tools.
 pub const GROUPS: [&str; 4] = ["read", "write", "shell", "context"];
@@ -162,9 +162,25 @@ impl Catalog {
         self.tools.iter().find(|tool| tool.spec.name == name).ok_or_else(|| self.unknown(name))
     }
 
+    /// The tool that a model means: by its name, or by the name that providers have for it. What was not offered has no
+    /// other name there, so that who calls it all the same is found to mean it.
+    ///
+    /// # Errors
+    /// [`ToolError::UnknownTool`], which names only what is `offered`.
+    pub fn meant(&self, name: &str, offered: &dyn Fn(&ToolSpec) -> bool) -> Result<&Arc<Tool>, ToolError> {
+        let by_wire = || self.tools.iter().find(|tool| wire_name(&tool.spec.name) == name);
+        let found = self.tools.iter().find(|tool| tool.spec.name == name).or_else(by_wire);
+        found.ok_or_else(|| self.unknown_of(name, offered))
+    }
+
     fn unknown(&self, name: &str) -> ToolError {
+        self.unknown_of(name, &|_| true)
+    }
+
+    fn unknown_of(&self, name: &str, offered: &dyn Fn(&ToolSpec) -> bool) -> ToolError {
         let name: String = name.chars().take(NAME_CHARS_MAX).collect();
-        let offered: Vec<String> = self.tools.iter().map(|tool| tool.spec.name.clone()).collect();
+        let offered = self.tools.iter().filter(|tool| offered(&tool.spec));
+        let offered: Vec<String> = offered.map(|tool| tool.spec.name.clone()).collect();
         let meant = did_you_mean(&name, offered.iter().map(String::as_str));
         ToolError::UnknownTool { name, meant, offered }
     }

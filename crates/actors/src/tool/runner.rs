@@ -17,7 +17,7 @@ use super::memory::{Known, Seen};
 use super::place::Place;
 use super::repeats::{REPEATS_MAX, REPEATS_TOLD, Repeats};
 use super::workplace::{CallHead, Performed, Work, Workplace};
-use crate::model::{ToolSource, ToolUse};
+use crate::model::{ToolSource, ToolSpec, ToolUse};
 
 /// Arguments longer than this are refused unread.
 const ARGUMENTS_BYTES_MAX: usize = 18 << 20;
@@ -137,7 +137,9 @@ impl<W: Workplace> ToolRunner<W> {
             let problem = format!("they have {bytes} bytes, {ARGUMENTS_BYTES_MAX} are allowed");
             return Err(ToolError::InvalidArguments { tool: head.name.clone(), problems: vec![problem] });
         }
-        let tool: &Arc<Tool> = self.catalog.find(&call.name)?;
+        let is_offered = |tool: &ToolSpec| self.workplace.forbids(tool).is_none();
+        let tool: &Arc<Tool> = self.catalog.meant(&call.name, &is_offered)?;
+        head.name.clone_from(&tool.spec.name);
         head.tool = Some(Arc::clone(tool));
         tool.check_input(&call.arguments)?;
         if let Some(why) = self.workplace.forbids(&tool.spec) {

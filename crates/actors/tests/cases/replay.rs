@@ -253,7 +253,11 @@ async fn a_last_line_that_was_cut_off_is_left_out_and_another_is_an_error() {
     tape.record(vec![(request("one"), text_script("a")), (request("two"), text_script("b"))]).await;
     let whole = std::fs::read_to_string(tape.path()).unwrap();
     std::fs::write(tape.path(), &whole[..whole.len() - 10]).unwrap();
-    assert_eq!(Replay::open(&tape.path()).unwrap().unused(), 1);
+    let (replay, provider) = tape.replay();
+    assert_eq!(replay.unused(), 1);
+    answered(&*provider, &request("one")).await;
+    let message = failed(&*provider, &request("two")).await.message;
+    assert!(message.contains("its last line is cut off"), "{message}");
     std::fs::write(tape.path(), format!("{{\"call\": 1}}\n{whole}")).unwrap();
     let error = Replay::open(&tape.path()).unwrap_err();
     assert!(matches!(error, RecordingError::Malformed { line: 1, .. }), "{error}");

@@ -82,7 +82,7 @@ impl Kind {
 fn main() {
     let python = peers::tell("Python with LangGraph", peers::python());
     alone::go_inside();
-    let (layers, runs, rounds) = (option("--layers", 25), option("--runs", 20), option("--rounds", 3));
+    let (layers, runs, rounds) = (option("--layers", 25), option("--runs", 60), option("--rounds", 3));
     let mut rows = Vec::new();
     for kind in [Kind::Read, Kind::Tool] {
         let ours = Program::new(1, &[(FILE, TEXT)]);

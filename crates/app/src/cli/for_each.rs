@@ -9,12 +9,13 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use domain::{ByteText, PlanId, TITLE_CHARS_MAX};
+use domain::{ByteText, PlanId};
 use engine::plans::{Engine, NewPlanRequest};
 use futures_util::{StreamExt, stream};
 use serde_json::json;
 
 use super::stops::Stops;
+use super::task::TITLE_READ_CHARS_MAX;
 use super::{Invocation, detach};
 use crate::failure::{Failure, codes, from_engine};
 use crate::output::{Report, one_line_of};
@@ -128,7 +129,7 @@ fn lines(bytes: &[u8]) -> Result<Vec<ByteText>, String> {
 /// The plan for one line.
 fn for_item(request: &NewPlanRequest, item: &ByteText) -> NewPlanRequest {
     let mut request = request.clone();
-    request.title = one_line_of(&format!("{item}: {}", request.title), TITLE_CHARS_MAX);
+    request.title = one_line_of(&format!("{item}: {}", request.title), TITLE_READ_CHARS_MAX);
     for step in &mut request.spec.steps {
         if let Some(task) = step.command_mut() {
             task.set_variable(ITEM, item);

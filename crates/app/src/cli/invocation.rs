@@ -10,6 +10,7 @@ use engine::plans::{Engine, EngineOptions, ModelsSetup, RecoveredEnd, Servers};
 use sync::BreakerConfig;
 
 use super::Global;
+use super::context::HeldContexts;
 use super::tape::TapeArgs;
 use crate::config::{self, FileRules, Key, Settings, Sources, Value, contexts_setup};
 use crate::failure::{Failure, codes, from_engine};
@@ -28,6 +29,8 @@ pub struct Invocation {
     pub env: Env,
     /// Where it was made.
     pub here: PathBuf,
+    /// The pipeline of contexts, for all calls of a process.
+    pub(super) held: Arc<HeldContexts>,
 }
 
 /// A plan that was named.
@@ -48,7 +51,7 @@ impl Invocation {
         let here = std::env::current_dir().map_err(|error| {
             Failure::new(&codes::IO_FAILED, format!("the working directory cannot be found: {error}"))
         })?;
-        Ok(Self { global, look, env, here })
+        Ok(Self { global, look, env, here, held: Arc::default() })
     }
 
     /// The settings as they hold for these projects.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use domain::money;
 use domain::{Limits, SpendKind};
 
-use crate::money;
 use crate::time::{parse_duration, typed};
 
 /// The kinds that can be limited.

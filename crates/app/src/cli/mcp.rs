@@ -11,6 +11,7 @@
 
 mod context_tools;
 
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -19,6 +20,7 @@ use clap::Parser;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
+use super::context::HeldContexts;
 use super::{Cli, Command, Global, Invocation, alone, context, dispatch, timing, usage_failure};
 use crate::failure::{Failure, codes};
 use crate::output::{ColorWhen, Envelope, Format, Look, Note, Report};
@@ -131,20 +133,24 @@ fn do_all(mut waiting: mpsc::Receiver<Call>, invocation: &Invocation) -> Result<
     let (data_dir, env) = (invocation.global.data_dir.clone(), invocation.env.clone());
     let global = Global { format: Some(Format::Json), color: ColorWhen::Never, data_dir, quiet: true };
     let thread = std::thread::Builder::new().name("calls".to_owned()).spawn(move || {
+        let held = Arc::default();
         while let Some(Call { asked, answer }) = waiting.blocking_recv() {
             // A caller that is gone is no reason to leave the call undone: it may have been told that it was made.
-            let _ = answer.send(done(asked, &global, &env));
+            let _ = answer.send(done(asked, &global, &env, &held));
         }
     });
     thread.map_err(|error| Failure::new(&codes::IO_FAILED, format!("no thread can be started: {error}")))
 }
 
 /// What is asked for, done.
-fn done(asked: Asked, global: &Global, env: &Env) -> Given {
+fn done(asked: Asked, global: &Global, env: &Env, held: &Arc<HeldContexts>) -> Given {
     let started = (now(), Instant::now());
     let mut look = Look::find(global.format, global.color, |name| env.get(name).cloned());
     look.can_ask = false;
-    let invocation = || Invocation::new(global.clone(), look, env.clone());
+    let invocation = || {
+        let made = Invocation::new(global.clone(), look, env.clone())?;
+        Ok(Invocation { held: Arc::clone(held), ..made })
+    };
     let (name, report) = match asked {
         Asked::Budget => ("get_context_budget", Ok(context_tools::budget())),
         Asked::History(arguments) => {

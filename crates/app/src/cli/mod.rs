@@ -29,6 +29,7 @@ mod tape;
 mod task;
 mod tool;
 mod top;
+mod unpriced;
 mod work;
 mod worker;
 

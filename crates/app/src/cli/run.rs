@@ -17,6 +17,7 @@ use super::task::TaskArgs;
 use super::{Invocation, detach, for_each, plan, work};
 use crate::failure::{Exit, Failure, from_engine};
 use crate::output::{Note, Report};
+use crate::plan_failure;
 use crate::plan_view;
 
 #[derive(Debug, clap::Args)]
@@ -42,9 +43,11 @@ pub(super) struct RunArgs {
 
 pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let gate = if args.apply { Gate::Auto } else { Gate::Ask };
-    let asked = args.task.asked(invocation, gate)?;
+    let mut asked = args.task.asked(invocation, gate)?;
+    args.tape.apart(&asked.request.projects, invocation)?;
     let engine = invocation.engine_with_tape(&asked.settings, &args.tape).await?;
     asked.consent.settle(&engine, invocation).await?;
+    asked.tell_unpriced(&engine, invocation)?;
     if let Some(file) = &args.for_each {
         return for_each::leave_all(file, asked.request, invocation, &engine).await;
     }
@@ -128,7 +131,7 @@ pub(super) fn with_notes(report: Report, notes: Vec<Note>, invocation: &Invocati
 pub(super) fn shown(facts: &PlanFacts, plan: &Named, invocation: &Invocation) -> Report {
     let text = plan_view::to_text(facts, &plan.short, &invocation.look);
     let report = Report::new(plan_view::to_json(facts, &plan.short), text);
-    match plan_view::failure_of(facts, &plan.short) {
+    match plan_failure::failure_of(facts, &plan.short) {
         Some(failure) => report.failed(failure),
         None => report,
     }

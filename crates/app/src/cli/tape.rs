@@ -1,15 +1,19 @@
 //! `--record` and `--replay`: what models were asked and answered, kept and repeated.
 //!
 //! # Invariants
-//! A recording is made, or read, before any work begins.
+//! 1. A recording is made, or read, before any work begins.
+//! 2. None is made within a project that is worked on: models would be shown it, and no replay would be asked the same.
 //!
 //! # Not here
 //! Plans that are left to a worker: it asks models with its own settings, so neither goes with `--detach`.
 
 use std::path::{Path, PathBuf};
 
+use domain::ProjectLink;
 use engine::plans::{Engine, Mode};
 
+use super::Invocation;
+use super::invocation::path_of;
 use crate::failure::{Failure, codes};
 use crate::output::{Note, Report};
 
@@ -31,6 +35,29 @@ impl TapeArgs {
             (None, Some(file)) => Mode::Replay(here.join(file)),
             (None, None) => Mode::Live,
         }
+    }
+
+    /// Refuses to record within one of the projects, and tells of a recording that lies there.
+    pub(super) fn apart(&self, projects: &[ProjectLink], invocation: &Invocation) -> Result<(), Failure> {
+        let Some(file) = self.record.as_ref().or(self.replay.as_ref()) else { return Ok(()) };
+        let Some(project) = projects.iter().find(|project| lies_in(&invocation.here.join(file), project))
+        else {
+            return Ok(());
+        };
+        let (file, alias) = (file.display(), &project.alias);
+        if self.replay.is_some() {
+            invocation.tell(&Note::warning(format!(
+                "the recording {file} lies in the project {alias}: models are shown it, which they were not when it was \
+                 made; if a call is not what was recorded, put it outside"
+            )));
+            return Ok(());
+        }
+        let message = format!(
+            "the recording {file} would lie in the project {alias}: models would be shown it, and no replay would be \
+             asked the same"
+        );
+        Err(Failure::new(&codes::PREFLIGHT_FAILED, message)
+            .hint("put it outside of the project, like `--record ../run.jsonl`"))
     }
 
     /// Makes sure that the file can be used, before anything is done.
@@ -55,4 +82,11 @@ impl TapeArgs {
             Some(_) | None => report,
         }
     }
+}
+
+/// Whether a file that may not be there yet lies below the root of a project.
+fn lies_in(file: &Path, project: &ProjectLink) -> bool {
+    let parent = file.parent().and_then(|parent| std::fs::canonicalize(parent).ok());
+    let root = std::fs::canonicalize(path_of(project.root.as_bytes())).ok();
+    parent.zip(root).is_some_and(|(parent, root)| parent.starts_with(root))
 }

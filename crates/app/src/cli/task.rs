@@ -12,15 +12,16 @@ use std::path::{Path, PathBuf};
 
 use domain::{
     ByteText, CommandTask, Does, FIX_ATTEMPTS, Gate, Limits, PARALLEL, PlanSpec, ProjectLink,
-    RETRIES_PER_STEP_MAX, RootNo, Run, STEPS_MAX, Step, TITLE_CHARS_MAX, Validation, ValidationMode,
+    RETRIES_PER_STEP_MAX, RootNo, Run, STEPS_MAX, Step, Validation, ValidationMode,
 };
 use engine::definition::{ActorRef, DefinitionError, Frozen, freeze_action, freeze_actor, is_name};
-use engine::plans::NewPlanRequest;
+use engine::plans::{Engine, NewPlanRequest};
 
 use super::Invocation;
 use super::consent::Consent;
 use super::invocation::path_of;
 use super::limit::{self, LimitArg};
+use super::unpriced;
 use crate::choose_actor;
 use crate::config::{Key, Settings, Value, join_validations};
 use crate::definitions;
@@ -35,6 +36,8 @@ use crate::time::parse_duration;
 const TIMEOUT_DEFAULT: &str = "30m";
 /// The bounds of a command's end, in seconds.
 const TIMEOUT_MAX_S: u64 = 86_400;
+/// How much of a title is read: all of it, so that its secrets are found before it is cut.
+pub(super) const TITLE_READ_CHARS_MAX: usize = 64 * 1024;
 /// How long a task may be.
 const TASK_BYTES_MAX: usize = 64 * 1024;
 /// The end of a check that `--check` names, in seconds.
@@ -126,6 +129,20 @@ pub(super) struct Asked {
     pub(super) notes: Vec<Note>,
 }
 
+impl Asked {
+    /// Tells of models whose price is not known.
+    ///
+    /// # Errors
+    /// A limit of money that somebody set could not be kept.
+    pub(super) fn tell_unpriced(&mut self, engine: &Engine, invocation: &Invocation) -> Result<(), Failure> {
+        if let Some(note) = unpriced::told(self, engine)? {
+            invocation.tell(&note);
+            self.notes.push(note);
+        }
+        Ok(())
+    }
+}
+
 impl TaskArgs {
     /// The plan that is asked for. `apply` is what the person said about applying it.
     pub(super) fn asked(self, invocation: &Invocation, apply: Gate) -> Result<Asked, Failure> {
@@ -150,7 +167,7 @@ impl TaskArgs {
                 .hint("leave `--network` out, or allow it: `agents config set policy.network=declared`"));
         }
         let title = self.title.clone().or(named).unwrap_or_else(|| spec.shown());
-        let title = one_line_of(&title, TITLE_CHARS_MAX);
+        let title = one_line_of(&title, TITLE_READ_CHARS_MAX);
         tell_unset(&spec, invocation);
         Ok(Asked { request: NewPlanRequest { title, spec, projects }, settings, consent, notes })
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use domain::PlanId;
 use engine::plans::{
-    ApplyRequest, BreakerChange, Conflict, DiffRequest, Engine, Forecast, Glance, Glances, Seen,
+    ApplyRequest, BreakerChange, Conflict, DiffRequest, Engine, Forecast, Glance, Glances, Reveal, Seen,
 };
 use serde_json::Value;
 use store::StoreError;
@@ -352,7 +352,7 @@ impl Shown<'_> {
             let nothing = format!("plan {} has not run anything yet", named.short);
             return Ok((format!("plan {}: logs", named.short), vec![nothing]));
         };
-        let logs = self.engine.logs(plan, Some(last.no)).await;
+        let logs = self.engine.logs(plan, Some(last.no), Reveal::Hidden).await;
         let logs = logs.map_err(|error| from_engine::plan(&error, &named.short))?;
         let mut lines = Vec::new();
         for stream in logs.iter().flat_map(|log| [&log.stdout, &log.stderr]) {

@@ -14,14 +14,14 @@ use std::future::Future;
 use std::time::Duration;
 
 use domain::PlanId;
-use engine::plans::{CancelError, Engine};
+use engine::plans::{CancelError, Engine, Reveal};
 
 use super::Invocation;
 use super::invocation::Named;
 use super::stops::Stops;
 use crate::failure::{Exit, Failure, from_engine};
 use crate::output::Note;
-use crate::plan_view;
+use crate::plan_next;
 use crate::progress::Progress;
 
 /// How often progress is looked at.
@@ -40,7 +40,7 @@ pub(super) async fn follow<T>(
     work: impl Future<Output = T>,
 ) -> Result<T, Failure> {
     let mut progress = Progress::new(&invocation.look, invocation.global.quiet, &plan.short);
-    let mut cursor = last_event(engine, plan.id).await;
+    let mut cursor = engine.store().last_event(plan.id).await.unwrap_or(0);
     let mut work = std::pin::pin!(work);
     let mut stopping = std::pin::pin!(stop_when_asked(invocation, engine, plan, Stops::listen()));
     loop {
@@ -98,29 +98,21 @@ fn end_at_once() -> ! {
     std::process::exit(i32::from(Exit::Cancelled.number()))
 }
 
-async fn last_event(engine: &Engine, plan: PlanId) -> u64 {
-    let mut last = 0;
-    while let Ok(events) = engine.store().events(plan, last, EVENTS_MAX).await {
-        match events.last() {
-            Some(event) => last = event.n,
-            None => break,
-        }
-    }
-    last
-}
-
 async fn show_news(engine: &Engine, plan: PlanId, cursor: &mut u64, progress: &mut Progress) {
     if !progress.is_shown() {
         return;
     }
-    if let Ok(events) = engine.store().events(plan, *cursor, EVENTS_MAX).await {
-        for event in events {
+    while let Ok(events) = engine.store().events(plan, *cursor, EVENTS_MAX).await {
+        for event in &events {
             *cursor = event.n;
-            progress.event(&event);
+            progress.event(event);
+        }
+        if events.len() < EVENTS_MAX {
+            break;
         }
     }
     if let Ok(Some(place)) = engine.queue_place(plan).await
-        && let Some(words) = plan_view::waits_for_slot(&place)
+        && let Some(words) = plan_next::waits_for_slot(&place)
     {
         progress.waits(&words);
     }
@@ -132,12 +124,15 @@ async fn show_news(engine: &Engine, plan: PlanId, cursor: &mut u64, progress: &m
 async fn last_line(engine: &Engine, plan: PlanId) -> Option<String> {
     let calls = engine.store().calls(plan).await.ok()?;
     let running = calls.iter().rev().find(|call| call.end.is_none())?.no;
-    let logs = engine.logs(plan, Some(running)).await.ok()?;
+    let logs = engine.logs(plan, Some(running), Reveal::Shown).await.ok()?;
     let log = logs.first()?;
+    let redactor = engine.redactor()?;
     let of = |bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes.get(bytes.len().saturating_sub(4096)..).unwrap_or_default())
             .into_owned();
-        text.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_owned)
+        let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+        // Of all that a command prints only this line is looked through: it is asked for again and again.
+        Some(redactor.redact_str(line).into_owned())
     };
     of(&log.stdout).or_else(|| of(&log.stderr))
 }

@@ -67,7 +67,18 @@ fn context_settings(settings: &Settings, roots: &[PathBuf]) -> ContextSettings {
         pipeline,
         deadline: span(settings.get(Key::ContextDeadline).0),
         projects: roots.iter().map(project).collect(),
+        notes: unused(settings),
     }
+}
+
+/// What is set and has no effect: whoever set it is told, and nothing is sent anywhere.
+fn unused(settings: &Settings) -> Vec<String> {
+    let keys = [Key::ContextEmbeddingUrl, Key::ContextEmbeddingModel];
+    let set = keys.into_iter().filter(|key| *settings.get(*key).0 != key.entry().default_value());
+    set.map(|key| {
+        format!("`{}` is not used: no embedder is built in yet, and nothing is sent", key.entry().name)
+    })
+    .collect()
 }
 
 /// What the contexts of a process are made with.
@@ -343,7 +354,17 @@ mod tests {
             let said = World::new(&[&format!("[context]\n{line}\n")]).rules("").unwrap_err();
             assert!(said.contains("cannot be set by a project"), "{line}: {said}");
         }
-        let said = World::new(&["[context.embedding]\nurl = \"http://x\"\n"]).rules("").unwrap_err();
-        assert!(said.contains("there is no setting `context.embedding.url`"), "{said}");
+    }
+
+    #[test]
+    fn where_texts_are_embedded_only_the_user_says_and_is_told_that_nobody_does_it_yet() {
+        for key in ["url = \"http://x\"", "model = \"m\""] {
+            let text = format!("[context.embedding]\n{key}\n");
+            let said = World::new(&[&text]).rules("").unwrap_err();
+            assert!(said.contains("cannot be set by a project"), "{said}");
+            let notes = World::new(&[""]).rules(&text).unwrap().notes;
+            assert!(notes.len() == 1 && notes[0].contains("no embedder is built in yet"), "{notes:?}");
+        }
+        assert_eq!(World::new(&[""]).rules("").unwrap().notes, Vec::<String>::new());
     }
 }

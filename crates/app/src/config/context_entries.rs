@@ -24,7 +24,7 @@ const TOKENS: Shape = Shape::Count { min: 0, max: 1_000_000 };
 const WEIGHT: Shape = Shape::Decimal { max: 1_000 };
 
 /// By name.
-pub(super) const CONTEXT: [Entry; 34] = [
+pub(super) const CONTEXT: [Entry; 36] = [
     Entry {
         key: Key::ContextDeadline,
         name: "context.deadline",
@@ -32,6 +32,22 @@ pub(super) const CONTEXT: [Entry; 34] = [
         default: "3s",
         scope: Scope::Tighten,
         doc: "how long the strategies that look for a context may take together",
+    },
+    Entry {
+        key: Key::ContextEmbeddingModel,
+        name: "context.embedding.model",
+        shape: Shape::Name,
+        default: "",
+        scope: Scope::User,
+        doc: "the model that makes vectors of texts; not used yet, since no embedder is built in",
+    },
+    Entry {
+        key: Key::ContextEmbeddingUrl,
+        name: "context.embedding.url",
+        shape: Shape::Name,
+        default: "",
+        scope: Scope::User,
+        doc: "the server that makes vectors of texts; not used yet, since no embedder is built in",
     },
     Entry {
         key: Key::ContextExclude,
@@ -293,7 +309,7 @@ pub(super) const CONTEXT: [Entry; 34] = [
         key: Key::ContextWeightTemporalArchaeology,
         name: "context.weights.temporal-archaeology",
         shape: WEIGHT,
-        default: "0.7",
+        default: "1",
         scope: Scope::Anybody,
         doc: "how much temporal-archaeology counts among the strategies",
     },

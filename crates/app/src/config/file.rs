@@ -5,7 +5,6 @@
 //! 2. A file that is not there sets nothing. One that is there and cannot be read is an error.
 
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +18,10 @@ use super::models::{Named, PRICES, PROVIDERS, Text};
 use super::registry::{Key, entry_named};
 use super::servers::MCP;
 use super::value::{Shape, Value};
+use crate::text_file;
 
+/// How large a file of settings may be: one that came with a project may be anything.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The table in which validations stand, several of them.
 const VALIDATION: &str = "validation";
 /// The bounds and the default of a validation's end.
@@ -75,7 +77,11 @@ impl ConfigFile {
     /// # Errors
     /// It cannot be read, is no TOML, or says something that is not allowed.
     pub fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
-        match fs::read_to_string(path) {
+        let text = text_file::read(path, FILE_BYTES_MAX).and_then(|bytes| {
+            String::from_utf8(bytes)
+                .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
+        });
+        match text {
             Ok(text) => ConfigFile::parse(path, &text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ConfigFile::default()),
             Err(error) => Err(ConfigError::io(path, "read")(error)),

@@ -6,13 +6,13 @@
 
 use std::path::{Path, PathBuf};
 
+use domain::money;
 use engine::plans::{Price, ProviderSettings, Speaks};
 use toml_edit::{Item, TableLike};
 
 use super::error::ConfigError;
 use super::file::{Place, place};
 use super::value::{Shape, Value};
-use crate::money;
 
 /// The table of providers.
 pub(super) const PROVIDERS: &str = "providers";

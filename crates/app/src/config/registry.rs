@@ -48,6 +48,8 @@ pub enum Key {
     CaptureMaxFileMb,
     CaptureWait,
     ContextDeadline,
+    ContextEmbeddingModel,
+    ContextEmbeddingUrl,
     ContextExclude,
     ContextHistoryCommits,
     ContextInclude,
@@ -151,7 +153,7 @@ pub fn entry_named(name: &str) -> Option<&'static Entry> {
 }
 
 /// All settings, by name.
-pub static ENTRIES: [Entry; 69] = joined([&BEFORE_CONTEXT, &CONTEXT, &AFTER_CONTEXT]);
+pub static ENTRIES: [Entry; 71] = joined([&BEFORE_CONTEXT, &CONTEXT, &AFTER_CONTEXT]);
 
 /// The parts of the table as one.
 const fn joined<const ALL: usize>(parts: [&[Entry]; 3]) -> [Entry; ALL] {

@@ -7,10 +7,10 @@
 use std::time::Duration;
 
 use domain::Automation;
+use domain::money;
 use engine::definition::is_name;
 
 use super::models::money_text;
-use crate::money;
 use crate::time::{parse_duration, typed};
 
 /// The word for no limit.

@@ -163,6 +163,8 @@ codes! {
             "See `agents action list`. A command goes after `--`; a task in words has more than one word.";
         ACTOR_NOT_FOUND: "There is no actor with this name.", "See `agents actor list`.";
         CALL_NOT_FOUND: "The plan made no tool call with this number.", "See the calls with `agents plan logs ID`.";
+        CONTEXT_NOT_FOUND: "The plan has no such context, or its text is not kept any more.",
+            "See the contexts of a plan with `agents context show ID`.";
         DECISION_NOT_FOUND: "There is no such decision.", "See the decisions of a plan with `agents plan tree ID`.";
         FOCUS_NOT_FOUND: "A context is to be about a file, lines or a symbol that are not there.",
             "The message has the nearest name. A path is looked for from where you stand, then from the project's root.";

@@ -107,10 +107,20 @@ fn a_word_that_names_nothing_is_told_with_the_nearest_name_and_all_there_are() {
             vec!["--strategy", "simple-keywrd"],
             2,
             "STRATEGY_UNKNOWN",
-            "did you mean `simple-keyword`?; strategies are ",
+            "; strategies are simple-keyword, breadth-depth-navigator, temporal-archaeology, plan-decision-context, semantic-embedding, arce; did you mean `simple-keyword`?",
         ),
-        (vec!["--view", "executor"], 2, "VIEW_UNKNOWN", "did you mean `execute`?; views are default"),
-        (vec!["--depth", "sigantures"], 2, "DEPTH_UNKNOWN", "did you mean `signatures`?; depths are listing"),
+        (
+            vec!["--view", "executor"],
+            2,
+            "VIEW_UNKNOWN",
+            "; views are default, strategize, execute; did you mean `execute`?",
+        ),
+        (
+            vec!["--depth", "sigantures"],
+            2,
+            "DEPTH_UNKNOWN",
+            "; depths are listing, outline, signatures, full; did you mean `signatures`?",
+        ),
         (vec!["--focus", "src/chekout.rs"], 3, "FOCUS_NOT_FOUND", "did you mean `src/checkout.rs`?"),
         (vec!["--focus", "discont"], 3, "FOCUS_NOT_FOUND", "did you mean `discount`?"),
         (vec!["--focus", "src/mail.rs:900-999"], 3, "FOCUS_NOT_FOUND", "there is no file or definition"),
@@ -340,6 +350,68 @@ fn a_file_is_inspected_by_its_path_or_by_what_it_defines() {
 }
 
 #[test]
+fn who_is_given_fewer_tokens_than_they_asked_for_is_told_why() {
+    let person = shop();
+    person.write(".cleveragents/config.toml", "[context]\nmax_tokens = 0\n");
+    let said = person.agents(&["context", "assemble", QUERY, "--budget", "200"]);
+    assert_eq!((said.exit, said.stdout.as_str()), (0, ""), "{said:?}");
+    assert!(
+        said.stderr.contains("200 tokens were asked for, and `context.max_tokens` allows 0 here"),
+        "{said:?}"
+    );
+    let said = person.agents(&["context", "assemble", QUERY]);
+    assert_eq!((said.exit, said.stdout.as_str(), said.stderr.as_str()), (0, "", ""), "nobody asked for more");
+}
+
+#[test]
+fn a_secret_is_no_name_that_is_told() {
+    let person = shop();
+    let key = format!("ghp_{}", "a1B2".repeat(9));
+    person.write("docs/keys.md", &format!("# Keys\n\n## Token {key}\n\nThe checkout token.\n"));
+    for args in [
+        &["context", "inspect", "docs/keys.md"][..],
+        &["context", "inspect", "Toke"],
+        &["context", "assemble", "token", "--depth", "outline", "--focus", "docs/keys.md"],
+        &["context", "assemble", "token", "--focus", "Toke"],
+    ] {
+        let said = person.json(args);
+        let all = format!("{}{}", said.stdout, said.stderr);
+        assert!(all.contains("oken") && !all.contains(&key), "{args:?}: {all}");
+    }
+}
+
+#[test]
+fn what_is_git_s_or_ours_cannot_be_asked_for_and_a_folder_is_called_one() {
+    let person = shop();
+    for (focus, said) in [
+        (".git/config", "no file or definition"),
+        ("deep/.env", "no file or definition"),
+        ("src", "is a folder"),
+        (".", "is a folder"),
+    ] {
+        let answer = person.json(&["context", "assemble", "x", "--focus", focus]);
+        assert_eq!(answer.exit, 3, "{focus}: {answer:?}");
+        let message = answer.envelope()["messages"][0].clone();
+        assert_eq!(message["code"], "FOCUS_NOT_FOUND", "{message}");
+        assert!(message["message"].as_str().unwrap().contains(said), "{message}");
+    }
+}
+
+#[test]
+fn a_server_of_embeddings_is_set_by_the_user_alone_who_is_told_that_none_is_asked() {
+    let person = shop();
+    person.write(".cleveragents/config.toml", "[context.embedding]\nurl = \"http://127.0.0.1:1\"\n");
+    let refused = person.json(&["context", "assemble", QUERY]);
+    assert_eq!(refused.envelope()["messages"][0]["code"], "CONFIG_NOT_ALLOWED_HERE", "{refused:?}");
+    person.write(".cleveragents/config.toml", "");
+    let set = person.agents(&["config", "set", "context.embedding.url=http://127.0.0.1:1"]);
+    assert_eq!(set.exit, 0, "{set:?}");
+    let said = person.json(&["context", "assemble", QUERY]);
+    assert_eq!(said.exit, 0);
+    assert!(notes(&said).contains("no embedder is built in yet"), "{}", notes(&said));
+}
+
+#[test]
 fn the_index_is_private_and_only_what_changed_is_read_again() {
     let person = shop();
     let said = person.json(&["context", "index"]).data();
@@ -454,11 +526,12 @@ fn start(person: &Person, args: &[&str]) -> Child {
 fn processes_that_index_at_once_agree() {
     let person = large();
     let ask = ["context", "assemble", "voucher step 7", "--budget", "2000"];
-    let children: Vec<Child> = (0..4).map(|_| start(&person, &ask)).collect();
+    let children: Vec<Child> = (0..8).map(|_| start(&person, &ask)).collect();
     let said: Vec<Answer> =
         children.into_iter().map(|child| Answer::of(&child.wait_with_output().unwrap())).collect();
     for one in &said {
         assert_eq!((one.exit, &one.stdout), (0, &said[0].stdout), "{one:?}");
+        assert!(!one.stderr.contains("the index is kept in memory"), "all share the file: {one:?}");
     }
     assert!(said[0].stdout.contains("pub fn step_"), "{}", said[0].stdout);
     let verified = person.agents(&["context", "index", "--verify"]);

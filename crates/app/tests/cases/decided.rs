@@ -195,13 +195,15 @@ fn what_a_command_decides_as_it_works_is_recorded() {
     let said = json!({
         "steps": [{ "title": "look", "detail": "at all" }, "write"],
         "decisions": [{ "question": "Which?", "chosen": "the first", "confidence": 0.7, "rationale": "it is there" }],
-        "usage": { "tokens_in": 5 },
+        "usage": { "tokens_in": 5, "tokens_out": 3, "cost_micros": 7 },
     });
     let actor =
         format!("nodes:\n  work:\n    run: |\n      echo '{said}' > \"$AGENTS_OUTPUT\"; touch made\n");
     person.write(".cleveragents/actors/worker.yaml", &actor);
     let answer = person.json(&["run", "make it", "--actor", "worker"]);
     assert_eq!(answer.exit, 0, "{answer:?}");
+    let ledger = person.json(&["plan", "status"]).data()["ledger"].clone();
+    assert_eq!((&ledger["tokens"]["used"], &ledger["cost"]["used"]), (&json!(8), &json!(7)), "{ledger}");
     let tree = person.json(&["plan", "tree", "@last"]).data();
     assert_eq!(kinds(&tree), ["prompt", "strategy", "choice", "choice"], "{tree}");
     let all = tree["decisions"].as_array().unwrap();

@@ -190,6 +190,28 @@ fn a_plan_whose_strategist_says_nothing_of_use_begins_again_once_and_then_asks()
 }
 
 #[test]
+fn a_strategy_that_says_wrongly_how_sure_it_is_passes_no_gate() {
+    let profile = "[automation.careful]\nask_below = 0.6\nreplan = \"ask\"\n";
+    for (said, why) in [
+        (json!({ "chosen": "made", "confidence": 40 }), "its confidence is not from 0 to 1, but 40"),
+        (json!({ "chosen": "made", "confidence": "low" }), "it is none"),
+        (json!({ "question": "Which?", "confidence": 0.1 }), "missing field `chosen`"),
+    ] {
+        let person = person_who_thinks(0.9);
+        fs::create_dir_all(person.config_file().parent().unwrap()).unwrap();
+        fs::write(person.config_file(), profile).unwrap();
+        let output = json!({ "summary": "Make it", "decisions": [said] });
+        let actor = format!("run: |\n  echo '{output}' > \"$AGENTS_OUTPUT\"\nwrites: false\nretries: 0\n");
+        person.write(".cleveragents/actors/thinker.yaml", &actor);
+        let said = person.json(&["run", "make-it", "--automation", "careful"]);
+        assert_ne!(said.exit, 0, "{why}: {said:?}");
+        assert_eq!(stands(&said.data()), ("strategize", "errored"), "{said:?}");
+        let errors = person.json(&["plan", "errors", "@last"]).envelope().to_string();
+        assert!(errors.contains("DECISION_INVALID") && errors.contains(why), "{why}: {errors}");
+    }
+}
+
+#[test]
 fn what_a_strategist_needs_is_looked_for_before_anything_is_stored() {
     let person = Person::new();
     let action = "description: make it\nstrategist: {run: [no-such-thinker]}\nactor: {run: [no-such-doer], stdin: \"{{prompt}}\"}\n";
@@ -203,8 +225,8 @@ fn what_a_strategist_needs_is_looked_for_before_anything_is_stored() {
     );
     person.write(".cleveragents/actors/odd.yaml", "model: ollama/small\ntools: [read, teleport]\n");
     let said = person.json(&["run", "do it", "--actor", "odd"]);
-    assert!(said.exit == 4 || said.exit == 2, "{said:?}");
-    assert!(said.stdout.contains("teleport"), "{said:?}");
+    assert_eq!((said.exit, said.code()), (2, "DEFINITION_INVALID".to_owned()), "{said:?}");
+    assert!(said.stdout.contains("there is no tool `teleport`"), "{said:?}");
     assert_eq!(person.json(&["plan", "list"]).data()["total"], json!(0));
 }
 

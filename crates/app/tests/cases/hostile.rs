@@ -1,5 +1,8 @@
 //! Projects that try to loosen what guards the user.
 
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
 use super::support::Person;
 
 #[test]
@@ -38,4 +41,43 @@ fn a_clone_may_tighten() {
     person.write(".cleveragents/config.toml", "automation = \"manual\"\nlimits.time = \"5m\"\n");
     assert_eq!(person.agents(&["config", "get", "automation"]).stdout, "manual\n");
     assert_eq!(person.agents(&["config", "get", "limits.time"]).stdout, "5m\n");
+}
+
+#[test]
+fn settings_of_a_clone_that_are_no_file_are_refused_and_neither_waited_for_nor_read_without_end() {
+    for what in ["/dev/zero", "a pipe"] {
+        let person = Person::new();
+        let place = person.project().join(".cleveragents/config.toml");
+        person.write(".cleveragents/keep", "");
+        if what == "a pipe" {
+            assert!(Command::new("mkfifo").arg(&place).status().unwrap().success());
+        } else {
+            symlink(what, &place).unwrap();
+        }
+        let said = person.json(&["run", "--", "touch", "ran"]);
+        assert_ne!(said.exit, 0, "{what}: {said:?}");
+        assert!(said.stdout.contains("it is a pipe or a device, and no file"), "{what}: {said:?}");
+        assert_eq!(person.json(&["plan", "list"]).exit, 0, "what is no matter of the project goes on");
+    }
+}
+
+#[test]
+fn what_a_program_puts_in_the_place_of_its_output_leads_to_nothing_that_it_may_not_see() {
+    let person = Person::new();
+    let hidden = person.home().join(".docker/config.json");
+    std::fs::create_dir_all(hidden.parent().unwrap()).unwrap();
+    std::fs::write(&hidden, r#"{"auths": {"box": "hidden-from-it"}}"#).unwrap();
+    for puts in ["ln -s \"$HOME/.docker/config.json\"", "ln -s /etc/hostname", "mkfifo", "mkdir"] {
+        let actor = format!(
+            "nodes:\n  a:\n    retries: 0\n    run: |\n      {puts} \"$AGENTS_OUTPUT\"\n  \
+             b: {{needs: [a], run: [sh, -c, \"echo $0 > stolen\", \"x{{{{nodes.a.json.auths.box}}}}\"]}}\n"
+        );
+        person.write(".cleveragents/actors/reaches.yaml", &actor);
+        let said = person.json(&["run", "a task", "--actor", "reaches"]);
+        assert_ne!(said.exit, 0, "{puts}: {said:?}");
+        let error = said.data()["error"]["message"].as_str().unwrap_or_default().to_owned();
+        assert!(error.contains("wrote to $AGENTS_OUTPUT what cannot be used"), "{puts}: {error}");
+        let diff = person.agents(&["plan", "diff", "@last"]).stdout;
+        assert!(!diff.contains("hidden-from-it"), "{puts}: {diff}");
+    }
 }

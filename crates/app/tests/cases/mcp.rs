@@ -195,8 +195,9 @@ fn another_agent_asks_what_to_read_in_the_project() {
     assert!(found["text"].as_str().unwrap().contains("def login(user):"), "{found}");
     assert!(found["tokens"].as_u64().unwrap() <= 400, "{found}");
     assert!(found["included"].as_array().unwrap().iter().any(|one| one["path"] == "login.py"), "{found}");
-    let wrong = client.call("request_context", &json!({ "query": "x", "focus": ["src/none.py"] }));
+    let wrong = client.call("request_context", &json!({ "query": "x", "focus": ["src/logni.py"] }));
     assert_eq!(code(&wrong), "FOCUS_NOT_FOUND");
+    assert!(wrong.to_string().contains("did you mean `login.py`?"), "{wrong}");
     let dash = client.done("request_context", &json!({ "query": "-" }));
     assert!(dash["data"]["text"].is_string(), "{dash}");
     let past = client.done("query_history", &json!({ "text": "LOG IN" }))["data"].clone();
@@ -205,6 +206,23 @@ fn another_agent_asks_what_to_read_in_the_project() {
     assert_eq!(none, json!({ "matches": [], "truncated": false }));
     let budget = client.done("get_context_budget", &json!({}))["data"].clone();
     assert_eq!((&budget["window"], &budget["available"]), (&json!(16_384), &json!(16_384)));
+    client.end();
+}
+
+#[test]
+fn what_one_call_indexed_the_next_has_in_memory() {
+    let person = Person::new();
+    person.write("login.py", "def login(user):\n    return check(user)\n");
+    let (mut client, _) = Client::start(&person, &[]);
+    let asked = json!({ "query": "why does login fail", "tokens": 400 });
+    let first = client.done("request_context", &asked)["data"].clone();
+    assert!(first["text"].as_str().unwrap().contains("def login(user):"), "{first}");
+    // Who opened the index again would find something else in its place, and say so.
+    let index = person.home().join("data/index");
+    std::fs::rename(&index, person.home().join("data/index-of-before")).unwrap();
+    std::fs::write(&index, "in the way").unwrap();
+    let second = client.done("request_context", &asked)["data"].clone();
+    assert_eq!((&second["text"], &second["notes"]), (&first["text"], &json!([])));
     client.end();
 }
 

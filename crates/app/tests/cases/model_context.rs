@@ -7,6 +7,7 @@ use engine::contexts::{LexicalCounter, TokenCounter};
 use serde_json::{Value, json};
 
 use super::model_world::{Said, Wire, World, calls, says};
+use super::scripted::Script;
 
 const PROMPT: &str = "Make the tests pass.";
 /// That of a model whose vocabulary is not known.
@@ -28,7 +29,11 @@ fn answered(body: &Value) -> Value {
 }
 
 fn world(turns: &[Said], more: &str) -> World {
-    let world = World::with(Wire::Openai, Wire::Openai.scripts(turns), more);
+    world_of(Wire::Openai.scripts(turns), more)
+}
+
+fn world_of(scripts: Vec<Script>, more: &str) -> World {
+    let world = World::with(Wire::Openai, scripts, more);
     for n in 0..30 {
         let body: String = (0..12).map(|line| format!("    echo \"tests pass {n} {line}\"\n")).collect();
         world.person.write(
@@ -60,11 +65,13 @@ fn kept(world: &World) -> Vec<(String, Value, String)> {
 
 #[test]
 fn a_model_is_shown_its_project_before_it_is_asked_within_its_tokens_and_it_is_kept() {
-    for tokens in [300, 1_000, 4_000] {
+    // With few tokens each file that matters is named; with more the best are shown.
+    let (named, told) = ("\n## lib/part0.sh\n", "\n## lib/part0.sh (shell, 15 lines)\n");
+    for (tokens, first) in [(300, named), (1_000, told), (4_000, told)] {
         let world = world(&[says("Done.")], &format!("context: {{tokens: {tokens}}}\n"));
         assert_eq!(world.run(&[]).exit, 0);
         let (shown, _) = asked(&world.server.asked().body);
-        assert!(shown.contains("\n## lib/part0.sh (shell, 15 lines)\n"), "{shown}");
+        assert!(shown.contains(first), "{shown}");
         let counted = LexicalCounter::with_factor(COUNTER).tokens(&shown);
         assert!(counted <= tokens && counted > tokens / 3, "{counted} of {tokens}: {shown}");
         let kept = kept(&world);
@@ -73,6 +80,37 @@ fn a_model_is_shown_its_project_before_it_is_asked_within_its_tokens_and_it_is_k
         assert_eq!(kept[0].1["budget"]["total"], tokens);
         let events = world.person.json(&["plan", "watch", "@last"]).stdout;
         assert!(events.contains("context.assembled"), "{events}");
+    }
+}
+
+#[test]
+fn what_a_model_was_given_is_shown_again_as_it_was() {
+    let world = world(&[request(400), says("Done.")], "context: {tokens: 500}\n");
+    let none = world.person.agents(&["context", "show"]);
+    assert_eq!((none.exit, none.stdout.as_str()), (3, ""), "there is no plan yet: {none:?}");
+    assert_eq!(world.run(&[]).exit, 0);
+    let (shown, _) = asked(&world.server.asked().body);
+    let listed = world.person.json(&["context", "show"]).envelope()["data"].clone();
+    let contexts = listed["contexts"].as_array().unwrap();
+    let queries: Vec<&str> = contexts.iter().map(|one| one["query"].as_str().unwrap()).collect();
+    assert_eq!(queries, [PROMPT, "which tests pass"], "{listed}");
+    assert!(contexts.iter().all(|one| one["tokens"].as_u64().unwrap() > 0), "{listed}");
+    // Whatever became of the files since.
+    world.person.write("lib/part0.sh", "gone\n");
+    let id = contexts[0]["id"].as_str().unwrap();
+    for which in ["1", id, &id[..20], &id.to_lowercase()] {
+        let said = world.person.agents(&["context", "show", "@last", which]);
+        assert_eq!((said.exit, said.stdout.trim_end()), (0, shown.as_str()), "{which}");
+    }
+    let second = world.person.json(&["context", "show", "@last", "2"]).envelope()["data"].clone();
+    let kept = kept(&world);
+    assert_eq!((&second["text"], &second["receipt"]), (&json!(kept[1].2), &kept[1].1));
+    let receipt = world.person.agents(&["context", "show", "@last", "2", "--receipt"]).stdout;
+    assert_eq!(serde_json::from_str::<Value>(&receipt).unwrap(), kept[1].1);
+    for which in ["0", "3", "", "zz", &id[..1]] {
+        let said = world.person.json(&["context", "show", "@last", which]);
+        assert_eq!(said.exit, 3, "{which}: {said:?}");
+        assert_eq!(said.envelope()["messages"][0]["code"], "CONTEXT_NOT_FOUND");
     }
 }
 
@@ -138,10 +176,27 @@ fn who_asks_again_is_given_what_was_not_shown_and_never_more_than_there_is() {
 }
 
 #[test]
+fn a_model_that_read_more_than_was_counted_is_given_less_text_for_as_many_tokens() {
+    let mut scripts = Wire::Openai.scripts(&[request(400)]);
+    scripts.push(Wire::Openai.script_that_read(1_000_000, 1, &request(400)));
+    scripts.push(Wire::Openai.script(2, &says("Done.")));
+    let world = world_of(scripts, "context: {tokens: 0}\n");
+    assert_eq!(world.run(&[]).exit, 0);
+    world.server.asked();
+    let (first, second) = (answered(&world.server.asked().body), answered(&world.server.asked().body));
+    let text = |answer: &Value| answer["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
+    let counted = |factor: u32, text: &str| LexicalCounter::with_factor(factor).tokens(text);
+    assert!(counted(COUNTER, &text(&first)) > 200, "{first}");
+    // No reply makes a token count more than four times.
+    assert_eq!(json!(counted(400, &text(&second))), second["tokens"], "{second}");
+    assert!(counted(400, &text(&second)) <= 400 && !text(&second).is_empty(), "{second}");
+}
+
+#[test]
 fn a_spent_budget_and_a_wrong_focus_are_errors_with_their_code() {
     let about = |focus: &str| calls([("request_context", json!({ "query": "tests", "focus": [focus] }))]);
     let turns = [
-        about("lib/none.sh"),
+        about("lib/part33.sh"),
         about("../outside.sh"),
         about("lib/part3.sh:2-4"),
         calls([("request_context", json!({ "query": "tests", "tokens": 16_384 }))]),
@@ -156,7 +211,8 @@ fn a_spent_budget_and_a_wrong_focus_are_errors_with_their_code() {
     assert_eq!(world.run(&[]).exit, 0);
     world.server.asked();
     let told: Vec<String> = (0..5).map(|_| answered(&world.server.asked().body).to_string()).collect();
-    assert!(told[0].contains("FOCUS_NOT_FOUND: ") && told[0].contains("lib/none.sh"), "{}", told[0]);
+    assert!(told[0].contains("FOCUS_NOT_FOUND: ") && told[0].contains("lib/part33.sh"), "{}", told[0]);
+    assert!(told[0].contains("did you mean `lib/part"), "{}", told[0]);
     assert!(told[1].contains("PATH_ESCAPES: "), "{}", told[1]);
     assert!(told[2].contains("lib/part3.sh") && told[2].contains("tests pass 3 0"), "{}", told[2]);
     assert!(!told[3].contains("BUDGET_SPENT"), "what is left is given: {}", told[3]);

@@ -42,6 +42,18 @@ impl Wire {
         Script::events(&pieces)
     }
 
+    /// The same, and it says that it has read so many tokens.
+    pub fn script_that_read(self, tokens: u64, turn: usize, said: &Said) -> Script {
+        let body =
+            match self {
+                Wire::Openai => openai(turn, said)
+                    .replace("\"prompt_tokens\":100", &format!("\"prompt_tokens\":{tokens}")),
+                Wire::Anthropic => anthropic(turn, said)
+                    .replace("\"input_tokens\":100", &format!("\"input_tokens\":{tokens}")),
+            };
+        Script::events(&[body.as_bytes()])
+    }
+
     /// All turns of a conversation.
     pub fn scripts(self, turns: &[Said]) -> Vec<Script> {
         turns.iter().enumerate().map(|(turn, said)| self.script(turn, said)).collect()

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::model_world::{KEY, Said, Wire, World, calls, mending, says};
 use super::scripted::Scripted;
+use super::support::Answer;
 
 const MENDED: &str = "total() { echo $(($1 * $2)); }\n";
 
@@ -164,6 +165,23 @@ fn a_recorded_run_is_repeated_without_a_key_and_without_a_network() {
 }
 
 #[test]
+fn nothing_is_recorded_where_a_model_would_be_shown_it() {
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&mending()));
+    let said = world.run(&["--record", "run.jsonl"]);
+    assert_eq!((said.exit, said.code()), (4, "PREFLIGHT_FAILED".to_owned()), "{said:?}");
+    assert!(said.stdout.contains("--record ../run.jsonl"), "it says where to: {said:?}");
+    assert!(!world.person.project().join("run.jsonl").exists());
+    assert_eq!(world.person.json(&["plan", "list"]).data()["total"], json!(0));
+    let said = world.run(&["--record", "../run.jsonl"]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    // One that was put there later is told of, since a call may not be what was recorded.
+    std::fs::rename(world.person.home().join("run.jsonl"), world.person.project().join("run.jsonl")).unwrap();
+    let words = ["run", "Make the tests pass", "--actor", "mender", "--replay", "run.jsonl"];
+    let said = world.person.agents(&words);
+    assert!(said.stderr.contains("lies in the project shop"), "{said:?}");
+}
+
+#[test]
 fn a_changed_prompt_is_told_as_drift_and_what_was_not_asked_for_as_a_note() {
     let world = World::new(Wire::Openai, Wire::Openai.scripts(&mending()));
     let tape = world.person.home().join("run.jsonl");
@@ -178,6 +196,10 @@ fn a_changed_prompt_is_told_as_drift_and_what_was_not_asked_for_as_a_note() {
     assert_eq!(category, "invalid_input");
     assert!(message.contains("call 1 is not what was recorded: the system prompt"), "{message}");
     assert!(message.contains("Be quick."), "{message}");
+    assert!(
+        message.ends_with("if the plan is resumed without `--replay`, it asks the model itself"),
+        "{message}"
+    );
     let told = said.envelope()["messages"].to_string();
     assert!(told.contains("4 recorded calls of a model were not asked for"), "{told}");
 }
@@ -211,9 +233,52 @@ fn a_limit_of_the_day_holds_for_all_plans_and_tells_how_it_is_raised() {
     let said = world.run(&[]);
     assert_eq!((said.exit, said.code()), (6, "LIMIT_REACHED".to_owned()), "{said:?}");
     let (_, message) = world.error();
-    assert!(message.starts_with("the day 20") && message.contains("300 used"), "{message}");
+    assert!(message.starts_with("the day 20") && message.contains(": 0.0003 used"), "{message}");
     let used = world.used("tokens");
     assert_eq!((&used["used"], &used["reserved"]), (&json!(0), &json!(0)), "both or none: {used}");
+}
+
+#[test]
+fn a_limit_of_the_day_counts_what_was_spent_before_it_was_set() {
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("one")]));
+    assert_eq!(world.run(&[]).exit, 0);
+    assert_eq!(world.person.agents(&["config", "set", "limits.day_cost=0.0003"]).exit, 0);
+    let said = world.run(&[]);
+    assert_eq!((said.exit, said.code()), (6, "LIMIT_REACHED".to_owned()), "{said:?}");
+    let (_, message) = world.error();
+    assert!(message.starts_with("the day 20") && message.contains(": 0.0003 used"), "{message}");
+}
+
+#[test]
+fn a_limit_of_money_that_could_not_be_kept_is_refused_and_one_that_nobody_set_is_told() {
+    let world = World::new(Wire::Openai, Vec::new());
+    let far = "[providers.far]\nspeaks = \"openai\"\nurl = \"https://models.example/v1\"\nkey_env = \"SCRIPTED_KEY\"\n";
+    std::fs::write(world.person.config_file(), far).unwrap();
+    let actor = world.person.home().join(".config/cleveragents/actors/mender.yaml");
+    std::fs::write(&actor, "model: far/m-1\nprompt: x\n").unwrap();
+    let made = |more: &[&str]| {
+        let words = ["--format", "json", "plan", "use", "a task", "--actor", "mender"];
+        world.agents(&[&words[..], more].concat())
+    };
+    let refused = |said: &Answer, limit: &str| {
+        assert_eq!((said.exit, said.code()), (4, "PREFLIGHT_FAILED".to_owned()), "{said:?}");
+        let told = format!("what far/m-1 costs is not known, so `{limit}` could not be kept");
+        assert!(said.stdout.contains(&told) && said.stdout.contains("[prices."), "{said:?}");
+    };
+    refused(&made(&["--limit", "cost=1"]), "limits.cost");
+    let said = made(&[]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    assert!(said.stdout.contains("so `limits.cost` does not hold for it"), "{said:?}");
+    let said = made(&["--limit", "cost=none"]);
+    assert!(said.exit == 0 && !said.stdout.contains("is not known"), "{said:?}");
+    let set = |key: &str| assert_eq!(world.person.agents(&["config", "set", key]).exit, 0, "{key}");
+    set("limits.day_cost=5");
+    refused(&made(&[]), "limits.day_cost");
+    let priced = std::fs::read_to_string(world.person.config_file()).unwrap()
+        + "[prices.\"far/m-1\"]\ninput = 3\noutput = 15\n";
+    std::fs::write(world.person.config_file(), priced).unwrap();
+    let said = made(&["--limit", "cost=1"]);
+    assert!(said.exit == 0 && !said.stdout.contains("is not known"), "{said:?}");
 }
 
 #[test]

@@ -358,6 +358,55 @@ fn a_plan_works_on_two_projects() {
 }
 
 #[test]
+fn a_secret_that_a_command_names_and_prints_is_hidden_also_where_its_line_is_cut() {
+    let person = Person::new();
+    let secret = format!("ghp_{}", "a1B2".repeat(9));
+    for pad in [10, 25, 40, 55] {
+        let script = format!(": {}; echo {secret}; echo {secret} >&2; exit 3", "x".repeat(pad));
+        let said = person.json(&["run", "--", "sh", "-c", &script]);
+        assert_eq!(said.exit, 6, "{said:?}");
+        let shown = |words: &[&str]| {
+            let said = person.agents(words);
+            assert!(!format!("{said:?}").contains("ghp_a1B2a1"), "{pad}: {words:?}: {said:?}");
+            said.stdout
+        };
+        assert!(!format!("{said:?}").contains("ghp_a1B2a1"), "{pad}: {said:?}");
+        for command in ["status", "errors", "list", "tree"] {
+            shown(&["plan", command]);
+            shown(&["plan", command, "--format", "json"]);
+        }
+        assert!(shown(&["plan", "logs"]).contains("[REDACTED:github_token:"));
+        shown(&["plan", "logs", "--format", "json"]);
+        assert!(person.agents(&["plan", "logs", "@last", "--reveal"]).stdout.contains(&secret));
+    }
+}
+
+#[test]
+fn a_secret_in_a_check_or_an_invariant_is_in_no_record_of_it() {
+    let person = Person::new();
+    let secret = format!("ghp_{}", "a1B2".repeat(9));
+    let action = format!(
+        "description: make it\nactor: {{run: touch made}}\nvalidations: ['test {secret} != x']\n\
+         invariants: ['never print {secret}', {{max_files: 9, text: 'few, as {secret} says'}}]\n"
+    );
+    person.write(".cleveragents/actions/make-it.yaml", &action);
+    let said = person.json(&["run", "make-it", "--check", &format!("true {secret}")]);
+    assert_eq!((said.exit, &said.data()["validations"]["verdict"]), (0, &json!("passed")), "{said:?}");
+    assert!(!said.stdout.contains(&secret), "{said:?}");
+    for words in
+        [["plan", "status"], ["plan", "logs"], ["plan", "watch"], ["plan", "tree"], ["plan", "errors"]]
+    {
+        let said = person.agents(&[&words[..], &["@last", "--format", "json"]].concat());
+        assert!(!said.stdout.contains(&secret), "{words:?}: {said:?}");
+    }
+    assert_eq!(
+        person.agents(&["plan", "apply", "@last", "--yes"]).exit,
+        0,
+        "its checks are known by their names"
+    );
+}
+
+#[test]
 fn a_secret_is_hidden_in_the_diff_and_exact_in_the_file() {
     let person = Person::new();
     let secret = format!("ghp_{}", "a1B2".repeat(9));

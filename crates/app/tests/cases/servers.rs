@@ -127,7 +127,8 @@ fn a_denied_tool_of_a_server_is_not_offered_and_never_reaches_it() {
         .filter(|message| message["role"] == "tool")
         .map(|message| message["content"].as_str().unwrap())
         .collect();
-    assert!(results[0].starts_with("error: UNKNOWN_TOOL"), "{results:?}");
+    let why = "error: NOT_ALLOWED: box.t is not allowed: `policy.deny_tools` names it";
+    assert_eq!(results[0], why, "{results:?}");
     assert!(results[1].contains("it is u"), "it was asked once, for the other: {results:?}");
     // A step that calls it is found before anything runs.
     let step = "nodes:\n  only: {tool: box.t, with: {}}\n";
@@ -135,6 +136,23 @@ fn a_denied_tool_of_a_server_is_not_offered_and_never_reaches_it() {
     let said = world.person.json(&["run", "call it", "--actor", "caller"]);
     assert_eq!((said.exit, said.code()), (4, "PREFLIGHT_FAILED".to_owned()), "{said:?}");
     assert!(said.stdout.contains("NOT_ALLOWED: box.t is not allowed"), "{said:?}");
+}
+
+#[test]
+fn a_server_whose_tools_are_all_denied_is_not_started() {
+    let script = attempt("early") + "\n" + &server(&json!([tool("t")]), "");
+    for tools in ["[box.*]", "[box.t]"] {
+        let world = world(&[says("I have none.")], tools, &script, "");
+        let file = world.person.config_file();
+        let before = fs::read_to_string(&file).unwrap();
+        fs::write(&file, format!("policy.deny_tools = [\"box.*\"]\n{before}")).unwrap();
+        let said = world.run(&[]);
+        assert_eq!(said.exit, 0, "{tools}: {said:?}");
+        assert!(!world.server.asked().body["tools"].to_string().contains("box_"), "{tools}");
+        let logs = world.person.json(&["plan", "logs", "@last"]).data();
+        assert!(!logs.to_string().contains("start_server"), "{tools}: {logs}");
+        assert_eq!(changed(&world.person), [""; 0], "{tools}");
+    }
 }
 
 #[test]
@@ -161,6 +179,26 @@ fn what_goes_wrong_with_a_call_is_told_to_the_model_and_the_plan_goes_on() {
         let told = told(&world);
         assert!(told.contains(says_so), "{says_so}: {told}");
         assert_eq!(alive(&world.person), 0, "{says_so}");
+    }
+}
+
+#[test]
+fn what_a_server_says_of_its_failure_has_no_secrets_in_it() {
+    let secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+    let failed = json!({ "content": [{ "type": "text", "text": format!("no {secret}") }], "isError": true });
+    let one = json!([tool("t")]);
+    for script in [
+        server(&one, &format!("read -r asked; echo died of {secret} >&2; exit 7\n")),
+        server(&one, &called(2, "", &failed)),
+    ] {
+        let turns = [calls([("box_t", json!({}))]), says("I know.")];
+        let world = world(&turns, "[box.t]", &script, "timeout = \"5s\"\n");
+        let said = world.run(&[]);
+        assert_eq!(said.exit, 0, "{said:?}");
+        world.server.asked();
+        let told = told(&world);
+        assert!(told.contains("TOOL_FAILED") && told.contains("[REDACTED:github_token:"), "{told}");
+        assert!(!told.contains(secret), "{told}");
     }
 }
 
@@ -215,6 +253,19 @@ fn what_a_server_writes_is_the_calls_that_let_it_and_nothing_else_is_written() {
 }
 
 #[test]
+fn what_a_server_writes_when_nobody_calls_it_any_more_is_kept() {
+    let turns = [calls([("box_t", json!({}))]), says("It is done.")];
+    let answer = json!({ "content": [{ "type": "text", "text": "made" }] });
+    let script = server(&json!([tool("t")]), &called(2, "echo x > made", &answer)) + "echo y > late\n";
+    let world = world(&turns, "[box.t]", &script, "");
+    let said = world.run(&[]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    assert_eq!(changed(&world.person), ["late", "made"]);
+    assert_eq!(world.person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
+    assert_eq!(world.person.read("late"), "y\n");
+}
+
+#[test]
 fn a_strategist_may_call_what_only_reads_and_its_servers_cannot_write() {
     let tools = json!([tool("look"), tool("make")]);
     let script = server(&tools, &format!("read -r asked\n{}\n{ANSWER}\n", attempt("sneaked")));
@@ -235,7 +286,9 @@ fn a_strategist_may_call_what_only_reads_and_its_servers_cannot_write() {
     let offered = world.server.asked().body["tools"].to_string();
     assert!(offered.contains("box_look") && !offered.contains("box_make"), "{offered}");
     assert!(told(&world).contains("refused"));
-    assert!(told(&world).contains("UNKNOWN_TOOL"));
+    let why =
+        "NOT_ALLOWED: box.make is not allowed: while the plan is being strategized, files are only read";
+    assert!(told(&world).contains(why));
     assert_eq!(changed(person), ["told.txt"]);
     assert!(!person.project().join("sneaked").exists());
     assert_eq!(alive(person), 0);

@@ -367,6 +367,8 @@ fn a_program_that_asks_for_input_finds_nobody_and_fails_in_words() {
     // Nor at the terminal of who runs it: what is typed there is not for what runs in a sandbox.
     let at_terminal = "exec 3<> /dev/tty || exit 8; read answer <&3";
     person.write(".cleveragents/actors/asks.yaml", &format!("run: {at_terminal}\n"));
-    let left = Terminal::call(&person, &["run", "a task", "--actor", "asks"]).ends();
+    let mut terminal = Terminal::call(&person, &["run", "a task", "--actor", "asks"]);
+    terminal.types("y\r");
+    let left = terminal.ends();
     assert_eq!(left.exit, Some(6), "{}", left.text);
 }

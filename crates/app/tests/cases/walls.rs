@@ -3,7 +3,12 @@
 //! The machine is made so: a filter refuses the calls that make namespaces, mounts and Landlock's rules.
 
 use std::fs;
+use std::process::{Command, Stdio};
 
+use serde_json::json;
+
+use super::model_world::{KEY, calls, says};
+use super::servers::{called, changed, server, tool, world};
 use super::support::{Answer, Person, answer};
 
 /// Runs its arguments under a filter. Numbers of calls are those of the machine.
@@ -35,17 +40,26 @@ os.execvp(sys.argv[1], sys.argv[1:])
 fn person() -> Person {
     let person = Person::new();
     person.write("a.txt", "one\n");
-    fs::create_dir_all(person.config_file().parent().unwrap()).unwrap();
-    fs::write(person.config_file(), "policy.sandbox = \"optional\"\n").unwrap();
-    fs::write(person.home().join("filter.py"), FILTER).unwrap();
+    without_walls(&person);
     person
 }
 
+fn without_walls(person: &Person) {
+    fs::create_dir_all(person.config_file().parent().unwrap()).unwrap();
+    let settings = fs::read_to_string(person.config_file()).unwrap_or_default();
+    fs::write(person.config_file(), format!("policy.sandbox = \"optional\"\n{settings}")).unwrap();
+    fs::write(person.home().join("filter.py"), FILTER).unwrap();
+}
+
 fn agents(person: &Person, args: &[&str]) -> Answer {
-    let plain = person.command(&person.project(), args);
-    let mut command = std::process::Command::new("python3");
+    filtered(person, &person.command(&person.project(), args))
+}
+
+/// The command on such a machine.
+fn filtered(person: &Person, plain: &Command) -> Answer {
+    let mut command = Command::new("python3");
     command.arg(person.home().join("filter.py")).arg(plain.get_program()).args(plain.get_args());
-    command.current_dir(person.project()).env_clear().stdin(std::process::Stdio::null());
+    command.current_dir(person.project()).env_clear().stdin(Stdio::null());
     for (name, value) in plain.get_envs() {
         if let Some(value) = value {
             command.env(name, value);
@@ -99,4 +113,58 @@ fn a_strategist_that_wrote_has_failed() {
     let errors = person.json(&["plan", "errors", "@last"]).envelope().to_string();
     assert!(errors.contains("NODE_WROTE") && errors.contains("thought"), "{errors}");
     assert!(!person.project().join("thought").exists());
+}
+
+/// A person on such a machine with a server `box`, whose tool `t` only looks, they say. It does `start` when it is started,
+/// `call` when it is called and `end` when nobody speaks to it any more.
+fn person_with_server([start, call, end]: [&str; 3]) -> Person {
+    let person = person();
+    let answer = json!({ "content": [{ "type": "text", "text": "looked" }] });
+    let script = server(&json!([tool("t")]), &called(2, call, &answer));
+    person.write("server.sh", &format!("{start}\n{script}{end}\n"));
+    let settings = fs::read_to_string(person.config_file()).unwrap();
+    let table = "[mcp.box]\ncommand = [\"sh\", \"server.sh\"]\nread_only = [\"t\"]\n";
+    fs::write(person.config_file(), settings + table).unwrap();
+    person
+}
+
+#[test]
+fn a_server_that_may_only_look_and_wrote_fails_its_node_whenever_it_did() {
+    let yaml = "nodes:\n  look: {tool: box.t, with: {}, retries: 0}\n";
+    for (does, file) in [
+        (["echo x > early", ":", ":"], "early"),
+        ([":", "echo x > called", ":"], "called"),
+        ([":", ":", "echo x > late"], "late"),
+    ] {
+        let person = person_with_server(does);
+        let said = run(&person, yaml);
+        assert_ne!(said.exit, 0, "{file}: {said:?}");
+        let errors = person.json(&["plan", "errors", "@last"]).envelope().to_string();
+        let says = format!("NODE_WROTE: node look may only look, and it changed {file}");
+        assert!(errors.contains(&says), "{file}: {errors}");
+        assert_eq!(person.agents(&["plan", "diff", "@last", "--name-only"]).stdout, "", "{file}");
+        assert!(!person.project().join(file).exists(), "{file}");
+    }
+    let person = person_with_server([":", ":", ":"]);
+    let said = run(&person, yaml);
+    assert_eq!(said.exit, 0, "one that keeps to it is fine: {said:?}");
+}
+
+#[test]
+fn what_a_server_wrote_that_may_only_look_is_nobody_elses_change() {
+    let answer = json!({ "content": [{ "type": "text", "text": "looked" }] });
+    for (start, call) in [("echo x > sneaked", ":"), (":", "echo x > sneaked")] {
+        let script = server(&json!([tool("t")]), &called(2, call, &answer));
+        let write = json!({ "path": "mine", "content": "x\n" });
+        let turns = [calls([("box_t", json!({})), ("write_file", write)]), says("done")];
+        let script = format!("{start}\n{script}");
+        let world = world(&turns, "[write, box.t]", &script, "read_only = [\"t\"]\n");
+        let person = &world.person;
+        without_walls(person);
+        let words = ["run", "--format", "json", "--actor", "mender", "Make the tests pass"];
+        let said = filtered(person, person.command(&person.project(), &words).env("SCRIPTED_KEY", KEY));
+        assert_ne!(said.exit, 0, "{start} {call}: {said:?}");
+        assert!(said.stdout.contains("NODE_WROTE: node main may only look"), "{start} {call}: {said:?}");
+        assert!(!changed(person).contains(&"sneaked".to_owned()), "{start} {call}");
+    }
 }

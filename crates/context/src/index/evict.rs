@@ -8,17 +8,23 @@ use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rusqlite::params;
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::disk::{Disk, DiskError, lock_path, remove_files};
+
+/// Where the day is kept on which old facts were looked for last.
+const EVICTED_DAY: &str = "evicted_day";
 
 /// How many facts go at a time.
 const FACTS_AT_ONCE: i64 = 1000;
 
 const UNUSED: &str = "hash NOT IN (SELECT hash FROM file WHERE hash IS NOT NULL)";
 
-/// Throws away what is too old or too much.
+/// Throws away what is too old, once a day, or too much.
 pub(super) fn evict(disk: &mut Disk, today: i64, keep_days: u32, bytes_max: u64) -> Result<(), DiskError> {
+    if was_done(disk, today)? && bytes_used(&disk.connection)? <= bytes_max {
+        return Ok(());
+    }
     let transaction = disk.begin()?;
     let is_live = "hash IN (SELECT hash FROM file WHERE hash IS NOT NULL)";
     transaction
@@ -27,13 +33,7 @@ pub(super) fn evict(disk: &mut Disk, today: i64, keep_days: u32, bytes_max: u64)
     let mut gone = transaction
         .prepare_cached(&format!("DELETE FROM facts WHERE used_day < ?1 AND {UNUSED}"))?
         .execute([today - i64::from(keep_days)])?;
-    let number = |sql: &str| transaction.query_row(sql, [], |row| row.get::<_, i64>(0));
-    let page = number("PRAGMA page_size")?;
-    loop {
-        let used = (number("PRAGMA page_count")? - number("PRAGMA freelist_count")?) * page;
-        if used.unsigned_abs() <= bytes_max {
-            break;
-        }
+    while bytes_used(&transaction)? > bytes_max {
         let oldest = format!(
             "DELETE FROM facts WHERE rowid IN
                 (SELECT rowid FROM facts WHERE {UNUSED} ORDER BY used_day, rowid LIMIT ?1)"
@@ -47,11 +47,27 @@ pub(super) fn evict(disk: &mut Disk, today: i64, keep_days: u32, bytes_max: u64)
     if gone > 0 {
         transaction.execute("DELETE FROM outline WHERE hash NOT IN (SELECT hash FROM facts)", [])?;
     }
+    transaction
+        .prepare_cached("INSERT OR REPLACE INTO meta(key, value) VALUES(?1, ?2)")?
+        .execute(params![EVICTED_DAY, today.to_string()])?;
     transaction.commit()?;
     if gone > 0 {
         disk.connection.execute_batch("PRAGMA incremental_vacuum")?;
     }
     Ok(())
+}
+
+/// Whether this or another process has looked for what is too old today: the look goes over all facts.
+fn was_done(disk: &Disk, today: i64) -> Result<bool, DiskError> {
+    let mut select = disk.connection.prepare_cached("SELECT value FROM meta WHERE key = ?1")?;
+    let day: Option<String> = select.query_row([EVICTED_DAY], |row| row.get(0)).optional()?;
+    Ok(day == Some(today.to_string()))
+}
+
+fn bytes_used(connection: &Connection) -> Result<u64, DiskError> {
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let pages = number("PRAGMA page_count")? - number("PRAGMA freelist_count")?;
+    Ok((pages * number("PRAGMA page_size")?).unsigned_abs())
 }
 
 /// An index in the directory.

@@ -4,7 +4,8 @@
 //! 1. A published snapshot never changes; readers of an older one are not disturbed.
 //! 2. One update at a time has the writer. Who comes meanwhile waits for it until their own deadline, then goes on with
 //!    what is published.
-//! 3. Two locks, never held at once, and only for a clone, a swap or a hand-over: no file is read under either.
+//! 3. Three locks, never two at once, and only for a clone, a swap, a hand-over or to lay changes over a snapshot: no file
+//!    is read under any.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,11 +14,11 @@ use std::time::Duration;
 use domain::{Hash, RelPath};
 use sync::Clock;
 
+use super::changed::{ChangedViews, read_changes};
 use super::config::IndexConfig;
-use super::path_only::PathOnly;
 use super::update::{Work, update};
 use super::writer::Writer;
-use super::{Facts, File, Outline, Scanner, Snapshot, outline};
+use super::{Facts, File, Outline, Snapshot, outline};
 use crate::parallel::in_parallel;
 use crate::ports::{History, Tree, WallClock};
 use crate::{Stop, Stopped};
@@ -40,7 +41,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// # struct NoFiles;
 /// # impl Tree for NoFiles {
 /// #     fn walk(&self, _: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError> {
-/// #         Ok(Walked { complete: true })
+/// #         Ok(Walked::all())
 /// #     }
 /// #     fn read(&self, _: &domain::RelPath, _: usize) -> std::io::Result<Vec<u8>> {
 /// #         Err(std::io::ErrorKind::NotFound.into())
@@ -63,6 +64,8 @@ pub struct Index {
     /// None while somebody has it.
     writer: Mutex<Option<Writer>>,
     returned: Condvar,
+    /// What plans changed.
+    changed: Mutex<ChangedViews>,
 }
 
 /// What an update came to.
@@ -138,7 +141,13 @@ impl Index {
             current: Mutex::default(),
             writer: Mutex::new(Some(writer)),
             returned: Condvar::new(),
+            changed: Mutex::default(),
         }
+    }
+
+    /// The bounds that it keeps to.
+    pub(super) fn config(&self) -> &IndexConfig {
+        &self.config
     }
 
     /// What was published last; nothing before the first update.
@@ -159,6 +168,16 @@ impl Index {
         history: Option<&dyn History>,
         stop: &Stop,
     ) -> Result<Updated, Stopped> {
+        self.update_within(self.config.update_deadline, tree, history, stop)
+    }
+
+    fn update_within(
+        &self,
+        time: Duration,
+        tree: &dyn Tree,
+        history: Option<&dyn History>,
+        stop: &Stop,
+    ) -> Result<Updated, Stopped> {
         let Some(mut lent) = self.lend(stop) else {
             cancelled(stop)?;
             let notes =
@@ -171,11 +190,11 @@ impl Index {
         }
         let now_ns = self.wall.now_ns();
         writer.open(&self.config, now_ns);
-        let sooner = self.until_deadline(stop);
+        let sooner = self.within(time, stop);
         let done = update(writer, &Work { tree, history, config: &self.config, stop: &sooner, now_ns });
         cancelled(stop)?;
         writer.settle(&self.config, now_ns, done.changed > 0);
-        writer.ended = (!done.is_partial).then(|| self.clock.now());
+        writer.ended = (!done.is_unfinished).then(|| self.clock.now());
         let is_new = done.changed > 0 || done.has_new_history;
         let snapshot = self.publish(writer, done.is_partial, is_new);
         let mut notes = writer.notes();
@@ -183,7 +202,8 @@ impl Index {
         Ok(Updated { snapshot, changed: done.changed, notes })
     }
 
-    /// Brings the index up to date, builds another from nothing in memory, and compares.
+    /// Brings the index up to date, builds another from nothing in memory, and compares. Whoever asks waits for all of
+    /// it: the index's own deadline does not hold, since of two halves nothing can be said.
     ///
     /// # Errors
     /// Only a cancel.
@@ -194,9 +214,9 @@ impl Index {
         stop: &Stop,
     ) -> Result<Verified, Stopped> {
         self.expect_changes(stop);
-        let updated = self.update(tree, history, stop)?;
+        let updated = self.update_within(Duration::MAX, tree, history, stop)?;
         let aside = Index::in_memory(self.config.clone(), Arc::clone(&self.clock), Arc::clone(&self.wall));
-        let rebuilt = aside.update(tree, history, stop)?.snapshot;
+        let rebuilt = aside.update_within(Duration::MAX, tree, history, stop)?.snapshot;
         let differing = differing(&updated.snapshot, &rebuilt);
         let is_same_history = updated.snapshot.commits() == rebuilt.commits();
         Ok(Verified { updated, differing, is_same_history })
@@ -209,25 +229,12 @@ impl Index {
         }
     }
 
-    /// A snapshot with some files read again from another tree, such as a sandbox over the project. Nothing is
-    /// published or written.
-    pub fn with_changes(&self, base: &Snapshot, tree: &dyn Tree, changed: &[RelPath]) -> Snapshot {
-        let bytes_max = usize::try_from(self.config.file_bytes_max).unwrap_or(usize::MAX);
-        let mut scanner = Scanner::default();
-        let files = changed.iter().map(|path| {
-            let file = match super::path_only::before_reading(path, 0, self.config.file_bytes_max) {
-                Some(reason) => Some(File::unread(path.clone(), 0, reason)),
-                None => match tree.read(path, bytes_max.saturating_add(1)) {
-                    Ok(bytes) => {
-                        Some(File::of(path.clone(), &bytes, self.config.file_bytes_max, &mut scanner))
-                    }
-                    Err(why) if why.kind() == std::io::ErrorKind::NotFound => None,
-                    Err(_) => Some(File::unread(path.clone(), 0, PathOnly::Unreadable)),
-                },
-            };
-            (path.clone(), file)
-        });
-        base.with_changes(files.collect::<Vec<_>>())
+    /// A snapshot with some files read again from another tree, such as a sandbox over the project: the same one as long
+    /// as base and contents are. Nothing is published or written.
+    pub fn with_changes(&self, base: &Arc<Snapshot>, tree: &dyn Tree, changed: &[RelPath]) -> Arc<Snapshot> {
+        let scanned = lock(&self.changed).scanned();
+        let changes = read_changes(base, tree, changed, self.config.file_bytes_max, &scanned);
+        lock(&self.changed).take(base, changes)
     }
 
     /// The outlines of texts that are about to be shown, each given with its hash and facts. Those that were made before
@@ -264,15 +271,14 @@ impl Index {
         size.map(|(facts, bytes)| IndexSize { facts, bytes }).unwrap_or_default()
     }
 
-    /// How much memory its snapshot takes, about.
+    /// How much memory its snapshots take, about.
     pub fn memory_bytes(&self) -> usize {
-        self.snapshot().memory_bytes()
+        self.snapshot().memory_bytes() + lock(&self.changed).memory_bytes()
     }
 
-    /// The same stop, or the index's own deadline if that comes first.
-    fn until_deadline(&self, stop: &Stop) -> Stop {
-        let own = self.config.update_deadline;
-        let left = stop.remaining().map_or(own, |left| left.min(own));
+    /// The same stop, or the end of `time` if that comes first.
+    fn within(&self, time: Duration, stop: &Stop) -> Stop {
+        let left = stop.remaining().map_or(time, |left| left.min(time));
         let due = self.clock.now().saturating_add(left);
         Stop::new(stop.observed().clone(), Some(due), Arc::clone(&self.clock))
     }
@@ -280,7 +286,9 @@ impl Index {
     /// Swaps the published snapshot, unless there is nothing new.
     fn publish(&self, writer: &Writer, is_partial: bool, is_new: bool) -> Arc<Snapshot> {
         let before = self.snapshot();
-        if !is_new && before.partial() == is_partial && before.files().len() == writer.rows.len() {
+        let is_first = !before.is_of(&writer.history.commits);
+        if !is_new && !is_first && before.partial() == is_partial && before.files().len() == writer.rows.len()
+        {
             return before;
         }
         let mut files: Vec<File> = writer.rows.values().map(|row| row.file.clone()).collect();

@@ -6,7 +6,7 @@
 //! - [`outline()`] parses what is about to be shown.
 //! - [`Snapshot`] is what readers hold: the files of a project by path, each with its facts, and the newest commits.
 //! - [`Index`] brings it up to date (`update`) and keeps it on disk (`writer`, `disk`, `evict`), with the commits
-//!   (`history`); [`Indexes`] holds those of all projects.
+//!   (`history`); `changed` lays over it what a plan changed; [`Indexes`] holds those of all projects.
 //!
 //! # Invariants
 //! 1. Facts depend on content and language only; a snapshot maps paths to them and never changes.
@@ -15,6 +15,7 @@
 //! # Not here
 //! Ranking: the strategies. Files and git: the ports, [`crate::ports`].
 
+mod changed;
 mod codec;
 mod config;
 mod define;
@@ -43,7 +44,7 @@ pub use outline::{
     DOC_BYTES_MAX, Item, Outline, OutlineBy, SENTENCE_BYTES_MAX, SIGNATURE_BYTES_MAX, SIGNATURE_LINES_MAX,
     outline, scanned_outline,
 };
-pub use path_only::{PathOnly, before_reading, is_secret};
+pub use path_only::{PathOnly, before_reading, is_of_no_project, is_secret};
 pub use scan::{Scanner, scan};
 pub use shelf::Indexes;
 pub use snapshot::{CommitFacts, FILE_BYTES_MAX_DEFAULT, File, Oid, Snapshot};

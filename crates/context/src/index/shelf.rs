@@ -44,10 +44,11 @@ impl Indexes {
         self.with(root, &self.config)
     }
 
-    /// The same, with bounds of its own if it is not held yet.
+    /// The same, with bounds of its own. One that is held with other bounds is left to who holds it: two may use a file.
     pub fn with(&self, root: &Path, config: &IndexConfig) -> Arc<Index> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let known = open.iter().position(|(path, _)| path == root).map(|place| open.remove(place).1);
+        let known = known.filter(|index| index.config() == config);
         let index = known.unwrap_or_else(|| Arc::new(self.make(root, config)));
         open.push((root.to_owned(), Arc::clone(&index)));
         let mut total: usize = open.iter().map(|(_, index)| index.memory_bytes()).sum();

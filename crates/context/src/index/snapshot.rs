@@ -192,6 +192,11 @@ impl Snapshot {
         &self.commits
     }
 
+    /// Whether its commits are these, and no copy of them.
+    pub(crate) fn is_of(&self, commits: &Arc<[CommitFacts]>) -> bool {
+        Arc::ptr_eq(&self.commits, commits)
+    }
+
     /// Whether files may be missing: there was no time for all, or there are too many.
     pub fn partial(&self) -> bool {
         self.partial

@@ -240,9 +240,15 @@ const STOP_WORDS: &str = "a about add after again all allow also always am an an
      too typo up update use various very was we were what when where which while who why will with without would you \
      your adds added docs fixes fixed makes tests uses used using";
 
+/// None of them is longer.
+const STOP_WORD_BYTES_MAX: usize = 9;
+
 /// Whether a name is a word of everyday English: where it is defined, comments and texts elsewhere still do not mean it.
 pub fn is_everyday(name: &str) -> bool {
     static WORDS: OnceLock<HashSet<&'static str>> = OnceLock::new();
+    if name.len() > STOP_WORD_BYTES_MAX || !name.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        return false;
+    }
     WORDS.get_or_init(|| STOP_WORDS.split_whitespace().collect()).contains(name)
 }
 

@@ -8,12 +8,13 @@
 //! # Invariants
 //! 1. What is known after any number of updates equals what an update from nothing would find.
 //! 2. A row carries the time at which the look began, so a write after it makes the next look notice.
-//! 3. At the deadline what is done stays done: files not reached keep their old facts, and the next update goes on.
-//! 4. Only a complete walk removes anything.
+//! 3. At the deadline what is done stays done: files not reached keep their old facts, and the next update goes on. A walk
+//!    has half of the time, so that however many files there are, some are read.
+//! 4. Only a walk that came to its end removes anything, and nothing below a directory that it could not read.
 
 use std::collections::HashSet;
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,7 +28,7 @@ use super::path_only::{PathOnly, before_reading};
 use super::writer::{KnownFacts, Writer};
 use super::{File, Language, Scanner};
 use crate::Stop;
-use crate::ports::{FileStat, History, Onward, PortError, Tree};
+use crate::ports::{FileStat, History, Onward, PortError, Tree, Walked};
 
 /// How old the times of a file must be for a row to be believed.
 const YOUNG_NS: i64 = 2_000_000_000;
@@ -61,7 +62,10 @@ pub(super) struct Done {
     /// How many files are not as they were.
     pub(super) changed: u32,
     pub(super) has_new_history: bool,
+    /// Files may be missing.
     pub(super) is_partial: bool,
+    /// There was no time for all: the next update goes on.
+    pub(super) is_unfinished: bool,
     pub(super) notes: Vec<String>,
 }
 
@@ -101,62 +105,79 @@ fn newer_history(history: &dyn History, known: &Known, work: &Work<'_>) -> Resul
 }
 
 fn files(writer: &mut Writer, work: &Work<'_>, done: &mut Done) {
-    let met = walk(work, done);
+    let (met, walked) = walk(work, done);
     let to_read = compare(writer, work, &met, done);
     let reached = read(writer, work, &to_read, done);
     if reached < to_read.len() {
-        done.is_partial = true;
+        (done.is_partial, done.is_unfinished) = (true, true);
     }
-    if !done.is_partial {
+    if walked.complete && !done.is_unfinished {
         let there: HashSet<&RelPath> = met.iter().map(|stat| &stat.path).collect();
-        let gone: Vec<RelPath> = writer.rows.keys().filter(|path| !there.contains(path)).cloned().collect();
+        let is_gone = |path: &&RelPath| !there.contains(path) && !is_below_any(path, &walked.unread);
+        let gone: Vec<RelPath> = writer.rows.keys().filter(is_gone).cloned().collect();
         done.changed += u32::try_from(gone.len()).unwrap_or(u32::MAX);
         writer.remove(&gone, work.now_ns);
     }
 }
 
-/// Every file that is there, by path, as many as are allowed.
-fn walk(work: &Work<'_>, done: &mut Done) -> Vec<FileStat> {
+fn is_below_any(path: &RelPath, dirs: &[RelPath]) -> bool {
+    let is_below = |dir: &RelPath| {
+        path.as_bytes().strip_prefix(dir.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'/'))
+    };
+    dirs.iter().any(is_below)
+}
+
+/// Every file that is there, by path, as many as are allowed, and how the walk ended.
+fn walk(work: &Work<'_>, done: &mut Done) -> (Vec<FileStat>, Walked) {
     let met = Mutex::new(Vec::new());
     let files_max = work.config.files_max;
-    let is_over_many = AtomicUsize::new(0);
+    let is_over_many = AtomicBool::new(false);
+    let until = work.stop.halfway();
     let walked = contained(|| {
         work.tree.walk(&|stat| {
             let mut met = met.lock().unwrap_or_else(PoisonError::into_inner);
             met.push(stat);
             // What is too much goes early, so that a million files do not take a million records.
             if met.len() >= files_max.saturating_mul(2).max(1024) {
-                is_over_many.store(1, Ordering::Relaxed);
+                is_over_many.store(true, Ordering::Relaxed);
                 first_by_path(&mut met, files_max);
             }
-            if met.len() % BATCH_FILES == 0 && work.is_over() { Onward::Stop } else { Onward::GoOn }
+            if met.len() % BATCH_FILES == 0 && until.should_stop() { Onward::Stop } else { Onward::GoOn }
         })
     });
     let mut met = met.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let is_over_many = is_over_many.into_inner() > 0 || met.len() > files_max;
+    let is_over_many = is_over_many.into_inner() || met.len() > files_max;
     first_by_path(&mut met, files_max);
     met.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     met.dedup_by(|a, b| a.path == b.path);
-    match walked {
-        Ok(Ok(walked)) if walked.complete && !is_over_many => {}
-        Ok(Ok(_)) => {
-            done.is_partial = true;
-            done.notes.push(if is_over_many {
-                format!("there are more than {files_max} files: only the first by path are indexed")
-            } else {
-                "not all files could be listed".to_owned()
-            });
-        }
-        Ok(Err(why)) => {
-            done.is_partial = true;
-            done.notes.push(format!("the files could not be listed: {why}"));
-        }
-        Err(panicked) => {
-            done.is_partial = true;
-            done.notes.push(format!("the files could not be listed: {}", panicked.message));
-        }
+    let walked = match walked {
+        Ok(Ok(walked)) => walked,
+        Ok(Err(why)) => not_listed(done, &why.to_string()),
+        Err(panicked) => not_listed(done, &panicked.message),
+    };
+    if is_over_many {
+        done.is_partial = true;
+        done.notes.push(format!("there are more than {files_max} files: only the first by path are indexed"));
     }
-    met
+    if !walked.complete {
+        (done.is_partial, done.is_unfinished) = (true, true);
+        done.notes.push("there was no time to list all files: only those met so far are known".to_owned());
+    }
+    if let Some(first) = walked.unread.first() {
+        done.is_partial = true;
+        let others = match walked.unread.len() - 1 {
+            0 => String::new(),
+            others => format!(" and {others} more"),
+        };
+        done.notes.push(format!("the folder `{first}`{others} cannot be read: what is in it is not known"));
+    }
+    (met, walked)
+}
+
+/// A walk that failed told nothing of what is gone.
+fn not_listed(done: &mut Done, why: &str) -> Walked {
+    done.notes.push(format!("the files could not be listed: {why}"));
+    Walked::stopped()
 }
 
 fn first_by_path(met: &mut Vec<FileStat>, files_max: usize) {

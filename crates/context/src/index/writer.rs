@@ -16,7 +16,7 @@ use domain::{Hash, RelPath};
 
 use super::config::IndexConfig;
 use super::disk::{self, Disk, DiskError, NewFacts, Row};
-use super::evict::{evict, sweep};
+use super::evict::{evict, remove, sweep};
 use super::history::Known;
 use super::{Facts, Language, Outline};
 
@@ -76,9 +76,12 @@ impl Writer {
         match disk::open(&path, config.file_bytes_max, now_ns) {
             Ok(opened) => {
                 self.notes.extend(opened.note);
-                // A history that cannot be read is read from git again.
-                self.history = opened.disk.history().unwrap_or_default();
-                self.take_over(opened.rows);
+                // What is known already is written there, and nothing taken over.
+                if self.rows.is_empty() {
+                    // A history that cannot be read is read from git again.
+                    self.history = opened.disk.history().unwrap_or_default();
+                    self.take_over(opened.rows);
+                }
                 self.place = Place::Open(Box::new(opened.disk), path);
             }
             Err(why) => self.give_up(&why),
@@ -197,7 +200,11 @@ impl Writer {
 
     /// Does something on disk; whether there is nothing left to do there.
     fn on_disk(&mut self, act: impl FnOnce(&mut Disk) -> Result<(), DiskError>) -> bool {
-        let Place::Open(disk, _) = &mut self.place else { return true };
+        let disk = match &mut self.place {
+            Place::Open(disk, _) => disk,
+            Place::Unopened(_) => return false,
+            Place::Nowhere => return true,
+        };
         match act(disk) {
             Ok(()) => true,
             Err(DiskError::Busy) => {
@@ -207,10 +214,28 @@ impl Writer {
                 }
                 false
             }
-            Err(why @ (DiskError::Io(_) | DiskError::Unusable | DiskError::Sqlite(_))) => {
+            Err(DiskError::Unusable) => {
+                self.begin_anew();
+                false
+            }
+            Err(why @ (DiskError::Io(_) | DiskError::Sqlite(_))) => {
                 self.give_up(&why);
                 true
             }
         }
+    }
+
+    /// Removes a file whose damage showed only now; the next update makes another and writes all of it.
+    fn begin_anew(&mut self) {
+        let Place::Open(disk, path) = std::mem::replace(&mut self.place, Place::Nowhere) else { return };
+        // Its lock goes with it: it is removed by who has it alone.
+        drop(disk);
+        if !remove(&path) {
+            return self.give_up(&DiskError::Unusable);
+        }
+        self.notes.push("the index was damaged: it is made anew the next time".to_owned());
+        self.unsaved = self.rows.keys().cloned().collect();
+        self.is_history_unsaved = true;
+        self.place = Place::Unopened(path);
     }
 }

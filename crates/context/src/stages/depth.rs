@@ -18,11 +18,14 @@ use crate::index::{Facts, Outline, PathOnly, Span, scanned_outline};
 use crate::parallel::in_parallel;
 use crate::prepared::{FileNo, Prepared};
 use crate::reading::{ReadFile, left_out};
-use crate::render::{Header, header_line};
-use crate::weigh::{Stretch, Weigher};
+use crate::render::{Header, header_line, listed_line};
+use crate::weigh::{Stretch, Weigher, Words};
 use crate::{Stop, TokenCounter};
 
-/// How many files are looked into.
+/// One file for so many tokens is looked into: about as many as could be listed.
+const TOKENS_PER_FILE: usize = 24;
+const FILES_MIN: usize = 40;
+/// How many files are looked into at most.
 const FILES_MAX: usize = 120;
 /// One file for so many tokens is parsed, not just scanned.
 const TOKENS_PER_OUTLINE: usize = 128;
@@ -30,6 +33,9 @@ const OUTLINES_MIN: usize = 8;
 const FILES_AT_A_TIME: usize = 2;
 /// What a part of a named file is worth at least, of the best part.
 const NAMED_FILE_PART: f32 = 0.5;
+
+/// What a definition is called whose name holds a secret.
+const NAME_WITHHELD: &str = "(a secret)";
 
 /// What is needed to make text of files.
 #[derive(Clone, Copy)]
@@ -71,7 +77,8 @@ impl DetailDepthResolver for LadderDepthResolver {
             let by_worth = other.fused().total_cmp(&one.fused()).then(one.file.cmp(&other.file));
             is_pinned(other).cmp(&is_pinned(one)).then(by_worth)
         });
-        let beyond = hits.split_off(hits.len().min(FILES_MAX));
+        let files = (means.tokens as usize / TOKENS_PER_FILE).clamp(FILES_MIN, FILES_MAX).max(pinned.len());
+        let beyond = hits.split_off(hits.len().min(files));
         let outlines = (means.tokens as usize / TOKENS_PER_OUTLINE).clamp(OUTLINES_MIN, FILES_MAX);
         let weigher = Weigher::new(prepared.terms());
         let look =
@@ -113,9 +120,18 @@ enum Looked {
 struct Open {
     hit: Hit,
     read: Arc<ReadFile>,
-    /// Without its secrets.
-    text: String,
-    is_redacted: bool,
+    /// The text without its secrets, if it has any.
+    redacted: Option<String>,
+}
+
+impl Open {
+    fn text(&self) -> &str {
+        self.redacted.as_deref().unwrap_or(&self.read.text)
+    }
+
+    fn is_redacted(&self) -> bool {
+        self.redacted.is_some()
+    }
 }
 
 /// Outlines of the first `count` of the files that hold no secret: what is kept of them elsewhere was made of the bytes as
@@ -127,19 +143,37 @@ fn parsed(prepared: &Prepared, looked: &[Looked], count: usize, stop: &Stop) -> 
     }
     for (number, known) in prepared.ground.known.iter().enumerate() {
         let of_project = looked.iter().enumerate().take(count).filter_map(|(at, looked)| match looked {
-            Looked::Open(open) if !open.is_redacted => {
+            Looked::Open(open) if !open.is_redacted() => {
                 let is_here = prepared.ground.files[open.hit.file.0 as usize].0 as usize == number;
                 is_here.then_some((at, open))
             }
             Looked::Open(_) | Looked::Listed(_) | Looked::LeftOut(_) => None,
         });
-        let (places, texts): (Vec<usize>, Vec<(Hash, &str, &Facts)>) = of_project
-            .map(|(at, open)| (at, (open.read.hash, open.text.as_str(), &*open.read.facts)))
-            .unzip();
+        let (places, texts): (Vec<usize>, Vec<(Hash, &str, &Facts)>) =
+            of_project.map(|(at, open)| (at, (open.read.hash, open.text(), &*open.read.facts))).unzip();
         let made = known.project.source.outlines(&texts, stop);
         places.into_iter().zip(made).for_each(|(at, outline)| outlines[at] = Some(outline));
     }
     outlines
+}
+
+/// The outline by the scanner's definitions. Their names are of the bytes as they are, so one whose line lost a secret is
+/// told only as far as the line still has it.
+fn scanned(open: &Open) -> Outline {
+    let mut outline = scanned_outline(open.text(), &open.read.facts);
+    if open.is_redacted() {
+        let before: Vec<&str> = open.read.text.lines().collect();
+        let after: Vec<&str> = open.text().lines().collect();
+        for item in &mut outline.items {
+            let at = item.line as usize - 1;
+            let is_touched = before.get(at) != after.get(at);
+            let is_there = after.get(at).is_some_and(|line| line.contains(&item.name));
+            if is_touched && !is_there {
+                item.name = NAME_WITHHELD.to_owned();
+            }
+        }
+    }
+    outline
 }
 
 /// Looking at one file.
@@ -169,16 +203,19 @@ impl Look<'_> {
             }
             Err(reason) => return Looked::LeftOut(not_shown(self.prepared, &hit, reason)),
         };
-        let shown = self.means.redactor.redact_file_lines(&file.path, &read.bytes);
-        let is_redacted = matches!(shown, Cow::Owned(_));
-        let text = String::from_utf8_lossy(&shown).into_owned();
-        Looked::Open(Open { hit, read, text, is_redacted })
+        let shown = self.means.redactor.redact_file_lines(&file.path, read.bytes());
+        let redacted = match &shown {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(redacted) => Some(String::from_utf8_lossy(redacted).into_owned()),
+        };
+        Looked::Open(Open { hit, read, redacted })
     }
 
     fn item(&self, open: &Open, outline: Option<&Arc<Outline>>) -> Item {
-        let Open { hit, read, text, is_redacted } = open;
+        let Open { hit, read, .. } = open;
+        let (text, is_redacted) = (open.text(), open.is_redacted());
         let lines = lines_of(text);
-        let outline = outline.cloned().unwrap_or_else(|| Arc::new(scanned_outline(text, &read.facts)));
+        let outline = outline.cloned().unwrap_or_else(|| Arc::new(scanned(open)));
         let title = (kind(&read.facts) == FragmentKind::Doc).then(|| read.facts.defs.first()).flatten();
         let header = Header {
             alias: self.alias(hit.file),
@@ -187,16 +224,19 @@ impl Look<'_> {
             lines: Some(read.facts.lines),
             title: title.map(|def| &*def.name).filter(|_| !is_redacted),
         };
+        // What is named for sure is told as it is, even if there is room for no more.
+        let listed = if self.is_pinned { header_line(&header) } else { listed_line(&header) };
         Item {
             file: hit.file,
             place: self.prepared.place(hit.file),
             kind: kind(&read.facts),
-            header: self.header(&header),
+            header: self.rung(header_line(&header)),
+            listed: self.rung(listed),
             pieces: self.pieces(open, &lines, &outline),
             lines,
             hash: Some(read.hash),
             is_verbatim: !is_redacted && read.facts.is_utf8,
-            is_redacted: *is_redacted,
+            is_redacted,
             is_pinned: self.is_pinned,
             only_listed: None,
             score: 0.0,
@@ -207,7 +247,7 @@ impl Look<'_> {
 
     /// The parts of a file, with what each costs and how well it matches.
     fn pieces(&self, open: &Open, lines: &[String], outline: &Outline) -> Vec<Piece> {
-        let spans = outline.spans(&open.text);
+        let spans = outline.spans(open.text());
         let ladder = Ladder::new(lines, outline, open.read.facts.language.kind(), self.means.counter);
         let mut pieces: Vec<Piece> = spans.iter().map(|span| ladder.piece(span)).collect();
         let stretch = |span: &Span| Stretch {
@@ -216,7 +256,12 @@ impl Look<'_> {
             name: span.def.and_then(|def| outline.items.get(def)).map(|item| item.name.as_str()),
         };
         let stretches: Vec<Stretch<'_>> = spans.iter().map(stretch).collect();
-        let scores = self.weigher.scores(&open.text, &stretches);
+        let mut words = Words::default();
+        let scores = if open.is_redacted() {
+            self.weigher.scores(&self.weigher.met(open.text(), &mut words), &stretches)
+        } else {
+            self.weigher.scores(open.read.met(self.weigher, &mut words), &stretches)
+        };
         pieces.iter_mut().zip(scores).for_each(|(piece, score)| piece.score = score);
         pieces
     }
@@ -231,7 +276,8 @@ impl Look<'_> {
             file: hit.file,
             place: self.prepared.place(hit.file),
             kind: kind(&file.facts),
-            header: self.header(&header),
+            header: self.rung(header_line(&header)),
+            listed: self.rung(header_line(&header)),
             pieces: Vec::new(),
             lines: Arc::from([]),
             hash: None,
@@ -251,8 +297,7 @@ impl Look<'_> {
         is_one_of_several.then(|| self.prepared.ground.known(file).project.alias.as_str())
     }
 
-    fn header(&self, header: &Header<'_>) -> Rung {
-        let text = header_line(header);
+    fn rung(&self, text: String) -> Rung {
         let cost = self.means.counter.hundredths(&text);
         Rung { text, cost }
     }

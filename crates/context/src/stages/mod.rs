@@ -128,8 +128,10 @@ pub struct Item {
     pub place: domain::context::Place,
     /// What it is made of.
     pub kind: FragmentKind,
-    /// The line that names it.
+    /// The line that names it, before what is shown of it.
     pub header: Rung,
+    /// The line that names it if nothing of it is shown: shorter, so that more files can be named.
+    pub listed: Rung,
     /// Its parts, by line.
     pub pieces: Vec<Piece>,
     /// Its lines as they may be shown, each with its end.

@@ -17,8 +17,8 @@ use domain::context::{Depth, Reason, Shown};
 
 use super::{Bought, Item, Packed, Piece, Showing, Step};
 
-const LISTING: f64 = 0.30;
-const SIGNATURE: f64 = 0.35;
+const LISTING: f64 = 0.65;
+const SIGNATURE: f64 = 0.53;
 /// What is said about a part is worth less than that it is there, and than its lines.
 const DESCRIBED: f64 = 0.05;
 const FULL: f64 = 0.15;
@@ -168,7 +168,7 @@ impl<'a> Purchase<'a> {
             if self.was_listed[item] || self.files[item].is_ok() {
                 self.offer_pieces(item);
             } else {
-                let cost = nonzero(self.items[item].header.cost);
+                let cost = nonzero(self.items[item].listed.cost);
                 self.offer(Step::List { item }, 0, LISTING / cost);
             }
         }
@@ -199,7 +199,9 @@ impl<'a> Purchase<'a> {
     fn offer_piece(&mut self, item: usize, piece: usize, showing: Showing) {
         let part = &self.items[item].pieces[piece];
         let share = f64::from(part.score);
-        let worth = PART_MIN + (1.0 - PART_MIN) * share * share;
+        // That a part is there is worth knowing of more of them than their lines are.
+        let share = if showing == Showing::Lines { share * share } else { share * share.sqrt() };
+        let worth = PART_MIN + (1.0 - PART_MIN) * share;
         let step = Step::Show { item, piece, showing };
         let cost = nonzero(self.cost(step));
         let value = match showing {
@@ -262,8 +264,13 @@ impl<'a> Purchase<'a> {
     /// What a step adds to the cost of the text; none if it would take away.
     fn cost(&self, step: Step) -> u64 {
         let item = &self.items[step.item()];
-        let header = if self.files[step.item()].is_ok() { 0 } else { item.header.cost };
-        let Step::Show { piece, showing, .. } = step else { return header };
+        let named = match &self.files[step.item()] {
+            Ok(bought) if bought.pieces.iter().any(Option::is_some) => item.header.cost,
+            Ok(_) => item.listed.cost,
+            Err(_) => 0,
+        };
+        let Step::Show { piece, showing, .. } = step else { return item.listed.cost.saturating_sub(named) };
+        let header = item.header.cost.saturating_sub(named);
         let part = &item.pieces[piece];
         let has = match &self.files[step.item()] {
             Ok(bought) => bought.pieces[piece].map_or(0, |has| cost_of(part, has)),

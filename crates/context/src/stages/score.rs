@@ -1,5 +1,8 @@
 //! Stage 6: what each file is worth.
 //!
+//! Beside what the strategies think of a file it counts how near it lies to what the request is about, and whether it is
+//! a test: tests say the words of what they test, and more of them, so without a discount they stand before it.
+//!
 //! # Invariants
 //! 1. Scores are from 0 to 1, and sums run in the order of the runs.
 //! 2. What the request is about scores 1.
@@ -12,6 +15,8 @@ use crate::prepared::{Prepared, Standing};
 
 /// What lying near to what the request is about counts for.
 const NEARNESS_COUNTS: f32 = 0.3;
+/// What a test counts beside what is none, unless tests are asked for.
+const TEST_COUNTS: f32 = 0.9;
 
 /// Decides what files are worth.
 pub trait FragmentScorer: Send + Sync {
@@ -26,6 +31,7 @@ pub struct WeightedCompositeScorer;
 impl FragmentScorer for WeightedCompositeScorer {
     fn score(&self, prepared: &Prepared, items: &mut [Item]) {
         let near: Vec<Place> = near_what(prepared);
+        let asks_for_tests = prepared.asks_for_tests();
         let mut largest = 0.0_f32;
         for item in items.iter_mut() {
             let nearness = near.iter().map(|place| nearness(&item.place, place)).fold(0.0, f32::max);
@@ -33,7 +39,8 @@ impl FragmentScorer for WeightedCompositeScorer {
             if nearness > 0.0 {
                 item.why.push(("proximity".to_owned(), nearness));
             }
-            item.score = item.hit.fused() + NEARNESS_COUNTS * nearness;
+            let counts = if asks_for_tests || !is_test(&item.place.path) { 1.0 } else { TEST_COUNTS };
+            item.score = counts * (item.hit.fused() + NEARNESS_COUNTS * nearness);
             largest = largest.max(item.score);
         }
         for item in items {
@@ -56,6 +63,24 @@ fn near_what(prepared: &Prepared) -> Vec<Place> {
     let touched =
         touched.filter(|place| matches!(prepared.standing(place.project, &place.path), Standing::Seen(_)));
     about.chain(touched.cloned()).collect()
+}
+
+/// Whether a path is that of a test, as most languages have it.
+fn is_test(path: &RelPath) -> bool {
+    let mut names = path.as_bytes().split(|byte| *byte == b'/');
+    let file = names.next_back().unwrap_or_default().to_ascii_lowercase();
+    let is_folder =
+        |name: &[u8]| matches!(name, b"test" | b"tests" | b"__tests__" | b"spec" | b"specs" | b"testdata");
+    let mut parts = file.split(|byte| *byte == b'.');
+    let stem = parts.next().unwrap_or_default();
+    let is_stem = matches!(stem, b"test" | b"tests")
+        || stem.starts_with(b"test_")
+        || stem.ends_with(b"_test")
+        || stem.ends_with(b"_tests")
+        || stem.ends_with(b"_spec");
+    is_stem
+        || parts.any(|part| matches!(part, b"test" | b"spec"))
+        || names.any(|name| is_folder(&name.to_ascii_lowercase()))
 }
 
 /// The same file 1, the same folder a half, one level up or down a quarter.
@@ -89,6 +114,19 @@ fn is_above(upper: &Folder, lower: &Folder) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tests_are_told_by_their_path() {
+        let of = |path: &str| is_test(&RelPath::new(path).expect("a path"));
+        for path in
+            ["tests/a.rs", "a/__tests__/b.ts", "a/b_test.go", "test_a.py", "src/a.test.tsx", "spec/a_spec.rb"]
+        {
+            assert!(of(path), "{path}");
+        }
+        for path in ["src/a.rs", "src/testing.rs", "src/latest.rs", "contest/a.py", "src/a.tests"] {
+            assert!(!of(path), "{path}");
+        }
+    }
 
     #[test]
     fn nearness_is_of_folders_and_one_level_apart() {

@@ -20,8 +20,11 @@ const NAMED_COUNTS: f32 = 2.0;
 /// How often a walk begins anew.
 const RESTART: f32 = 0.5;
 const ROUNDS_MAX: usize = 30;
-/// The walk has settled when all files together changed by less.
-const SETTLED: f32 = 1e-6;
+/// The walk has settled when all files together changed by less: half of what is left moves each round, and only the
+/// order of the best is asked for.
+const SETTLED: f32 = 0.01;
+/// A file that the walk is at so seldom sends nobody on.
+const NEGLIGIBLE: f32 = 1e-4;
 /// Files between two looks at the stop.
 const FILES_PER_LOOK: usize = 512;
 
@@ -119,17 +122,8 @@ fn reach(prepared: &Prepared, seeds: &[f32], stop: &Stop) -> Result<Vec<bool>, S
 /// How likely the walk is at each file once it has settled.
 fn walk(prepared: &Prepared, seeds: &[f32], reach: &[bool], stop: &Stop) -> Result<Vec<f32>, StrategyError> {
     let within: Vec<FileNo> = prepared.files().filter(|file| reach[file.0 as usize]).collect();
-    let mut out = vec![0.0_f32; seeds.len()];
-    for (at, file) in within.iter().enumerate() {
-        if at % FILES_PER_LOOK == 0 {
-            stop.check()?;
-        }
-        for_edges(prepared, *file, |to, weight| {
-            if reach[to.0 as usize] {
-                out[file.0 as usize] += weight;
-            }
-        });
-    }
+    // What leads away from a file, summed when the walk first comes by.
+    let mut away: Vec<Option<f32>> = vec![None; seeds.len()];
     let mut ranks = seeds.to_vec();
     for _ in 0..ROUNDS_MAX {
         let mut next: Vec<f32> = seeds.iter().map(|seed| seed * RESTART).collect();
@@ -138,10 +132,17 @@ fn walk(prepared: &Prepared, seeds: &[f32], reach: &[bool], stop: &Stop) -> Resu
             if at % FILES_PER_LOOK == 0 {
                 stop.check()?;
             }
-            let (rank, out) = (ranks[file.0 as usize], out[file.0 as usize]);
-            if rank == 0.0 {
+            let rank = ranks[file.0 as usize];
+            if rank < NEGLIGIBLE {
                 continue;
             }
+            let out = *away[file.0 as usize].get_or_insert_with(|| {
+                let mut sum = 0.0;
+                for_edges(prepared, *file, |to, weight| {
+                    sum += if reach[to.0 as usize] { weight } else { 0.0 }
+                });
+                sum
+            });
             if out <= 0.0 {
                 dangling += rank;
                 continue;
@@ -168,8 +169,8 @@ fn for_edges(prepared: &Prepared, file: FileNo, mut tell: impl FnMut(FileNo, f32
     let (known, position) = prepared.ground.files[file.0 as usize];
     let numbers = &prepared.ground.known[known as usize].numbers;
     for (to, weight) in prepared.graph(known as usize).edges(position) {
-        if let Some(number) = numbers[*to as usize] {
-            tell(FileNo(number), *weight);
+        if let Some(number) = numbers[to as usize] {
+            tell(FileNo(number), weight);
         }
     }
 }

@@ -74,7 +74,7 @@ impl ContextStrategy for TemporalArchaeology {
     }
 
     fn weight(&self) -> f32 {
-        0.7
+        1.0
     }
 }
 

@@ -34,6 +34,43 @@ fn a_small_budget_names_files_and_shows_what_it_can() {
 }
 
 #[test]
+fn as_long_as_something_is_left_out_the_tokens_are_spent() {
+    let function = |number: usize| format!("pub fn retry_{number}() {{\n\n    limit();\n\n}}\n\n");
+    let text: String = (0..40).map(function).collect();
+    let all: Files =
+        (0..20).map(|number| (path(&format!("src/job_{number}.rs")), text.clone().into_bytes())).collect();
+    // Equal contents would be shown once.
+    let all: Files = all
+        .into_iter()
+        .map(|(path, text)| (path.clone(), [text, path.as_bytes().to_vec()].concat()))
+        .collect();
+    for tokens in [1000, 3000, 9000] {
+        let context = Ground::files(&all).assemble(&request("retry limit of jobs", tokens));
+        let budget = &context.receipt.budget;
+        assert!(budget.free * 50 <= tokens, "{} of {tokens} are free", budget.free);
+        assert!(context.text.contains("retry_1"), "{}", context.text);
+    }
+}
+
+#[test]
+fn a_test_stands_after_what_it_tests_unless_tests_are_asked_for() {
+    // Alike but for a word, so of two that count the same the first by path comes first.
+    let text = |word: &str| format!("pub fn rescue_jobs(queue: &mut Queue) {{\n    queue.{word}();\n}}\n");
+    let (code, test) = (text("drain"), text("empty"));
+    let ground = Ground::files(&files(&[("tests/rescue.rs", &test), ("work/rescue.rs", &code)]));
+    let first = |query: &str| paths(&ground.assemble(&request(query, 400)))[0].clone();
+    assert_eq!(first("why are jobs of a queue rescued"), "work/rescue.rs");
+    assert_eq!(first("which tests rescue jobs of a queue"), "tests/rescue.rs");
+}
+
+#[test]
+fn a_file_of_which_nothing_is_shown_is_named_by_its_path_alone() {
+    let context = Ground::sample().assemble(&request("rescued jobs ignore their retry limit", 90));
+    let listed: Vec<&str> = context.text.lines().filter(|line| line.starts_with("## ")).skip(1).collect();
+    assert!(listed.contains(&"## src/queue.rs"), "{listed:?}");
+}
+
+#[test]
 fn without_a_query_there_is_a_map_of_the_project() {
     let ground = Ground::sample();
     let context = ground.assemble(&request("", 300));
@@ -132,6 +169,38 @@ fn an_ignored_file_that_is_named_joins() {
     ground.memory[0].0.lock().expect("unlocked").insert(ignored.clone(), b"built\n".to_vec());
     let about = ContextRequest { focus: vec![Focus::Path(FIRST, ignored)], ..request("report", 300) };
     assert!(ground.assemble(&about).text.contains("## build/out.txt (text, 1 line)\n"));
+}
+
+#[test]
+fn what_belongs_to_no_project_or_is_not_there_cannot_be_named() {
+    let ground = Ground::sample();
+    for name in [".git/config", "vendor/.git/config", ".jj/repo", ".cleveragents/config.toml"] {
+        ground.memory[0].0.lock().expect("unlocked").insert(path(name), b"token = 1\n".to_vec());
+    }
+    let names = [".git/config", "vendor/.git/config", ".jj/repo", ".cleveragents/config.toml", "none/.env"];
+    for name in names {
+        let about = ContextRequest { focus: vec![focus(name)], ..request("token", 300) };
+        let not_found = Error::FocusNotFound { focus: focus(name) };
+        assert_eq!(ground.try_assemble(&about).map(drop), Err(not_found), "{name}");
+    }
+}
+
+#[test]
+fn a_secret_in_a_name_is_shown_at_no_depth() {
+    let key = format!("ghp_{}", "a1B2".repeat(9));
+    let text =
+        format!("# Guide\n\nHow to sign.\n\n## Sign with {key}\n\nA sign.\n\n## Sign again\n\nMore.\n");
+    let yaml = format!("sign: 1\n{key}: 2\nother: 3\n");
+    let ground = Ground::files(&files(&[("guide.md", &text), ("sign.yaml", &yaml)]));
+    for depth in Depth::ALL {
+        for tokens in [40, 80, 400, 4000] {
+            let about = ContextRequest { depth, ..request("sign", tokens) };
+            let context = ground.assemble(&about);
+            assert!(!context.text.contains(&key), "{depth} {tokens}: {}", context.text);
+        }
+    }
+    let outlines = ground.assemble(&ContextRequest { depth: Depth::Outline, ..request("sign", 4000) }).text;
+    assert!(outlines.contains("5: (a secret)\n") && outlines.contains("9: Sign again\n"), "{outlines}");
 }
 
 #[test]

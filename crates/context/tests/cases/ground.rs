@@ -35,6 +35,10 @@ impl Source for Memory {
         let bytes = files.get(path).ok_or(io::ErrorKind::NotFound)?;
         Ok(bytes[..bytes.len().min(max_bytes + 1)].to_vec())
     }
+
+    fn is_there(&self, path: &RelPath) -> bool {
+        self.0.lock().expect("no test panics in here").contains_key(path)
+    }
 }
 
 pub(crate) struct Fixed(pub(crate) Opened);

@@ -109,6 +109,38 @@ fn a_file_that_cannot_be_used_is_made_anew_and_the_answer_is_the_same() {
 }
 
 #[test]
+fn damage_that_shows_only_when_it_is_written_to_is_mended_by_the_next_process() {
+    for table in ["file_hash", "sqlite_autoindex_outline_1", "sqlite_autoindex_commits_1"] {
+        let (rig, tree, _dir, file) = spoiled(|file| {
+            let connection = rusqlite::Connection::open(file).expect("it opens");
+            let page = "SELECT rootpage FROM sqlite_master WHERE name = ?1";
+            let page: u32 = connection.query_row(page, [table], |row| row.get(0)).expect("it is there");
+            let page = page as usize;
+            drop(connection);
+            let mut bytes = fs::read(file).expect("it is there");
+            bytes[(page - 1) * 8192..page * 8192].fill(0xa5);
+            fs::write(file, bytes).expect("it can be written");
+        });
+        let index = rig.in_file(&file);
+        for round in 0..3 {
+            rig.wall.pass(10);
+            tree.write("f1.rs", format!("fn round_{round}() {{}}\n").as_bytes());
+            let snapshot = rig.update(&index, &tree).snapshot;
+            assert_eq!(*snapshot, tree.rebuilt(), "{table}");
+            let text = "fn a() {}\n";
+            let facts = scan(&path("a.rs"), text.as_bytes());
+            index.outlines(&[(Hash::of(text.as_bytes()), text, &facts)], &rig.stop());
+        }
+        drop(index);
+        rig.wall.pass(10);
+        tree.reads();
+        let after = rig.update(&rig.in_file(&file), &tree);
+        // The last write is as young as the look that met it.
+        assert_eq!((tree.reads(), after.notes), (vec!["f1.rs".to_owned()], Vec::new()), "{table}");
+    }
+}
+
+#[test]
 fn facts_that_decayed_are_read_anew() {
     let (rig, tree, _dir, file) = spoiled(|file| {
         let connection = rusqlite::Connection::open(file).expect("it opens");
@@ -415,21 +447,23 @@ fn above_its_bytes_an_index_keeps_the_facts_of_living_files_only() {
 }
 
 #[test]
-fn many_projects_stay_within_memory_and_disk() {
+fn a_thousand_projects_stay_within_memory_and_disk() {
     let rig = Rig::new();
-    let dir = tempfile::tempdir().expect("a directory");
+    // Each index waits for the disk when it is closed; in memory that is a moment.
+    let in_memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let dir = in_memory.expect("a directory");
     let tree = MemTree::of(&rig.wall, &[("a.rs", "fn a() {}\n"), ("b.rs", "fn b() { a() }\n")]);
     let memory_max = 4 * rig.update(&rig.in_memory(), &tree).snapshot.files().len() * 1000;
     let disk_max = 6_000_000;
     let config = IndexConfig { disk_bytes_max: disk_max, ..rig.config.clone() };
     let clock = Arc::new(rig.clock.clone());
     let indexes = Indexes::new(Some(dir.path().to_owned()), config, memory_max, clock, rig.wall.clone());
-    for number in 0..200 {
+    for number in 0..1000 {
         rig.wall.pass(1);
         let index = indexes.of(Path::new(&format!("/projects/{number}")));
         rig.update(&index, &tree);
     }
-    let last = indexes.of(Path::new("/projects/199"));
+    let last = indexes.of(Path::new("/projects/999"));
     assert_eq!(*last.snapshot(), tree.rebuilt());
     assert!(indexes.held() * last.memory_bytes() <= memory_max + last.memory_bytes(), "{}", indexes.held());
     assert!((2..20).contains(&indexes.held()), "{}", indexes.held());
@@ -441,7 +475,22 @@ fn many_projects_stay_within_memory_and_disk() {
         .sum();
     // The last one was written after it had looked at the others.
     assert!(on_disk <= disk_max + 500_000, "{on_disk}");
-    assert!(indexes.path_of(Path::new("/projects/199")).expect("on disk").exists());
+    assert!(indexes.path_of(Path::new("/projects/999")).expect("on disk").exists());
+}
+
+#[test]
+fn bounds_that_change_hold_from_the_next_request_on() {
+    let rig = Rig::new();
+    let dir = tempfile::tempdir().expect("a directory");
+    let (clock, root) = (Arc::new(rig.clock.clone()), Path::new("/project"));
+    let indexes =
+        Indexes::new(Some(dir.path().to_owned()), rig.config.clone(), 1 << 20, clock, rig.wall.clone());
+    let tree = MemTree::of(&rig.wall, &[("a", "a"), ("b", "b"), ("c", "c")]);
+    assert_eq!(rig.update(&indexes.of(root), &tree).snapshot.files().len(), 3);
+    assert!(Arc::ptr_eq(&indexes.of(root), &indexes.of(root)));
+    let fewer = IndexConfig { files_max: 2, ..rig.config.clone() };
+    assert_eq!(rig.update(&indexes.with(root, &fewer), &tree).snapshot.files().len(), 2);
+    assert_eq!(indexes.held(), 1);
 }
 
 #[test]

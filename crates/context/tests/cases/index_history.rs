@@ -110,6 +110,18 @@ fn only_what_is_new_is_asked_for_also_by_a_new_process() {
 }
 
 #[test]
+fn a_project_without_files_has_its_history_in_every_process() {
+    let rig = Rig::new();
+    let dir = tempfile::tempdir().expect("a directory");
+    let (file, tree) = (dir.path().join("i.sqlite"), MemTree::new(&rig.wall));
+    let history = FakeHistory::of(vec![commit(1, 10, "first", &["a"])]);
+    for process in 0..2 {
+        let snapshot = rig.update_with(&rig.in_file(&file), &tree, Some(&history)).snapshot;
+        assert_eq!(subjects(snapshot.commits()), [(0, "first")], "{process}");
+    }
+}
+
+#[test]
 fn a_rewritten_history_is_read_anew() {
     let rig = Rig::new();
     let tree = MemTree::of(&rig.wall, &[("a.rs", "fn a() {}\n")]);

@@ -54,7 +54,8 @@ pub(crate) struct MemTree {
     wall: Arc<Wall>,
     pub(crate) files: Mutex<BTreeMap<RelPath, MemFile>>,
     pub(crate) reads: Mutex<Vec<RelPath>>,
-    pub(crate) complete: Mutex<bool>,
+    /// What a walk that nobody stops says in the end.
+    pub(crate) end: Mutex<Walked>,
     /// Called before each read.
     pub(crate) on_read: Box<OnRead>,
 }
@@ -65,7 +66,7 @@ impl MemTree {
             wall: Arc::clone(wall),
             files: Mutex::default(),
             reads: Mutex::default(),
-            complete: Mutex::new(true),
+            end: Mutex::new(Walked::all()),
             on_read: Box::new(|_| Ok(())),
         }
     }
@@ -110,10 +111,10 @@ impl Tree for MemTree {
             let (size, times) = (file.bytes.len() as u64, file.mtime_ns);
             let stat = FileStat { path, size, mtime_ns: times, ctime_ns: times, inode: file.inode };
             if sink(stat) == Onward::Stop {
-                return Ok(Walked { complete: false });
+                return Ok(Walked::stopped());
             }
         }
-        Ok(Walked { complete: *self.complete.lock().expect("not poisoned") })
+        Ok(self.end.lock().expect("not poisoned").clone())
     }
 
     fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>> {
@@ -159,7 +160,7 @@ impl DirTree {
 impl Tree for DirTree {
     fn walk(&self, sink: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError> {
         match self.below(&self.0, sink) {
-            Ok(onward) => Ok(Walked { complete: onward == Onward::GoOn }),
+            Ok(onward) => Ok(Walked { complete: onward == Onward::GoOn, unread: Vec::new() }),
             Err(why) => Err(PortError { message: why.to_string(), source: Some(Box::new(why)) }),
         }
     }

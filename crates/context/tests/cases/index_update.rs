@@ -179,15 +179,89 @@ fn an_incomplete_walk_forgets_no_file() {
     let index = rig.in_memory();
     rig.update(&index, &tree);
     tree.remove(&path("a.rs"));
-    *tree.complete.lock().expect("not poisoned") = false;
+    *tree.end.lock().expect("not poisoned") = Walked::stopped();
     let partial = rig.update(&index, &tree);
     assert_eq!(
         (paths(&partial.snapshot), partial.snapshot.partial()),
         (vec!["a.rs".into(), "b.rs".into()], true)
     );
-    assert_eq!(partial.notes, ["not all files could be listed"]);
-    *tree.complete.lock().expect("not poisoned") = true;
+    assert_eq!(partial.notes, ["there was no time to list all files: only those met so far are known"]);
+    *tree.end.lock().expect("not poisoned") = Walked::all();
     assert_eq!(*rig.update(&index, &tree).snapshot, tree.rebuilt());
+}
+
+#[test]
+fn what_is_gone_is_forgotten_though_a_folder_cannot_be_read_or_there_are_too_many_files() {
+    let mut rig = Rig::new();
+    let names = ["a.rs", "b.rs", "locked/x.rs", "locked.rs", "z.rs"];
+    let tree = MemTree::of(&rig.wall, &names.map(|name| (name, "fn f() {}\n")));
+    let index = rig.in_memory();
+    rig.update(&index, &tree);
+    for name in ["a.rs", "locked/x.rs", "locked.rs"] {
+        tree.remove(&path(name));
+    }
+    *tree.end.lock().expect("not poisoned") = Walked { unread: vec![path("locked")], ..Walked::all() };
+    let seen = rig.update(&index, &tree);
+    assert_eq!(
+        (paths(&seen.snapshot), seen.snapshot.partial()),
+        (vec!["b.rs".into(), "locked/x.rs".into(), "z.rs".into()], true)
+    );
+    assert_eq!(seen.notes, ["the folder `locked` cannot be read: what is in it is not known"]);
+    // What cannot be read is not looked at again at once.
+    tree.write("c.rs", b"fn c() {}\n");
+    assert_eq!(index.update(&tree, None, &rig.stop()).expect("nobody cancels").changed, 0);
+
+    rig.config.files_max = 2;
+    let tree = MemTree::of(&rig.wall, &[("b", "b"), ("c", "c"), ("d", "d")]);
+    let index = rig.in_memory();
+    rig.update(&index, &tree);
+    tree.remove(&path("b"));
+    tree.write("a", b"a");
+    assert_eq!(paths(&rig.update(&index, &tree).snapshot), ["a", "c"]);
+}
+
+/// A project whose listing takes time.
+struct Slow {
+    files: MemTree,
+    clock: sync::ManualClock,
+    told_in: Duration,
+}
+
+impl Tree for Slow {
+    fn walk(&self, sink: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError> {
+        self.files.walk(&|stat| {
+            self.clock.advance(self.told_in);
+            sink(stat)
+        })
+    }
+
+    fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>> {
+        self.files.read(path, max)
+    }
+}
+
+fn slow(rig: &Rig, told_in: Duration) -> Slow {
+    let files = MemTree::new(&rig.wall);
+    for number in 0..600 {
+        files.write(&format!("f{number:03}.rs"), b"fn f() {}\n");
+    }
+    Slow { files, clock: rig.clock.clone(), told_in }
+}
+
+#[test]
+fn a_listing_that_takes_longer_than_there_is_time_leaves_time_to_read_some() {
+    let rig = Rig::new();
+    let updated = rig.update(&rig.in_memory(), &slow(&rig, Duration::from_millis(20)));
+    assert_eq!((updated.snapshot.files().len(), updated.snapshot.partial()), (256, true));
+    assert_eq!(updated.notes, ["there was no time to list all files: only those met so far are known"]);
+}
+
+#[test]
+fn an_index_is_verified_however_long_it_takes() {
+    let rig = Rig::new();
+    let verified = rig.in_memory().verify(&slow(&rig, Duration::from_millis(200)), None, &rig.stop());
+    let verified = verified.expect("nobody cancels");
+    assert_eq!((verified.is_same(), verified.updated.snapshot.files().len()), (true, 600));
 }
 
 #[test]
@@ -227,10 +301,10 @@ impl Tree for Many {
                 inode: number,
             };
             if sink(stat) == Onward::Stop {
-                return Ok(Walked { complete: false });
+                return Ok(Walked::stopped());
             }
         }
-        Ok(Walked { complete: true })
+        Ok(Walked::all())
     }
 
     fn read(&self, path: &RelPath, _: usize) -> io::Result<Vec<u8>> {
@@ -313,6 +387,35 @@ fn a_sandbox_is_the_base_with_its_changes() {
     assert_eq!(paths(&view), [".env", "a.rs", "c.rs"]);
     assert_eq!(view.files()[1..], tree.rebuilt().files()[1..]);
     assert_eq!(paths(&index.snapshot()), ["a.rs", "b.rs", "c.rs"]);
+}
+
+#[test]
+fn what_a_plan_changed_is_scanned_once_and_is_one_snapshot_as_long_as_it_is_the_same() {
+    let rig = Rig::new();
+    let base_tree = MemTree::of(&rig.wall, &[("a.rs", "fn a() {}\n"), ("b.rs", "fn b() {}\n")]);
+    let index = rig.in_memory();
+    let base = rig.update(&index, &base_tree).snapshot;
+    let tree = MemTree::of(&rig.wall, &[("a.rs", "fn other() {}\n"), ("b.rs", "fn b() {}\n")]);
+    let changed = [path("a.rs"), path("b.rs")];
+    let view = index.with_changes(&base, &tree, &changed);
+    assert!(Arc::ptr_eq(&view, &index.with_changes(&base, &tree, &changed)));
+    let facts =
+        |snapshot: &Snapshot, name: &str| Arc::clone(&snapshot.file(&path(name)).expect("it is there").facts);
+    assert!(Arc::ptr_eq(&facts(&view, "b.rs"), &facts(&base, "b.rs")), "as it was in the base");
+    tree.write("b.rs", b"fn new() {}\n");
+    let next = index.with_changes(&base, &tree, &changed);
+    assert!(Arc::ptr_eq(&facts(&next, "a.rs"), &facts(&view, "a.rs")), "as it was in the last view");
+    assert_eq!(next.files(), tree.rebuilt().files());
+    // Another base is another snapshot; so many views are kept and no more.
+    base_tree.write("c.rs", b"fn c() {}\n");
+    let moved = rig.update(&index, &base_tree).snapshot;
+    assert_eq!(paths(&index.with_changes(&moved, &tree, &changed)), ["a.rs", "b.rs", "c.rs"]);
+    let held = index.memory_bytes();
+    for round in 0..20 {
+        tree.write("a.rs", format!("fn round_{round:02}() {{}}\n").as_bytes());
+        index.with_changes(&moved, &tree, &changed);
+    }
+    assert!(index.memory_bytes() < held * 3, "{} after {held}", index.memory_bytes());
 }
 
 #[test]

@@ -15,6 +15,7 @@ use sync::{
     Observed, Recorded,
 };
 
+use crate::ledger;
 use crate::naive::{Flaw, Naive};
 use crate::stage::{Actor, AnyStrategy, Part, Stage};
 
@@ -54,38 +55,61 @@ const CASES: &[Case] = &[
     Case {
         seed: "7088",
         name: "each run counts once, in a fixed order",
-        explore: || explore(counts_once, ours),
+        explore: || explore::<Make>(counts_once, ours),
         twins: &[
             Twin {
                 name: "counted by task and collector",
                 symptom: "failures counted: ",
-                explore: || explore(counts_once, counted_twice),
+                explore: || explore::<Make>(counts_once, counted_twice),
             },
             Twin {
                 name: "lines in completion order",
                 symptom: "lines came as",
-                explore: || explore(counts_once, completion_order),
+                explore: || explore::<Make>(counts_once, completion_order),
             },
         ],
     },
     Case {
         seed: "7088",
         name: "a cancel counts nothing and frees the probe",
-        explore: || explore(cancel_frees_the_probe, ours),
+        explore: || explore::<Make>(cancel_frees_the_probe, ours),
         twins: &[
             Twin {
                 name: "the task keeps the permit",
                 symptom: "the probe is stuck",
-                explore: || explore(cancel_frees_the_probe, kept_permit),
+                explore: || explore::<Make>(cancel_frees_the_probe, kept_permit),
             },
             Twin {
                 name: "what a cancelled task says is counted",
                 symptom: "failures counted of cancelled runs",
-                explore: || explore(cancel_frees_the_probe, counted_cancel),
+                explore: || explore::<Make>(cancel_frees_the_probe, counted_cancel),
             },
         ],
     },
+    LEDGER,
 ];
+
+const LEDGER: Case = Case {
+    seed: "window",
+    name: "requests of a node at once never sum above its window",
+    explore: || explore::<ledger::Make>(ledger::never_sums_above_the_window, ledger::ours),
+    twins: &[
+        Twin {
+            name: "looks how much is left, then takes it",
+            symptom: "promised above the window",
+            explore: || {
+                explore::<ledger::Make>(ledger::never_sums_above_the_window, ledger::looks_then_takes)
+            },
+        },
+        Twin {
+            name: "gives back, then writes down what was used",
+            symptom: "promised above the window",
+            explore: || {
+                explore::<ledger::Make>(ledger::never_sums_above_the_window, ledger::gives_back_first)
+            },
+        },
+    ],
+};
 
 fn schedules() -> usize {
     match effort() {
@@ -94,7 +118,7 @@ fn schedules() -> usize {
     }
 }
 
-fn explore(body: fn(Make), make: Make) {
+fn explore<M: Copy + Send + Sync + 'static>(body: fn(M), make: M) {
     let mut config = Config::new();
     config.silence_warnings = true;
     let body = move || {

@@ -1,4 +1,4 @@
-//! The executor under many thread schedules, and the naive executors that the same exploration must catch.
+//! The executor and the ledger under many thread schedules, and the naive ones that the same exploration must catch.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --profile proof -p context --test shuttle`
 //!
@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | each run counts once, in a fixed order | 2 pipelines × ok, panic, hang, open; a clock; 2 workers and their replacements | counted by task and collector; lines in completion order |
 //! | a cancel counts nothing and frees the probe | a pipeline with a hung probe and one that obeys; a canceller; 2 workers | the task keeps the permit; what a cancelled task says is counted |
+//! | requests of a node at once never sum above its window | 3 askers, twice each: one spends, one half, one goes away | looks, then takes; gives back, then writes down |
 
 #![allow(
     missing_docs,
@@ -25,6 +26,8 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(shuttle)]
 mod explored;
+#[cfg(shuttle)]
+mod ledger;
 #[cfg(shuttle)]
 mod naive;
 #[cfg(shuttle)]

@@ -115,7 +115,7 @@ impl fmt::Display for Depth {
 
 /// A word that names no depth.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no depth `{word}`{}; depths are listing, outline, signatures, full", did_you_mean(.word, Depth::ALL.map(Depth::as_str)))]
+#[error("there is no depth `{word}`; depths are listing, outline, signatures, full{}", did_you_mean(.word, Depth::ALL.map(Depth::as_str)))]
 pub struct DepthUnknown {
     /// The word.
     pub word: String,
@@ -165,7 +165,7 @@ impl fmt::Display for View {
 
 /// A word that names no view.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no view `{word}`{}; views are default, strategize, execute", did_you_mean(.word, View::ALL.map(View::as_str)))]
+#[error("there is no view `{word}`; views are default, strategize, execute{}", did_you_mean(.word, View::ALL.map(View::as_str)))]
 pub struct ViewUnknown {
     /// The word.
     pub word: String,
@@ -194,7 +194,7 @@ mod tests {
         let unknown = "sigantures".parse::<Depth>().unwrap_err().to_string();
         assert_eq!(
             unknown,
-            "there is no depth `sigantures`; did you mean `signatures`?; depths are listing, outline, signatures, full"
+            "there is no depth `sigantures`; depths are listing, outline, signatures, full; did you mean `signatures`?"
         );
     }
 
@@ -206,7 +206,7 @@ mod tests {
         let unknown = "executor".parse::<View>().unwrap_err().to_string();
         assert_eq!(
             unknown,
-            "there is no view `executor`; did you mean `execute`?; views are default, strategize, execute"
+            "there is no view `executor`; views are default, strategize, execute; did you mean `execute`?"
         );
     }
 

@@ -28,6 +28,11 @@
 #[cfg(not(shuttle))]
 mod run;
 
+/// The program's own.
+#[cfg(not(shuttle))]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[cfg(not(shuttle))]
 fn main() {
     run::run();

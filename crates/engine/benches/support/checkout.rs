@@ -37,7 +37,7 @@ impl Checkout {
         clone.args(words).arg(repository).arg(dir.path().join("tree"));
         assert!(clone.status().unwrap().success(), "{clone:?}");
         let checkout = Checkout { dir, count: 0 };
-        git(&checkout.root(), &["checkout", "--quiet", "--detach", "--no-guess", "HEAD"]);
+        checkout.write("HEAD");
         git(&checkout.root(), &["remote", "remove", "origin"]);
         let branches = git(&checkout.root(), &["for-each-ref", "--format=%(refname)"]);
         for branch in branches.lines() {
@@ -58,9 +58,26 @@ impl Checkout {
 
     /// Moves the tree to a commit.
     pub(crate) fn go_to(&mut self, commit: &str) {
-        git(&self.root(), &["checkout", "--quiet", "--detach", "--force", commit]);
+        self.write(commit);
         git(&self.root(), &["clean", "--quiet", "-dff"]);
         self.settle();
+    }
+
+    fn write(&self, commit: &str) {
+        std::fs::write(self.root().join(".git/info/sparse-checkout"), self.there(commit)).unwrap();
+        let sparsely = ["-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=false"];
+        let checkout = ["checkout", "--quiet", "--detach", "--force", commit];
+        git(&self.root(), &[&sparsely[..], &checkout].concat());
+    }
+
+    /// What git is to write of a commit, as its patterns: all that is there. A clone may lack contents, large ones mostly.
+    fn there(&self, commit: &str) -> String {
+        let listed = git(&self.root(), &["ls-tree", "-r", "-l", "-z", commit]);
+        let lacking = listed.split('\0').filter_map(|entry| {
+            let (about, path) = entry.split_once('\t')?;
+            about.ends_with(" BAD").then(|| path.replace('\\', r"\\").replace(['*', '?', '['], "?"))
+        });
+        lacking.fold("/*\n".to_owned(), |patterns, path| patterns + "!/" + &path + "\n")
     }
 
     /// Makes what was written just now old.

@@ -18,7 +18,7 @@ use domain::context::{AssembledContext, Budget, ContextRequest, IndexLine};
 use domain::{ContextId, Hash, Redactor, RelPath, RootNo};
 use sandbox::file_tools::Visit;
 use sandbox::git_log::GitHistory;
-use sandbox::project_tree::{ProjectTree, TreeFile, WalkEnd};
+use sandbox::project_tree::{ProjectTree, TreeFile};
 use sync::{CancellationToken, CircuitBreaker, SystemClock};
 
 /// A project with its index, as one process has it.
@@ -131,6 +131,10 @@ impl Source for Shared {
         self.0.tree.read(path, max_bytes.saturating_add(1))
     }
 
+    fn is_there(&self, path: &RelPath) -> bool {
+        self.0.tree.read(path, 0).is_ok()
+    }
+
     fn outlines(&self, texts: &[(Hash, &str, &Facts)], stop: &Stop) -> Vec<Arc<Outline>> {
         self.0.index.outlines(texts, stop)
     }
@@ -148,7 +152,7 @@ impl Tree for Files {
             }
         };
         let end = self.0.walk(&mut { told }).map_err(failed)?;
-        Ok(Walked { complete: end == WalkEnd::Complete })
+        Ok(Walked { complete: end.is_complete, unread: end.unread })
     }
 
     fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>> {

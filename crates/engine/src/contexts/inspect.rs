@@ -3,6 +3,7 @@
 //! # Invariants
 //! 1. What a file costs at each depth is what the pipeline charges for it: it is asked.
 //! 2. Lists are bounded, the best first, ties by path.
+//! 3. Names are text of files: secrets are taken out of them.
 //!
 //! # Not here
 //! Ranking: these are the plain facts that the strategies rank by.
@@ -109,9 +110,14 @@ impl Contexts {
         let (project, file, defined_at) = find(&opened, sought)?;
         let snapshot = &opened.projects[usize::from(project.0)].snapshot;
         let at = snapshot.position(&file.path);
-        let (referred_by, refers_to) = at.map(|at| references(snapshot, at)).unwrap_or_default();
+        let redactor = self.redactor()?;
+        let shown = |name: &str| redactor.redact_str(name).into_owned();
+        let (mut referred_by, mut refers_to) = at.map(|at| references(snapshot, at)).unwrap_or_default();
+        for name in referred_by.iter_mut().chain(&mut refers_to).flat_map(|one| &mut one.names) {
+            *name = shown(name);
+        }
         let definition = |def: &context::index::Def| InspectedDef {
-            name: def.name.to_string(),
+            name: shown(&def.name),
             kind: def.kind.word(),
             line: def.line,
             from: def.start,
@@ -161,7 +167,8 @@ impl Contexts {
         let by_name = || {
             domain::nearest(last, names.keys().map(String::as_str)).and_then(|name| names.get(name)).cloned()
         };
-        Ok(whole.or_else(by_name))
+        let redactor = self.redactor()?;
+        Ok(whole.or_else(by_name).map(|name| redactor.redact_str(&name).into_owned()))
     }
 
     /// What the file costs at each depth, as the pipeline has it.

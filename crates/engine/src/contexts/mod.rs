@@ -6,8 +6,8 @@
 //! 3. [`Contexts::assemble`], on a thread that may block, until it is answered or `stop` says so.
 //!
 //! `projects` opens what a request looks into, `tree` and `history` join the ports of the pipeline to the sandbox's
-//! trees and to git, `of_plan` tells what a plan changed and decided, `inspect` and `keep` are what people ask of the
-//! index itself.
+//! trees and to git, `of_plan` tells what a plan changed and decided, `factors` how models count, `given` what they were
+//! given; `inspect` and `keep` are what people ask of the index itself.
 //!
 //! # Invariants
 //! 1. A process has one executor, one set of breakers, one index for each root and one cache of what follows from
@@ -18,6 +18,8 @@
 //! # Not here
 //! Keeping contexts (`plans`), and where settings come from: whoever implements [`ContextRules`].
 
+mod factors;
+mod given;
 mod history;
 mod inspect;
 mod keep;
@@ -48,12 +50,14 @@ pub use context::{
     TokenCounter, ViewRules, Views,
 };
 pub use domain::context::{AssembledContext, Name};
+pub use given::TextUnread;
 pub use inspect::{Inspected, InspectedDef, Neighbour, Sought};
 pub use keep::{IndexState, Verified};
 pub use of_plan::PlanSight;
 pub use projects::{Changes, ContextProject};
 pub use rules::{ContextRules, ContextSettings, DefaultRules, ProjectSettings, RulesError};
 
+use self::factors::TokenFactors;
 use crate::event::EventSink;
 use crate::plans::ProviderSettings;
 use crate::plans::secrets::Secrets;
@@ -141,6 +145,7 @@ struct Shared {
     cache: Arc<SnapshotCache>,
     secrets: Arc<Secrets>,
     clock: Arc<dyn Clock>,
+    factors: TokenFactors,
 }
 
 impl Contexts {
@@ -183,6 +188,7 @@ impl Contexts {
             cache: Arc::default(),
             secrets,
             clock,
+            factors: TokenFactors::default(),
         };
         Ok(Contexts { shared: Arc::new(shared) })
     }
@@ -215,7 +221,14 @@ impl Contexts {
             cache: Arc::clone(&self.shared.cache),
             projects: Arc::new(self.opening(projects, settings)),
         })?;
-        Ok(pipeline.assemble(&request, &self.stop(stop))?)
+        let mut context = pipeline.assemble(&request, &self.stop(stop))?;
+        context.receipt.notes.extend(less_than_asked(&request, &context));
+        Ok(context)
+    }
+
+    /// What is known of how models count.
+    pub(crate) fn factors(&self) -> &TokenFactors {
+        &self.shared.factors
     }
 
     fn settings(&self, projects: &[ContextProject]) -> Result<ContextSettings, RulesError> {
@@ -235,6 +248,14 @@ impl Contexts {
     fn stop(&self, observed: &Observed) -> Stop {
         Stop::new(observed.clone(), None, Arc::clone(&self.shared.clock))
     }
+}
+
+/// Whoever says how many tokens they want and is given fewer by a setting should know why.
+fn less_than_asked(request: &ContextRequest, given: &AssembledContext) -> Option<String> {
+    let wanted = request.budget.base().min(request.budget.cap?);
+    let total = given.receipt.budget.total;
+    (total < wanted)
+        .then(|| format!("{wanted} tokens were asked for, and `context.max_tokens` allows {total} here"))
 }
 
 /// Runs the strategies of a request with the process's executor, within the time that its projects allow.

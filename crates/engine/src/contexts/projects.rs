@@ -112,7 +112,7 @@ pub(super) struct Opening {
 impl Projects for Opening {
     fn open(&self, stop: &Stop) -> Result<Opened, Error> {
         let began = self.contexts.shared.clock.now();
-        let mut opened = Opened::default();
+        let mut opened = Opened { notes: self.settings.notes.clone(), ..Opened::default() };
         for ((project, settings), no) in self.projects.iter().zip(&self.settings.projects).zip(0..) {
             let ready = self.contexts.ready(&project.root, settings);
             let ready = ready.map_err(|error| Error::Projects(error.to_string()))?;
@@ -155,7 +155,7 @@ fn seen(
     let snapshot = match &project.changes {
         Some(changes) if !changes.paths.is_empty() => {
             let changed: Vec<RelPath> = changes.paths.iter().cloned().collect();
-            Arc::new(ready.index.with_changes(&updated.snapshot, &*changes.tree, &changed))
+            ready.index.with_changes(&updated.snapshot, &*changes.tree, &changed)
         }
         Some(_) | None => Arc::clone(&updated.snapshot),
     };
@@ -178,6 +178,13 @@ impl Source for Reading {
         match &self.changes {
             Some(changes) if changes.has(path) => changes.tree.read(path, max),
             Some(_) | None => self.tree.read(path, max),
+        }
+    }
+
+    fn is_there(&self, path: &RelPath) -> bool {
+        match &self.changes {
+            Some(changes) if changes.has(path) => changes.tree.read(path, 0).is_ok(),
+            Some(_) | None => self.tree.read(path, 0).is_ok(),
         }
     }
 

@@ -21,6 +21,8 @@ pub struct ContextSettings {
     pub deadline: Duration,
     /// Of each project, in their order.
     pub projects: Vec<ProjectSettings>,
+    /// What people should know of them.
+    pub notes: Vec<String>,
 }
 
 /// What holds for one project.
@@ -60,6 +62,7 @@ impl ContextRules for DefaultRules {
             pipeline: PipelineConfig::default(),
             deadline: ExecutorConfig::default().deadline,
             projects: roots.iter().map(|_| ProjectSettings::default()).collect(),
+            notes: Vec::new(),
         })
     }
 }

@@ -24,7 +24,7 @@ impl Tree for OnDisk {
             Onward::Stop => Visit::Stop,
         });
         match end {
-            Ok(end) => Ok(Walked { complete: end == WalkEnd::Complete }),
+            Ok(WalkEnd { is_complete, unread }) => Ok(Walked { complete: is_complete, unread }),
             Err(why) => Err(PortError {
                 message: format!("the files cannot be listed: {why}"),
                 source: Some(Box::new(why)),
@@ -52,7 +52,7 @@ pub(super) struct Kept {
 impl Tree for Kept {
     /// Nobody walks it: it is looked at path by path.
     fn walk(&self, _: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError> {
-        Ok(Walked { complete: false })
+        Ok(Walked::stopped())
     }
 
     fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>> {

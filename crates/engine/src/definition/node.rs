@@ -1,5 +1,6 @@
 //! A node of an actor, as it is written.
 
+use actors::tool::{Catalog, ToolError};
 use domain::{ByteText, On, RelPath, Run, Template};
 use serde_json::{Map, Value, json};
 
@@ -310,8 +311,26 @@ fn tool(reader: &Reader<'_>, fields: &Fields<'_>) -> Option<NodeDoes> {
         old_tool(reader, tree.at, &name, &with);
     } else {
         known_tool(reader, tree.at, &name, &OLD_TOOLS);
+        fits(reader, fields.get("with").map_or(tree.at, |with| with.at), &name, &with);
     }
     Some(NodeDoes::Tool { name, with })
+}
+
+/// Holds the arguments against the tool's schema. What a server's tool takes is known when the server is asked, and what a
+/// placeholder becomes when the node runs: a text, so that what takes none cannot be one.
+fn fits(reader: &Reader<'_>, at: Place, name: &str, with: &Value) {
+    let catalog = Catalog::builtin();
+    let Ok(tool) = catalog.find(name) else { return };
+    let Err(ToolError::InvalidArguments { problems, .. }) = tool.check_input(with) else { return };
+    let is_open = |field: &str| with[field].to_string().contains("{{");
+    let may_pass = |problem: &String| {
+        let field = problem.strip_prefix('`').and_then(|rest| rest.split_once('`')).map(|(field, _)| field);
+        field.is_some_and(|field| is_open(field.split(['.', '[', '/']).next().unwrap_or(field)))
+            && !problem.contains("is not of type")
+    };
+    for problem in problems.iter().filter(|problem| !may_pass(problem)) {
+        reader.wrong(at, format!("{name} does not take this: {problem}"));
+    }
 }
 
 /// The steps that were there before there were tools; their arguments are few and known.

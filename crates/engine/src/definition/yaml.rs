@@ -61,10 +61,24 @@ pub(super) fn parse(text: &str) -> Result<Tree, NoYaml> {
             None => {
                 let error = error.without_snippet().to_string();
                 let why = error.lines().next().unwrap_or_default().trim();
-                NoYaml { at, why: format!("this is no YAML: {}", without_place(why)) }
+                NoYaml { at, why: in_our_words(without_place(why)) }
             }
         }
     })
+}
+
+/// What the reader says that was made for programmers, in words for who wrote the file.
+fn in_our_words(why: &str) -> String {
+    if why.contains("multiple YAML documents") {
+        return "a file is one definition: there is a second document behind `---`".to_owned();
+    }
+    if why.contains("recursive references") {
+        return "an alias stands within what it stands for".to_owned();
+    }
+    if why.contains("alias replay limit") {
+        return format!("its aliases stand for more than {ALIASED_VALUES_MAX} values");
+    }
+    format!("this is no YAML: {why}")
 }
 
 /// The message without the place in it: ours stands before it already.

@@ -106,8 +106,9 @@ impl House {
         plan: &Plan,
         net: &[NetChange],
     ) -> Result<ValidationSummary, StoreError> {
-        let mut calls = self.store.calls(plan.id).await?;
-        calls.retain(|call| call.new.attempt == plan.attempt);
-        Ok(sum_up(&plan.spec.all_checks(), &results_of(&calls), &net_hash(net)))
+        let checks = plan.spec.all_checks();
+        // Most plans have none, and some have thousands of calls.
+        let results = if checks.is_empty() { Vec::new() } else { results_of(&self.calls(plan).await?) };
+        Ok(sum_up(&checks, &results, &net_hash(net)))
     }
 }

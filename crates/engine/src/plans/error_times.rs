@@ -5,9 +5,6 @@ use store::{Store, StoreError};
 
 use super::Engine;
 
-/// How many events are read at a time.
-const EVENTS_MAX: usize = 1_000;
-
 /// One error, as far as it is told for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorMoment {
@@ -34,22 +31,11 @@ impl Engine {
 /// # Errors
 /// The store failed.
 pub(crate) async fn error_moments(store: &dyn Store, id: PlanId) -> Result<Vec<ErrorMoment>, StoreError> {
-    let mut moments = Vec::new();
-    let mut last = 0;
-    loop {
-        let events = store.events(id, last, EVENTS_MAX).await?;
-        moments.extend(events.iter().filter_map(moment));
-        match events.last() {
-            Some(event) if events.len() == EVENTS_MAX => last = event.n,
-            Some(_) | None => return Ok(moments),
-        }
-    }
+    let events = store.events_of(id, EventKind::ErrorRecorded).await?;
+    Ok(events.iter().filter_map(moment).collect())
 }
 
 fn moment(event: &EventRecord) -> Option<ErrorMoment> {
-    if event.kind != EventKind::ErrorRecorded {
-        return None;
-    }
     let seq = event.data["seq"].as_u64()?;
     let word = event.data["category"].as_str()?;
     let category = ErrorCategory::ALL.into_iter().find(|category| category.as_str() == word)?;

@@ -1,10 +1,12 @@
 //! All that is known of a plan, gathered for whoever shows it.
 
+use std::collections::HashMap;
+
 use domain::{ApplyRecord, ChangeEntry, EventKind, JobState, Ms};
 use domain::{
-    CallState, ErrorHistory, Job, Ledger, NetChange, NodeOutcome, NodeRun, NotCaptured, PhaseTime, Plan,
-    PlanId, SandboxRecord, ToolCall, ValidationResult, ValidationSummary, fold, net_hash, phase_times,
-    sum_up,
+    CallNo, CallState, ErrorHistory, Job, Ledger, NetChange, NodeOutcome, NodeRun, NotCaptured, PhaseTime,
+    Plan, PlanId, SandboxRecord, ToolCall, Usage, ValidationResult, ValidationSummary, fold, net_hash,
+    phase_times, sum_up,
 };
 use store::{JobStoreError, PlanFilter, PlanStoreError, StoreError};
 
@@ -28,19 +30,19 @@ pub(super) const DELETE_FILE: &str = "delete_file";
 pub(super) const MOVE_FILE: &str = "move_file";
 /// How the start of a server is kept, whose tools are called `SERVER.TOOL`.
 pub(super) const START_SERVER: &str = "start_server";
+/// How what the servers of a node wrote is kept that no call of their tools accounts for.
+pub(super) const END_SERVER: &str = "end_server";
 /// The tool that lets time pass.
 pub(super) const WAIT: &str = "wait";
 
 /// Whether what changed while the tool was at work is its doing.
 pub(super) fn writes(tool: &str) -> bool {
-    let ours = [RUN_COMMAND, WRITE_FILE, EDIT_FILE, DELETE_FILE, MOVE_FILE, START_SERVER];
+    let ours = [RUN_COMMAND, WRITE_FILE, EDIT_FILE, DELETE_FILE, MOVE_FILE, START_SERVER, END_SERVER];
     ours.contains(&tool) || tool.contains('.')
 }
 
 /// How often a plan that moves all the time is looked at.
 const LOOKS_MAX: u32 = 5;
-/// How many events are read at a time.
-const EVENTS_MAX: usize = 1_000;
 
 /// One thing that a plan did in its present attempt.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +59,13 @@ pub struct StepFacts {
     pub duration_ms: Option<u64>,
     /// How many entries it recorded.
     pub changed: usize,
+}
+
+impl StepFacts {
+    /// What is known of a node before it is looked at closely.
+    fn of(node: &str, state: CallState) -> StepFacts {
+        StepFacts { node: node.to_owned(), outcome: None, state, tries: 0, duration_ms: None, changed: 0 }
+    }
 }
 
 /// All that is known of a plan.
@@ -177,17 +186,7 @@ impl Engine {
     }
 
     async fn phase_times(&self, id: PlanId) -> Result<Vec<PhaseTime>, StoreError> {
-        let mut moves = Vec::new();
-        let mut last = 0;
-        loop {
-            let events = self.house.store.events(id, last, EVENTS_MAX).await?;
-            let is_all = events.len() < EVENTS_MAX;
-            last = events.last().map_or(last, |event| event.n);
-            moves.extend(events.into_iter().filter(|event| event.kind == EventKind::PlanMoved));
-            if is_all {
-                return Ok(phase_times(&moves));
-            }
-        }
+        Ok(phase_times(&self.house.store.events_of(id, EventKind::PlanMoved).await?))
     }
 
     /// Plans, newest first, and how many match in all.
@@ -266,42 +265,36 @@ pub(crate) fn results_of(calls: &[ToolCall]) -> Vec<ValidationResult> {
 
 /// What was done, in the order in which it began; what was passed over comes where it settled.
 fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry], runs: &[NodeRun]) -> Vec<StepFacts> {
+    let mut changed: HashMap<CallNo, usize> = HashMap::new();
+    for entry in entries {
+        *changed.entry(entry.call).or_default() += 1;
+    }
     let mut steps: Vec<StepFacts> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
     for call in calls.iter().filter(|call| call.new.tool != TAKE_BACK) {
-        let node = &call.new.node;
-        let at = steps.iter().position(|step| step.node == *node).unwrap_or_else(|| {
-            steps.push(StepFacts {
-                node: node.clone(),
-                outcome: None,
-                state: call.state(),
-                tries: 0,
-                duration_ms: None,
-                changed: 0,
-            });
-            steps.len() - 1
-        });
-        let step = &mut steps[at];
+        let place = *places.entry(&call.new.node).or_insert(steps.len());
+        if place == steps.len() {
+            steps.push(StepFacts::of(&call.new.node, call.state()));
+        }
+        let step = &mut steps[place];
         step.state = call.state();
         step.tries += 1;
         step.duration_ms = call.end.as_ref().map(|end| end.duration_ms);
-        step.changed = entries.iter().filter(|entry| entry.call == call.no).count();
+        step.changed = changed.get(&call.no).copied().unwrap_or(0);
     }
     for run in runs {
-        let outcome = Some(run.outcome);
-        match steps.iter_mut().find(|step| step.node == run.path) {
-            Some(step) => {
-                step.outcome = outcome;
-                step.tries = run.tries.max(1);
-                step.changed = usize::try_from(run.changed).unwrap_or(usize::MAX);
-            }
-            None => steps.push(StepFacts {
-                node: run.path.clone(),
-                outcome,
-                state: CallState::Cancelled,
-                tries: run.tries,
-                duration_ms: None,
-                changed: usize::try_from(run.changed).unwrap_or(usize::MAX),
-            }),
+        let least_tries = u32::from(places.contains_key(run.path.as_str()));
+        let place = *places.entry(&run.path).or_insert(steps.len());
+        if place == steps.len() {
+            steps.push(StepFacts::of(&run.path, CallState::Cancelled));
+        }
+        let step = &mut steps[place];
+        step.outcome = Some(run.outcome);
+        step.tries = run.tries.max(least_tries);
+        step.changed = usize::try_from(run.changed).unwrap_or(usize::MAX);
+        // A model takes its time between its calls, which are short.
+        if run.usage != Usage::default() {
+            step.duration_ms = Some(run.finished.0.saturating_sub(run.started.0));
         }
     }
     steps

@@ -18,8 +18,6 @@ use super::{Engine, QueuePlace};
 const QUEUED_MAX: usize = 100;
 /// How many plans are seen beside those with a job, the newest first.
 const RESTING_MAX: usize = 100;
-/// How many events are read at a time.
-const EVENTS_MAX: usize = 500;
 
 /// What is seen of a plan at a glance.
 #[derive(Clone, Debug)]
@@ -149,7 +147,7 @@ impl Glances {
         let before = self.known.get(&plan.id).map(|known| (known.version, known.event));
         let mut event = before.map_or(0, |(_, event)| event);
         if is_live || before.is_none() {
-            event = engine.last_event(plan.id, event).await?;
+            event = engine.house.store.last_event(plan.id).await?;
         }
         let is_news = before != Some((plan.version, event));
         if is_news {
@@ -174,17 +172,6 @@ fn is_left(engine: &Engine, job: &Job, served: &Served) -> bool {
 }
 
 impl Engine {
-    async fn last_event(&self, plan: PlanId, after: u64) -> Result<u64, StoreError> {
-        let mut last = after;
-        loop {
-            let events = self.house.store.events(plan, last, EVENTS_MAX).await?;
-            match events.last() {
-                Some(event) => last = event.n,
-                None => return Ok(last),
-            }
-        }
-    }
-
     async fn step_now(&self, plan: &Plan) -> Result<Option<GlanceStep>, StoreError> {
         if plan.state != PlanState::Execute(Work::Processing) {
             return Ok(None);

@@ -1,4 +1,7 @@
 //! What the commands of a plan wrote: kept outputs, and those of a call that still runs.
+//!
+//! # Invariants
+//! The secrets of an output are hidden, unless whoever looks says otherwise. It is kept as it was written.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -11,6 +14,15 @@ use super::contents::Stored;
 use super::facts::READ_FILE;
 use super::sandbox_home::log_dir;
 use super::{Engine, House};
+
+/// Whether secrets are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reveal {
+    /// A mark stands in the place of each.
+    Hidden,
+    /// They are shown.
+    Shown,
+}
 
 /// The output of one call.
 #[derive(Clone, Debug)]
@@ -30,7 +42,12 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such plan, or the store failed.
-    pub async fn logs(&self, id: PlanId, only: Option<CallNo>) -> Result<Vec<CallLog>, PlanStoreError> {
+    pub async fn logs(
+        &self,
+        id: PlanId,
+        only: Option<CallNo>,
+        reveal: Reveal,
+    ) -> Result<Vec<CallLog>, PlanStoreError> {
         let plan = self.house.store.plan(id).await?;
         let calls = self.house.store.calls(id).await?;
         let of_attempt = |call: &ToolCall| call.new.attempt == plan.attempt;
@@ -40,11 +57,23 @@ impl Engine {
         // Between its beginning and the store's word a sandbox lies where one does that nobody held.
         let dir = sandbox
             .map_or_else(|| self.house.sandbox_home(&plan), |sandbox| OsString::from_vec(sandbox.dir).into());
-        Ok(calls.into_iter().filter(wanted).map(|call| self.house.log_of(&dir, call)).collect())
+        let logs = calls.into_iter().filter(wanted).map(|call| self.house.log_of(&dir, call));
+        Ok(match reveal {
+            Reveal::Hidden => logs.map(|log| self.house.hidden(log)).collect(),
+            Reveal::Shown => logs.collect(),
+        })
     }
 }
 
 impl House {
+    fn hidden(&self, log: CallLog) -> CallLog {
+        let hide = |bytes: Vec<u8>| match self.redactor.redactor() {
+            Some(redactor) => redactor.redact(&bytes).into_owned(),
+            None => b"[text withheld: no redactor]\n".to_vec(),
+        };
+        CallLog { stdout: hide(log.stdout), stderr: hide(log.stderr), ..log }
+    }
+
     fn log_of(&self, sandbox: &Path, call: ToolCall) -> CallLog {
         let kept = |output: Option<KeptOutput>| {
             output.and_then(|output| Stored(self.store.as_ref()).read(&output.hash).ok()).unwrap_or_default()

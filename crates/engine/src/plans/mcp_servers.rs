@@ -54,6 +54,11 @@ impl<'a> ServerTool<'a> {
         Some(ServerTool { server, tool: Some(tool).filter(|tool| *tool != ALL) })
     }
 
+    /// As a definition names it.
+    pub(crate) fn shown(&self) -> String {
+        format!("{}{SEPARATOR}{}", self.server, self.tool.unwrap_or(ALL))
+    }
+
     /// Whether the settings of its server let it only read.
     pub(crate) fn only_reads(&self, settings: &ServerSettings) -> bool {
         let listed = |tool| settings.program.read_only.iter().any(|reading| reading == tool);

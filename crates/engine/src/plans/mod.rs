@@ -93,7 +93,7 @@ pub use hints::{Onlooker, Waiter};
 pub use kept::{KeptSandbox, kept_in};
 pub use limits::LimitsError;
 pub use locks::LocksError;
-pub use logs::CallLog;
+pub use logs::{CallLog, Reveal};
 pub use machine::{BootClock, wall_now};
 pub use mcp_servers::{McpSettings, ServerSettings, Servers};
 pub use merging::{Conflict, ConflictPlace, MergingError};

@@ -184,6 +184,17 @@ impl Engine {
         self.house.models.providers(&self.house.redactor).map(drop)
     }
 
+    /// The models that a plan asks and of which nobody can say what they cost: no limit of money holds for them.
+    pub fn unpriced(&self, spec: &PlanSpec) -> Vec<String> {
+        let models = models_of(spec);
+        if models.is_empty() {
+            return Vec::new();
+        }
+        // Whoever cannot be asked at all is told so elsewhere.
+        let Ok(providers) = self.house.models.providers(&self.house.redactor) else { return Vec::new() };
+        models.into_keys().filter(|model| providers.is_unpriced(model)).map(str::to_owned).collect()
+    }
+
     /// How the providers of models stand, by name; nobody is asked.
     ///
     /// # Errors

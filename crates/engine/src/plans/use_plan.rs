@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use domain::{
     ByteText, CommandTask, Does, Graph, HELD, JobId, Ms, NewDecision, NewJob, NewPlan, Phase, Plan, PlanId,
-    PlanSpec, ProjectLink, RelPath, SpendKind, Step,
+    PlanSpec, ProjectLink, RelPath, SpendKind, Step, TITLE_CHARS_MAX,
 };
 use store::PlanStoreError;
 
@@ -18,7 +18,7 @@ use crate::tools::{Catalog, step_denied, unknown_words};
 /// A plan to be made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewPlanRequest {
-    /// One line for people.
+    /// A line for people, of which [`TITLE_CHARS_MAX`] characters are kept.
     pub title: String,
     /// What it is asked to do.
     pub spec: PlanSpec,
@@ -72,7 +72,15 @@ impl Engine {
         for said in &mut spec.instructions {
             said.text = house.redactor.redact_text(&said.text);
         }
-        let title = house.redactor.redact_text(&title);
+        // Calls, events and decisions name them.
+        for check in &mut spec.validations {
+            check.name = house.redactor.redact_text(&check.name);
+        }
+        for invariant in &mut spec.invariants {
+            invariant.text = house.redactor.redact_text(&invariant.text);
+        }
+        // Cut afterwards: half of a secret is not known as one.
+        let title = cut(house.redactor.redact_text(&title), TITLE_CHARS_MAX);
         let asked = if spec.prompt.is_empty() { spec.shown() } else { spec.prompt.clone() };
         let shown = house.redactor.redact_text(&asked);
         // The newest plan is the one with the last id, also when the wall clock was set back.
@@ -87,6 +95,14 @@ impl Engine {
 
     pub(super) fn new_job(&self, plan: PlanId, phase: Phase, not_before: Ms) -> NewJob {
         NewJob { id: JobId::from_u128(self.house.ids.ulid()), plan, phase, not_before }
+    }
+}
+
+/// At most so many characters, the last of which says that some are missing.
+fn cut(text: String, chars_max: usize) -> String {
+    match text.chars().nth(chars_max) {
+        None => text,
+        Some(_) => text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect(),
     }
 }
 

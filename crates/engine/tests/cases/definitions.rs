@@ -184,6 +184,18 @@ fn faults_of_an_actor_are_told_with_what_is_allowed() {
         ("nodes: {a: {model: default, output: {ok: bool}}}", "1:42", "did you mean `boolean`?"),
         ("nodes: {a: {model: default, context: {token: 1}}}", "1:39", "did you mean `tokens`?"),
         ("nodes: {a: {tool: reed_file}}", "1:19", "did you mean `read_file`?"),
+        (
+            "nodes: {a: {tool: write_file, with: {path: 3}}}",
+            "1:37",
+            "write_file does not take this: `path`: it is not",
+        ),
+        ("nodes: {a: {tool: write_file, with: {path: b}}}", "1:37", "`content` is missing"),
+        (
+            "nodes: {a: {tool: read_file, with: {path: b, limit: '{{plan_id}}'}}}",
+            "1:36",
+            "`limit`: it is not of type",
+        ),
+        ("nodes: {a: {tool: read_file, with: {pat: b}}}", "1:36", "did you mean `path`?"),
         ("nodes: {a: {tool: read}}", "1:19", "read needs `with: { path: … }`"),
         ("nodes: {a: {tool: wait, with: {seconds: x}}}", "1:19", "takes a whole number"),
         ("nodes: {a: {tool: edit, with: {path: b, old: '', new: c}}}", "1:19", "an `old` that is not empty"),

@@ -181,9 +181,11 @@ fn a_nested_actors_slip_is_told_when_its_arguments_are_known() {
 fn a_strategist_only_reads() {
     let place = Place::new();
     let strategist = |node: &str| format!("description: a\nactor: {{run: make}}\nstrategist: {{{node}}}\n");
-    for node in
-        ["model: default, tools: [read, write]", "tool: write_file", "model: default, tools: [run_command]"]
-    {
+    for node in [
+        "model: default, tools: [read, write]",
+        "tool: write_file, with: {path: a, content: b}",
+        "model: default, tools: [run_command]",
+    ] {
         let error = freeze(&place, &strategist(node), &[]).unwrap_err();
         assert!(error.to_string().contains("may only read"), "{node}: {error}");
     }

@@ -86,6 +86,18 @@ macro_rules! delegate_other_ports {
                 self.inner.events(plan, after, limit).await
             }
 
+            async fn events_of(
+                &self,
+                plan: domain::PlanId,
+                kind: domain::EventKind,
+            ) -> Result<Vec<domain::EventRecord>, store::StoreError> {
+                self.inner.events_of(plan, kind).await
+            }
+
+            async fn last_event(&self, plan: domain::PlanId) -> Result<u64, store::StoreError> {
+                self.inner.last_event(plan).await
+            }
+
             async fn forget(&self, plan: domain::PlanId) -> Result<bool, store::StoreError> {
                 self.inner.forget(plan).await
             }

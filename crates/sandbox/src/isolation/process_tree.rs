@@ -6,6 +6,7 @@
 //! 2. A process is signalled while it is known to be a descendant; the window in which its number could be taken by a
 //!    stranger is that between reading and signalling, and within it the number is still held by a zombie that
 //!    only this tree can reap. One that is found by its environment is held by a descriptor while it is looked at.
+//! 3. A process that is in the middle of an exec is not taken for one without an environment.
 //!
 //! # Not here
 //! A pid namespace, where the kernel does all of it.
@@ -13,6 +14,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Read;
 use std::num::NonZeroI32;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -147,6 +149,13 @@ pub(crate) struct Undying {
 
 /// The kernel's flag of a process that is about to end.
 const PF_EXITING: u32 = 0x4;
+/// That of a thread of the kernel.
+const PF_KTHREAD: u32 = 0x0020_0000;
+/// How many bytes of an environment are read at first, and at most.
+const ENVIRON_BYTES: usize = 64 * 1024;
+const ENVIRON_BYTES_MAX: usize = 8 << 20;
+/// How long a process is looked at that is between two programs.
+const BETWEEN_WAIT: Duration = Duration::from_secs(1);
 /// How long processes are waited for that are about to end.
 const LEAVING_WAIT: Duration = Duration::from_secs(1);
 
@@ -181,14 +190,84 @@ fn count(killed: &BTreeSet<NonZeroI32>) -> u32 {
 /// environment, so what is dead is not found again.
 fn held_where(meant: impl Fn(&[u8]) -> bool) -> Vec<(Pid, OwnedFd)> {
     let own = rustix::process::getpid();
-    let is_meant = |pid: Pid| {
-        fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).is_ok_and(|environ| meant(&environ))
-    };
-    let held = |pid: Pid| {
+    // One for all of them: there may be thousands.
+    let mut room = vec![0; ENVIRON_BYTES];
+    let mut is_meant = |pid: Pid| settled_environ(pid, &mut room).is_some_and(&meant);
+    let mut held = |pid: Pid| {
+        if pid == own || !is_meant(pid) {
+            return None;
+        }
         let held = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
         is_meant(pid).then_some((pid, held))
     };
-    processes().into_iter().filter(|pid| *pid != own && is_meant(*pid)).filter_map(held).collect()
+    processes().into_iter().filter_map(&mut held).collect()
+}
+
+/// The environment of a process, read into `room`; none when it cannot be looked at. One that is about to become another program has for
+/// a moment the memory of the new one, and no environment in it yet: it is looked at until it has. An empty one is believed
+/// when it was so twice in the same memory.
+fn settled_environ(pid: Pid, room: &mut Vec<u8>) -> Option<&[u8]> {
+    let until = Instant::now() + BETWEEN_WAIT;
+    let mut memory = None;
+    loop {
+        let count = read_environ(pid, room)?;
+        let stat = if count == 0 { Stat::of(pid).filter(Stat::is_program) } else { None };
+        let Some(Stat { env_end, .. }) = stat else { return Some(&room[..count]) };
+        let is_same = env_end != 0 && memory == Some(env_end);
+        if is_same || Instant::now() >= until {
+            return Some(&[]);
+        }
+        memory = Some(env_end);
+        if env_end == 0 {
+            std::thread::sleep(LOOK_AGAIN_AFTER);
+        }
+    }
+}
+
+/// How many bytes the environment has, as one read gives it: what two reads give may be of two programs, and the second
+/// of none. The room grows to hold it.
+fn read_environ(pid: Pid, room: &mut Vec<u8>) -> Option<usize> {
+    loop {
+        let mut file = fs::File::open(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
+        let count = file.read(room).ok()?;
+        if count < room.len() || count >= ENVIRON_BYTES_MAX {
+            return Some(count);
+        }
+        room.resize(room.len() * 2, 0);
+    }
+}
+
+/// What the kernel says of a process.
+struct Stat {
+    is_dead: bool,
+    flags: u32,
+    /// Where its environment ends in its memory; 0 when it has none yet, or no memory.
+    env_end: u64,
+}
+
+impl Stat {
+    fn of(pid: Pid) -> Option<Stat> {
+        let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        let stat = String::from_utf8_lossy(&stat);
+        // The name may hold anything; behind it stand the state and, as the seventh and the 49th, the others.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        let field = |at: usize| fields.get(at).copied();
+        Some(Stat {
+            is_dead: matches!(field(0), None | Some("Z" | "X")),
+            flags: field(6).and_then(|flags| flags.parse().ok()).unwrap_or_default(),
+            env_end: field(48).and_then(|end| end.parse().ok()).unwrap_or_default(),
+        })
+    }
+
+    fn is_leaving(&self) -> bool {
+        !self.is_dead && self.flags & PF_EXITING != 0
+    }
+
+    /// Whether it has memory of its own, and keeps it: neither dead nor leaving, and none of the kernel's.
+    fn is_program(&self) -> bool {
+        !self.is_dead && self.flags & (PF_EXITING | PF_KTHREAD) == 0
+    }
 }
 
 /// Waits for processes that are about to end. Their memory goes first and with it their environment, so they are not found
@@ -196,15 +275,7 @@ fn held_where(meant: impl Fn(&[u8]) -> bool) -> Vec<(Pid, OwnedFd)> {
 fn wait_for_leaving(until: Option<Instant>) {
     let at_most = Instant::now() + LEAVING_WAIT;
     let until = until.map_or(at_most, |until| until.min(at_most));
-    let is_leaving = |pid: &Pid| {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-        // The name may hold anything; behind it stand the state and, as the seventh, the flags.
-        let fields = stat.rsplit_once(')').map(|(_, fields)| fields).unwrap_or_default();
-        let mut fields = fields.split_ascii_whitespace();
-        let is_dead = matches!(fields.next(), None | Some("Z" | "X"));
-        let flags: u32 = fields.nth(5).and_then(|flags| flags.parse().ok()).unwrap_or_default();
-        !is_dead && flags & PF_EXITING != 0
-    };
+    let is_leaving = |pid: &Pid| Stat::of(*pid).is_some_and(|stat| stat.is_leaving());
     let leaving: Vec<OwnedFd> = processes()
         .into_iter()
         .filter(is_leaving)

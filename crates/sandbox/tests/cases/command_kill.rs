@@ -248,3 +248,19 @@ fn a_command_that_has_ended_by_itself_can_still_be_killed_and_waited_for() {
         killer.kill();
     }
 }
+
+#[test]
+fn a_process_that_is_about_to_become_another_program_is_not_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("again.sh");
+    std::fs::write(&script, "exec sh \"$0\"\n").unwrap();
+    for round in 0..80 {
+        let mark = format!("{}-{round}", dir.path().display());
+        let mut command = std::process::Command::new("sh");
+        let mut child = command.arg(&script).env("BECOMES", &mark).spawn().unwrap();
+        let killed = kill_marked("BECOMES", mark.as_ref());
+        let (is_dead, _) = (child.try_wait().unwrap().is_some(), child.kill());
+        child.wait().unwrap();
+        assert_eq!((killed, is_dead), (1, true), "round {round}");
+    }
+}

@@ -108,7 +108,7 @@ fn names_of_any_bytes_are_told_with_their_record() {
         fs::write(dir.path().join(std::ffi::OsStr::from_bytes(name)), b"12345").unwrap();
     }
     let (files, end) = told(dir.path());
-    assert_eq!(end, WalkEnd::Complete);
+    assert_eq!(end, WalkEnd { is_complete: true, unread: Vec::new() });
     assert_eq!(
         files.iter().map(|file| file.path.to_string()).collect::<Vec<_>>(),
         ["## x", r"caf\xE9", r"new\x0Aline"]
@@ -138,6 +138,6 @@ fn a_walk_that_is_stopped_says_so_and_a_missing_root_is_an_error() {
         met += 1;
         Visit::Stop
     });
-    assert_eq!((end.unwrap(), met), (WalkEnd::Incomplete, 1));
+    assert_eq!((end.unwrap().is_complete, met), (false, 1));
     assert!(ProjectTree::open(&dir.path().join("none")).is_err());
 }

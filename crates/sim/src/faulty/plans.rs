@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{
-    Claim, Decision, EventRecord, Lock, LockRequest, NewDecision, NewJob, NewPlan, Plan, PlanId, StepDecision,
+    Claim, Decision, EventKind, EventRecord, Lock, LockRequest, NewDecision, NewJob, NewPlan, Plan, PlanId,
+    StepDecision,
 };
 use store::{
     DecisionStoreError, LockStore, LockStoreError, PlanFilter, PlanMove, PlanStore, PlanStoreError,
@@ -117,6 +118,16 @@ impl PlanStore for FaultyStore {
             events.remove(1);
         }
         Ok(events)
+    }
+
+    async fn events_of(&self, plan: PlanId, kind: EventKind) -> Result<Vec<EventRecord>, StoreError> {
+        self.before("events_of", Kind::Read).await?;
+        self.inner().events_of(plan, kind).await
+    }
+
+    async fn last_event(&self, plan: PlanId) -> Result<u64, StoreError> {
+        self.before("last_event", Kind::Read).await?;
+        self.inner().last_event(plan).await
     }
 
     async fn forget(&self, plan: PlanId) -> Result<bool, StoreError> {

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use domain::{
-    Claim, DecideError, Decision, EventRecord, HandMove, NewDecision, NewJob, NewPlan, Plan, PlanId,
-    PlanMoveError, PlanRecord, StepDecision,
+    Claim, DecideError, Decision, EventKind, EventRecord, HandMove, NewDecision, NewJob, NewPlan, Plan,
+    PlanId, PlanMoveError, PlanRecord, StepDecision,
 };
 use sync::Effect;
 use sync::primitives::lock;
@@ -125,6 +125,18 @@ impl PlanStore for MemoryStore {
         let skipped = usize::try_from(after).unwrap_or(usize::MAX);
         let page = |record: &PlanRecord| record.events().iter().skip(skipped).take(limit).cloned().collect();
         Ok(self.plans.read(&plan, |record| record.map(page).unwrap_or_default()))
+    }
+
+    async fn events_of(&self, plan: PlanId, kind: EventKind) -> Result<Vec<EventRecord>, StoreError> {
+        let of_kind = |record: &PlanRecord| {
+            record.events().iter().filter(|event| event.kind == kind).cloned().collect()
+        };
+        Ok(self.plans.read(&plan, |record| record.map(of_kind).unwrap_or_default()))
+    }
+
+    async fn last_event(&self, plan: PlanId) -> Result<u64, StoreError> {
+        let last = |record: &PlanRecord| record.events().last().map(|event| event.n);
+        Ok(self.plans.read(&plan, |record| record.and_then(last).unwrap_or(0)))
     }
 
     async fn forget(&self, plan: PlanId) -> Result<bool, StoreError> {

@@ -7,6 +7,8 @@
 use domain::told::Told;
 use domain::{EventKind, EventRecord, PlanId, WallMs};
 
+use rusqlite::Row;
+
 use super::row::{Json, Text, from_json, number, signed, wall, wall_at, word};
 use super::tx::Tx;
 use crate::StoreError;
@@ -61,13 +63,30 @@ pub(super) fn told(
     tx.all(
         "SELECT n, at, kind, data FROM events WHERE head = ?1 AND n > ?2 ORDER BY n LIMIT ?3",
         (head.0, signed(after), limit),
-        |row| {
-            Ok(EventRecord {
-                n: number(row, 0)?,
-                at: wall_at(row, 1)?,
-                kind: word(row, 2, EventKind::parse)?,
-                data: from_json(row, 3)?,
-            })
-        },
+        event,
     )
+}
+
+/// What was told of this kind.
+pub(super) fn told_of(tx: &Tx<'_>, plan: PlanId, kind: EventKind) -> Result<Vec<EventRecord>, StoreError> {
+    let Some(head) = find(tx, plan)? else { return Ok(Vec::new()) };
+    let sql = "SELECT n, at, kind, data FROM events WHERE head = ?1 AND kind = ?2 ORDER BY n";
+    tx.all(sql, (head.0, kind.as_str()), event)
+}
+
+/// The number of what was told last; 0 when nothing was.
+pub(super) fn last_told(tx: &Tx<'_>, plan: PlanId) -> Result<u64, StoreError> {
+    let Some(head) = find(tx, plan)? else { return Ok(0) };
+    let last =
+        tx.one("SELECT coalesce(max(n), 0) FROM events WHERE head = ?1", [head.0], |row| number(row, 0));
+    Ok(last?.unwrap_or(0))
+}
+
+fn event(row: &Row<'_>) -> rusqlite::Result<EventRecord> {
+    Ok(EventRecord {
+        n: number(row, 0)?,
+        at: wall_at(row, 1)?,
+        kind: word(row, 2, EventKind::parse)?,
+        data: from_json(row, 3)?,
+    })
 }

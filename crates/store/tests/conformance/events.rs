@@ -35,6 +35,21 @@ pub(crate) async fn what_happened_is_told_in_pages(bench: Bench) {
     }
 }
 
+pub(crate) async fn what_happened_is_told_by_kind_and_by_its_last_number(bench: Bench) {
+    reach(&bench, 1, PlanState::Execute(Work::Complete)).await;
+    reach(&bench, 2, PlanState::Strategize(Work::Processing)).await;
+    let all = bench.events(plan_id(1)).await;
+    for kind in [EventKind::PlanMoved, EventKind::JobMoved, EventKind::PlanCreated] {
+        let of_kind: Vec<EventRecord> = all.iter().filter(|event| event.kind == kind).cloned().collect();
+        assert!(!of_kind.is_empty() && of_kind.len() < all.len(), "{kind:?}");
+        assert_eq!(bench.store.events_of(plan_id(1), kind).await, Ok(of_kind));
+    }
+    assert_eq!(bench.store.events_of(plan_id(1), EventKind::PlanUndone).await, Ok(Vec::new()));
+    assert_eq!(bench.store.events_of(plan_id(9), EventKind::PlanMoved).await, Ok(Vec::new()));
+    assert_eq!(bench.store.last_event(plan_id(1)).await, Ok(all.last().unwrap().n));
+    assert_eq!(bench.store.last_event(plan_id(9)).await, Ok(0));
+}
+
 pub(crate) async fn the_events_of_a_plan_retell_its_state(bench: Bench) {
     create(&bench, 1).await;
     start(&bench, 1).await.release().await.unwrap();

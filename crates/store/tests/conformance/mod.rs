@@ -296,6 +296,7 @@ macro_rules! conformance {
             }
             events {
                 what_happened_is_told_in_pages,
+                what_happened_is_told_by_kind_and_by_its_last_number,
                 the_events_of_a_plan_retell_its_state,
                 each_write_is_told_by_its_kind,
                 what_is_asked_for_again_or_refused_is_told_by_nothing,

@@ -208,6 +208,15 @@ impl Providers {
         }
     }
 
+    /// Whether nobody can say what `PROVIDER/NAME` costs. What a replay answers, or a model on this machine without a
+    /// price, costs nothing.
+    pub fn is_unpriced(&self, model: &str) -> bool {
+        let Ok((name, model)) = parts(model) else { return false };
+        let Ok(entry) = self.entry(name) else { return false };
+        let is_asked = !matches!(self.tape, Tape::Replay(_));
+        is_asked && !entry.is_local && self.price_list(entry).of(model).is_none()
+    }
+
     /// How each provider stands, by name.
     pub fn views(&self) -> Vec<ProviderView> {
         let is_replay = matches!(self.tape, Tape::Replay(_));

@@ -20,6 +20,8 @@ pub struct Replay {
     calls: Vec<Kept>,
     /// Which calls have answered; as long as `calls`.
     used: Mutex<Vec<bool>>,
+    /// Whether its last line is no whole call.
+    is_cut_off: bool,
 }
 
 impl Replay {
@@ -36,20 +38,21 @@ impl Replay {
             return Err(RecordingError::TooLarge { path: path.to_owned() });
         }
         let mut calls: Vec<Kept> = Vec::new();
+        let mut is_cut_off = false;
         for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
             if line.trim_ascii().is_empty() {
                 continue;
             }
             match serde_json::from_slice(line) {
                 Ok(kept) => calls.push(kept),
-                Err(_) if !line.ends_with(b"\n") => {}
+                Err(_) if !line.ends_with(b"\n") => is_cut_off = true,
                 Err(source) => {
                     return Err(RecordingError::Malformed { path: path.to_owned(), line: index + 1, source });
                 }
             }
         }
         let used = Mutex::new(vec![false; calls.len()]);
-        Ok(Replay { calls, used })
+        Ok(Replay { calls, used, is_cut_off })
     }
 
     /// Who answers in place of `provider`.
@@ -75,7 +78,11 @@ impl Replay {
             }
             self.calls.iter().zip(used.iter()).filter(|(_, used)| !**used).map(|(call, _)| call).collect()
         };
-        Err(drift(&left, self.calls.len(), shown))
+        let mut drift = drift(&left, self.calls.len(), shown);
+        if left.is_empty() && self.is_cut_off {
+            drift.what += "; its last line is cut off, as by the end of who wrote it";
+        }
+        Err(drift)
     }
 }
 

@@ -13,7 +13,7 @@ use engine::contexts::{
 use engine::{Ids, RandomIds};
 use sync::CancellationToken;
 
-use super::focus::Places;
+use super::focus::{Places, Seen};
 use super::unless_stopped;
 use crate::cli::Invocation;
 use crate::cli::invocation::path_of;
@@ -92,8 +92,8 @@ impl ProjectsArgs {
         let links = project::find_all(&self.project, &invocation.here)?;
         let settings = invocation.settings(Vec::new(), &links)?;
         let data_dir = invocation.made_data_dir()?;
-        let contexts = Contexts::new(&invocation.contexts(&settings), &data_dir, &settings.providers)
-            .map_err(|error| Failure::new(&codes::CONFIG_VALUE_INVALID, error.to_string()))?;
+        let setup = invocation.contexts(&settings);
+        let contexts = invocation.held.get(&setup, &data_dir, &settings.providers)?;
         let project = |link: &domain::ProjectLink| {
             ContextProject::at(path_of(link.root.as_bytes()), link.alias.clone())
         };
@@ -114,7 +114,7 @@ impl AskArgs {
         let ground = self.projects.open(invocation).await?;
         let roots: Vec<(String, PathBuf)> =
             ground.projects.iter().map(|project| (project.alias.clone(), project.root.clone())).collect();
-        let places = Places { here: &invocation.here, roots: &roots };
+        let places = Places { here: &invocation.here, roots: &roots, seen: ground.seen() };
         let focus = self.focus.iter().map(|word| places.focus(word)).collect::<Result<Vec<_>, _>>()?;
         let ids = RandomIds::new();
         let request = ContextRequest {
@@ -166,7 +166,7 @@ fn strategy(word: &str) -> Result<Name, Failure> {
     }
     let names: Vec<&str> = known.iter().map(Name::as_str).collect();
     let meant = domain::did_you_mean(word, names.iter().copied());
-    let message = format!("there is no strategy `{word}`{meant}; strategies are {}", names.join(", "));
+    let message = format!("there is no strategy `{word}`; strategies are {}{meant}", names.join(", "));
     Err(Failure::new(&codes::STRATEGY_UNKNOWN, message))
 }
 
@@ -208,8 +208,10 @@ impl Asked {
     pub(super) async fn assemble_unheard(&self) -> Result<AssembledContext, Failure> {
         let request = ContextRequest { id: ContextId::from_u128(self.ids.ulid()), ..self.request.clone() };
         let never = CancellationToken::new();
-        let done = self.ground.contexts.assemble(self.ask(request), never.observe()).await;
-        done.map_err(from_context::context)
+        match self.ground.contexts.assemble(self.ask(request), never.observe()).await {
+            Ok(context) => Ok(context),
+            Err(error) => Err(self.ground.told_unheard(error).await),
+        }
     }
 
     fn ask(&self, request: ContextRequest) -> ContextAsk {
@@ -219,26 +221,50 @@ impl Asked {
 }
 
 impl Ground {
+    /// Whose files are looked at.
+    pub(super) fn seen(&self) -> Seen {
+        match self.plan {
+            Some(_) => Seen::ByPlan,
+            None => Seen::OnDisk,
+        }
+    }
+
     /// Why there is no answer; of what is not there with the nearest name that is.
     pub(super) async fn told(&self, error: ContextError) -> Failure {
-        let nearest = match &error {
-            ContextError::Pipeline(PipelineError::FocusNotFound { focus }) => {
-                let (contexts, projects) = (self.contexts.clone(), self.projects.clone());
-                let word = focus.to_string();
-                super::blocking(move |stop| contexts.nearest(&projects, &word, stop)).await.ok().flatten()
-            }
-            ContextError::Pipeline(_)
-            | ContextError::Rules(_)
-            | ContextError::Config(_)
-            | ContextError::NoRedactor
-            | ContextError::Root { .. }
-            | ContextError::Panicked(_) => None,
-        };
-        let failure = from_context::context(error);
-        match nearest {
-            Some(name) => failure.hint(format!("did you mean `{name}`?")),
-            None => failure,
-        }
+        let Some(word) = not_found(&error) else { return from_context::context(error) };
+        let (contexts, projects) = (self.contexts.clone(), self.projects.clone());
+        let nearest = super::blocking(move |stop| contexts.nearest(&projects, &word, stop)).await;
+        with_nearest(from_context::context(error), nearest)
+    }
+
+    /// The same within a server: signals stay what they are to it.
+    async fn told_unheard(&self, error: ContextError) -> Failure {
+        let Some(word) = not_found(&error) else { return from_context::context(error) };
+        let (contexts, projects) = (self.contexts.clone(), self.projects.clone());
+        let look = move || contexts.nearest(&projects, &word, &CancellationToken::new().observe());
+        let nearest = tokio::task::spawn_blocking(look).await;
+        let nearest = nearest.unwrap_or_else(|error| Err(ContextError::Panicked(error.to_string())));
+        with_nearest(from_context::context(error), nearest)
+    }
+}
+
+/// What was named and is not there.
+fn not_found(error: &ContextError) -> Option<String> {
+    match error {
+        ContextError::Pipeline(PipelineError::FocusNotFound { focus }) => Some(focus.to_string()),
+        ContextError::Pipeline(_)
+        | ContextError::Rules(_)
+        | ContextError::Config(_)
+        | ContextError::NoRedactor
+        | ContextError::Root { .. }
+        | ContextError::Panicked(_) => None,
+    }
+}
+
+fn with_nearest(failure: Failure, nearest: Result<Option<String>, ContextError>) -> Failure {
+    match nearest {
+        Ok(Some(name)) => failure.hint(format!("did you mean `{name}`?")),
+        Ok(None) | Err(_) => failure,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a request is about for sure, as it is typed: `PATH`, `PATH:FROM-TO`, `ALIAS:PATH` or a symbol.
 //!
 //! # Invariants
-//! 1. A path lies in one of the projects, or is refused: it is never looked for elsewhere.
+//! 1. A path lies in one of the projects, by its words or where it leads, or is refused: it is never looked for elsewhere.
 //! 2. A word is a path if it has a slash or lines, or if there is such a file; else it is a symbol.
 
 use std::os::unix::ffi::OsStrExt;
@@ -13,12 +13,23 @@ use engine::contexts::Sought;
 
 use crate::failure::{Failure, codes};
 
+/// Whose files are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// Those that lie there.
+    OnDisk,
+    /// Those of a plan, which may have made a file of a folder.
+    ByPlan,
+}
+
 /// Where paths are looked for.
 pub(super) struct Places<'a> {
     /// Where the person stands.
     pub(super) here: &'a Path,
     /// The projects, in order: what they are called, and where they lie.
     pub(super) roots: &'a [(String, PathBuf)],
+    /// Whose files they are.
+    pub(super) seen: Seen,
 }
 
 impl Places<'_> {
@@ -66,6 +77,12 @@ impl Places<'_> {
     /// Of a path as typed: from where the person stands, else from a project's root; the first that is there, else the
     /// first that lies in a project.
     fn path(&self, word: &str) -> Result<(RootNo, RelPath), Failure> {
+        if word.is_empty() {
+            return Err(Failure::new(
+                &codes::USAGE,
+                "a focus is a path or the name of a definition, and not empty",
+            ));
+        }
         let candidates: Vec<PathBuf> = match self.named(word) {
             Some((at, path)) => vec![plain(&self.roots[at].1.join(path))],
             None => {
@@ -73,6 +90,12 @@ impl Places<'_> {
                 std::iter::once(self.here).chain(roots).map(|base| plain(&base.join(word))).collect()
             }
         };
+        if let Some(folder) = self.folder(&candidates) {
+            let message = format!("`{word}` is a folder: {}", folder.display());
+            return Err(Failure::new(&codes::FOCUS_NOT_FOUND, message).hint(
+                "name files or definitions in it; `context.include` narrows what is looked at to a folder",
+            ));
+        }
         let inside: Vec<(RootNo, RelPath, PathBuf)> =
             candidates.into_iter().filter_map(|path| self.inside(path)).collect();
         let there = inside.iter().find(|(.., path)| path.symlink_metadata().is_ok());
@@ -83,11 +106,28 @@ impl Places<'_> {
         }
     }
 
+    /// The folder that is meant, if it is one: a project always is, others as they lie on the disk.
+    fn folder<'p>(&self, candidates: &'p [PathBuf]) -> Option<&'p PathBuf> {
+        let is_meant = |path: &&PathBuf| match self.seen {
+            Seen::OnDisk => path.is_dir() && self.roots.iter().any(|(_, root)| path.starts_with(root)),
+            Seen::ByPlan => self.roots.iter().any(|(_, root)| *path == root),
+        };
+        candidates.iter().find(is_meant).filter(|_| !candidates.iter().any(|path| path.is_file()))
+    }
+
+    /// Where a path lies by its words, or else by where its folder really is: a project may be reached over a link.
     fn inside(&self, path: PathBuf) -> Option<(RootNo, RelPath, PathBuf)> {
+        self.below_root(&path).or_else(|| {
+            let (dir, name) = (path.parent()?.canonicalize().ok()?, path.file_name()?);
+            self.below_root(&dir.join(name))
+        })
+    }
+
+    fn below_root(&self, path: &Path) -> Option<(RootNo, RelPath, PathBuf)> {
         let mut numbered = self.roots.iter().zip(0..);
         numbered.find_map(|((_, root), no)| {
             let below = path.strip_prefix(root).ok()?;
-            Some((RootNo(no), RelPath::new(below.as_os_str().as_bytes()).ok()?, path.clone()))
+            Some((RootNo(no), RelPath::new(below.as_os_str().as_bytes()).ok()?, path.to_owned()))
         })
     }
 }
@@ -132,8 +172,18 @@ mod tests {
             fs::write(top.join(file), "x\n").unwrap();
         }
         let roots = [("a".to_owned(), top.join("a")), ("lib".to_owned(), top.join("b"))];
-        let places = Places { here: &top.join("a/src"), roots: &roots };
+        let places = Places { here: &top.join("a/src"), roots: &roots, seen: Seen::OnDisk };
         let rel = |text: &str| RelPath::new(text).unwrap();
+        std::os::unix::fs::symlink(top.join("a"), top.join("link")).unwrap();
+        std::os::unix::fs::symlink("/etc", top.join("a/etc")).unwrap();
+        let linked = top.join("link/src/x.rs");
+        assert_eq!(
+            places.focus(linked.to_str().unwrap()).map_err(|failure| failure.message),
+            Ok(Focus::Path(RootNo(0), rel("src/x.rs")))
+        );
+        // By its words it lies in the project, where the kernel does not follow it.
+        let out = places.focus("../etc/passwd").map_err(|failure| failure.message);
+        assert_eq!(out, Ok(Focus::Path(RootNo(0), rel("etc/passwd"))));
         for (word, focus) in [
             ("x.rs", Focus::Path(RootNo(0), rel("src/x.rs"))),
             ("../Makefile", Focus::Path(RootNo(0), rel("Makefile"))),
@@ -147,8 +197,18 @@ mod tests {
         ] {
             assert_eq!(places.focus(word).map_err(|failure| failure.message), Ok(focus), "{word}");
         }
-        for word in ["../../../etc/passwd", "/etc/passwd", "/etc/passwd:1-2"] {
+        for word in ["../../../etc/passwd", "/etc/passwd", "/etc/passwd:1-2", "../.."] {
             assert_eq!(places.focus(word).unwrap_err().code, &codes::PATH_ESCAPES, "{word}");
         }
+        for word in [".", "..", "src/", "lib:."] {
+            let failure = places.focus(word).unwrap_err();
+            assert_eq!(failure.code, &codes::FOCUS_NOT_FOUND, "{word}");
+            assert!(failure.message.contains("is a folder"), "{}", failure.message);
+        }
+        assert_eq!(places.focus("").unwrap_err().code, &codes::USAGE);
+        let of_plan = Places { seen: Seen::ByPlan, ..places };
+        let made_a_file = of_plan.focus("../src").map_err(|failure| failure.message);
+        assert_eq!(made_a_file, Ok(Focus::Path(RootNo(0), rel("src"))));
+        assert_eq!(of_plan.focus("..").unwrap_err().code, &codes::FOCUS_NOT_FOUND);
     }
 }

@@ -1,4 +1,4 @@
-//! `agents context assemble | simulate | inspect | index`: what a model would be given to read of a project.
+//! `agents context assemble | simulate | inspect | index | show`: what a model would be given to read of a project.
 //!
 //! # Invariants
 //! 1. The output of `assemble` is the text and nothing else, so that it can be piped into any model.
@@ -8,14 +8,17 @@
 mod ask;
 mod assemble;
 mod focus;
+mod held;
 mod index;
 mod inspect;
+mod show;
 mod simulate;
 mod table;
 mod tool;
 
 use std::future::Future;
 
+pub(super) use held::HeldContexts;
 pub(super) use tool::request;
 
 use clap::Subcommand;
@@ -37,6 +40,8 @@ pub(super) enum ContextCommand {
     Inspect(inspect::InspectArgs),
     /// Bring the index of a project up to date, and print how it stands
     Index(index::IndexArgs),
+    /// Print what the models of a plan were given to read: the list, or one text of it
+    Show(show::ShowArgs),
 }
 
 impl ContextCommand {
@@ -46,6 +51,7 @@ impl ContextCommand {
             ContextCommand::Simulate(_) => "context simulate",
             ContextCommand::Inspect(_) => "context inspect",
             ContextCommand::Index(_) => "context index",
+            ContextCommand::Show(_) => "context show",
         }
     }
 }
@@ -56,6 +62,7 @@ pub(super) fn dispatch(command: ContextCommand, invocation: &Invocation) -> Resu
         ContextCommand::Simulate(args) => alone(simulate::run(*args, invocation)),
         ContextCommand::Inspect(args) => alone(inspect::run(args, invocation)),
         ContextCommand::Index(args) => alone(index::run(args, invocation)),
+        ContextCommand::Show(args) => alone(show::run(args, invocation)),
     }
 }
 

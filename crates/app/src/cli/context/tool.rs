@@ -15,7 +15,10 @@ pub(in crate::cli) async fn request(
 ) -> Result<Report, Failure> {
     let asked = match command {
         ContextCommand::Assemble(args) => args.ask.asked(invocation).await?,
-        ContextCommand::Simulate(_) | ContextCommand::Inspect(_) | ContextCommand::Index(_) => {
+        ContextCommand::Simulate(_)
+        | ContextCommand::Inspect(_)
+        | ContextCommand::Index(_)
+        | ContextCommand::Show(_) => {
             return Err(Failure::new(&codes::INTERNAL, "it is no request for a context"));
         }
     };

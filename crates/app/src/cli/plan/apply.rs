@@ -17,6 +17,7 @@ use crate::diff_view::{self, counted};
 use crate::failure::{Exit, Failure, codes, from_engine};
 use crate::forecast_view;
 use crate::output::{Note, Report};
+use crate::plan_failure;
 use crate::plan_view;
 use crate::review::{self, Ending, Review};
 use crate::time::stamp;
@@ -83,7 +84,7 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
     let plan = invocation.plan(&engine, &args.plan).await?;
     let facts = super::facts(&engine, &plan).await?;
     let typed = args.typed(&plan.short);
-    let broken_off = facts.owner_is_gone.then(|| plan_view::broken_off(&facts, &plan.short));
+    let broken_off = facts.owner_is_gone.then(|| plan_failure::broken_off(&facts, &plan.short));
     let refused = |error: &ApplyError| match (error, &broken_off) {
         (ApplyError::NotReady { .. } | ApplyError::Busy { .. }, Some(failure)) => failure.clone(),
         (other, _) => repeating(from_engine::apply(other, &plan.short), &plan.short, &typed),
@@ -128,7 +129,7 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
     let applied = work::follow(invocation, &engine, &plan, engine.apply(plan.id, &request)).await?;
     let facts = super::facts(&engine, &plan).await?;
     let summary = applied.map_err(|error| match (&error, refused(&error)) {
-        (ApplyError::Failed { .. }, failure) if plan_view::asks(&facts) => {
+        (ApplyError::Failed { .. }, failure) if plan_failure::asks(&facts) => {
             Failure { code: &codes::PLAN_ASKS, ..failure }
         }
         (_, failure) => failure,

@@ -17,6 +17,7 @@ use crate::cli::invocation::Named;
 use crate::diff_view::counted;
 use crate::failure::{Failure, from_engine};
 use crate::output::Report;
+use crate::plan_failure;
 use crate::plan_view;
 use crate::project;
 use crate::time::{parse_duration, stamp};
@@ -80,7 +81,7 @@ pub(super) async fn run(args: CancelArgs, invocation: &Invocation) -> Result<Rep
     }
     match plans.as_slice() {
         [plan] => {
-            plan_view::refuse_undone(&super::facts(&engine, plan).await?, &plan.short)?;
+            plan_failure::refuse_undone(&super::facts(&engine, plan).await?, &plan.short)?;
             cancelled(&engine, plan, &args.how).await
         }
         several => Ok(cancelled_all(&engine, several, &args.how).await),

@@ -15,7 +15,8 @@ use crate::cli::invocation::Named;
 use crate::config::Key;
 use crate::failure::{Failure, from_engine};
 use crate::output::{Look, Report, calm};
-use crate::plan_view;
+use crate::plan_failure;
+use crate::plan_next;
 use crate::time::{local, stamp};
 
 #[derive(Debug, clap::Args)]
@@ -175,15 +176,15 @@ impl Story<'_> {
 
     /// What happens next, by itself or when a person does something.
     fn next(&self) -> Next {
-        let steps = plan_view::next_steps(self.facts, self.id);
+        let steps = plan_next::next_steps(self.facts, self.id);
         let first = steps.into_iter().next().map(|step| step.command);
         if self.facts.owner_is_gone {
             let why = "the process that worked on it is gone: it goes on when you say so".to_owned();
             return Next { why, command: first };
         }
-        if let Some(record) = plan_view::last_error(self.facts) {
-            let command = Some(plan_view::command_for(record, self.facts, self.id));
-            let hint = plan_view::hint_for(record, self.facts, self.id);
+        if let Some(record) = plan_failure::last_error(self.facts) {
+            let command = Some(plan_failure::command_for(record, self.facts, self.id));
+            let hint = plan_failure::hint_for(record, self.facts, self.id);
             let why = match record.recovery.action {
                 Action::GiveUp => format!("it does not go on as it is: {hint}"),
                 Action::Ask | Action::Retry { .. } | Action::Revert => format!("it waits for you: {hint}"),
@@ -255,8 +256,8 @@ impl Story<'_> {
             "seq": record.recovery.seq, "at": self.at(record.recovery.seq).map(stamp), "category": error.category(),
             "phase": error.phase(), "node": error.step().node, "attempt": error.step().attempt,
             "message": error.message(), "call": error.tool_call(), "action": word, "retry": retry, "limit": limit,
-            "hint": plan_view::hint_for(record, self.facts, self.id),
-            "command": plan_view::command_for(record, self.facts, self.id),
+            "hint": plan_failure::hint_for(record, self.facts, self.id),
+            "command": plan_failure::command_for(record, self.facts, self.id),
         })
     }
 }

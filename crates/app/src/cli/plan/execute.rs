@@ -6,7 +6,7 @@ use crate::cli::tape::TapeArgs;
 use crate::cli::{Invocation, detach, run, task, work};
 use crate::failure::{Failure, from_engine};
 use crate::output::Report;
-use crate::plan_view;
+use crate::plan_failure;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ExecuteArgs {
@@ -27,7 +27,8 @@ pub(super) async fn run(args: ExecuteArgs, invocation: &Invocation) -> Result<Re
     let engine = invocation.engine_with_tape(&settings, &args.tape).await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let facts = super::facts(&engine, &plan).await?;
-    plan_view::refuse_undone(&facts, &plan.short)?;
+    plan_failure::refuse_undone(&facts, &plan.short)?;
+    args.tape.apart(&facts.plan.projects, invocation)?;
     task::tell_unset(&facts.plan.spec, invocation);
     let options = ExecuteOptions { again: args.again, stop_before_apply: true };
     if args.detach {

@@ -1,11 +1,11 @@
 //! `agents plan logs`: what the commands of a plan printed.
 //!
 //! # Invariants
-//! 1. In a pipe the bytes are those that the command wrote; at a terminal they are calm.
+//! 1. In a pipe the bytes are those that the command wrote, but for its secrets; at a terminal they are calm.
 //! 2. What was not kept is counted.
 
 use domain::CallNo;
-use engine::plans::CallLog;
+use engine::plans::{CallLog, Reveal};
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;
@@ -21,13 +21,18 @@ pub(in crate::cli) struct LogsArgs {
     /// Only what this call printed, without a head
     #[arg(long, value_name = "N")]
     call: Option<u32>,
+    /// Show secrets too
+    #[arg(long)]
+    reveal: bool,
 }
 
 pub(super) async fn run(args: LogsArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let only = args.call.map(CallNo);
-    let logs = engine.logs(plan.id, only).await.map_err(|error| from_engine::plan(&error, &plan.short))?;
+    let reveal = if args.reveal { Reveal::Shown } else { Reveal::Hidden };
+    let logs = engine.logs(plan.id, only, reveal).await;
+    let logs = logs.map_err(|error| from_engine::plan(&error, &plan.short))?;
     if let (Some(call), true) = (args.call, logs.is_empty()) {
         return Err(Failure::new(&codes::CALL_NOT_FOUND, format!("plan {} made no call {call}", plan.short))
             .hint(format!("see all calls with `agents plan logs {}`", plan.short)));

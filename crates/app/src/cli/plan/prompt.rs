@@ -15,6 +15,7 @@ use crate::cli::{Invocation, detach, run, work};
 use crate::decision_view::{self, Names};
 use crate::failure::{Failure, from_engine};
 use crate::output::{Note, Report};
+use crate::plan_failure;
 use crate::plan_view;
 
 #[derive(Debug, clap::Args)]
@@ -38,7 +39,7 @@ pub(super) async fn run(args: PromptArgs, invocation: &Invocation) -> Result<Rep
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let facts = super::facts(&engine, &plan).await?;
-    plan_view::refuse_undone(&facts, &plan.short)?;
+    plan_failure::refuse_undone(&facts, &plan.short)?;
     let taken = if args.replan { Taken::Replan } else { Taken::Besides };
     let affected = engine.would_affect(plan.id, taken).await;
     let affected = affected.map_err(|error| from_engine::guide(&error, &plan.short))?;

@@ -5,7 +5,7 @@ use crate::cli::tape::TapeArgs;
 use crate::cli::{Invocation, detach, run, task, work};
 use crate::failure::{Failure, from_engine};
 use crate::output::Report;
-use crate::plan_view;
+use crate::plan_failure;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ResumeArgs {
@@ -26,7 +26,8 @@ pub(super) async fn run(args: ResumeArgs, invocation: &Invocation) -> Result<Rep
     let engine = invocation.engine_with_tape(&settings, &args.tape).await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let facts = super::facts(&engine, &plan).await?;
-    plan_view::refuse_undone(&facts, &plan.short)?;
+    plan_failure::refuse_undone(&facts, &plan.short)?;
+    args.tape.apart(&facts.plan.projects, invocation)?;
     task::tell_unset(&facts.plan.spec, invocation);
     if !args.limit.is_empty() {
         let limits = args.limit.iter().map(|limit| (limit.kind, limit.max)).collect();

@@ -15,9 +15,10 @@ pub(in crate::cli) struct UseArgs {
 }
 
 pub(super) async fn run(args: UseArgs, invocation: &Invocation) -> Result<Report, Failure> {
-    let asked = args.task.asked(invocation, Gate::Ask)?;
+    let mut asked = args.task.asked(invocation, Gate::Ask)?;
     let engine = invocation.engine_with(&asked.settings).await?;
     asked.consent.settle(&engine, invocation).await?;
+    asked.tell_unpriced(&engine, invocation)?;
     let made = engine.use_plan(asked.request).await.map_err(|error| from_engine::use_plan(&error))?;
     let plan = Named { id: made.id, short: short_id(&engine, made.id).await? };
     let facts = super::facts(&engine, &plan).await?;

@@ -20,6 +20,7 @@ use crate::diff_view::counted;
 use crate::failure::{Exit, Failure, codes, from_engine};
 use crate::notify::Need;
 use crate::output::{Format, Report, Table, calm, one_line};
+use crate::plan_failure;
 use crate::plan_view;
 use crate::time::{local, stamp};
 
@@ -163,7 +164,7 @@ fn ended(watched: &[Watched], is_one: bool, invocation: &Invocation) -> Report {
     let mut table = Table::new(&["plan", "phase", "state", "files", "title"]);
     let mut worst = Exit::Done;
     for (plan, facts) in rested() {
-        let exit = plan_view::failure_of(facts, &plan.short).map_or(Exit::Done, |failure| failure.exit());
+        let exit = plan_failure::failure_of(facts, &plan.short).map_or(Exit::Done, |failure| failure.exit());
         worst = worse(worst, exit);
         let state = if facts.owner_is_gone { "broken off" } else { facts.plan.state.word() };
         table.row(vec![

@@ -18,8 +18,10 @@ use sync::Effect;
 
 use super::super::House;
 use super::Stopped;
-use super::strategize::CHOICES_MAX;
 use crate::worker::JobRun;
+
+/// How many choices of one strategist, or of one output of another node, are recorded.
+const CHOICES_MAX: usize = 20;
 
 /// Records what one node chooses.
 pub(super) struct Decider<'a> {
@@ -30,9 +32,10 @@ pub(super) struct Decider<'a> {
     pub(super) node: &'a str,
 }
 
-/// A choice as a node tells of it.
-#[derive(Deserialize)]
-struct Said {
+/// A choice as an actor tells of it: `{question, chosen, rationale, confidence, alternatives: [{text, why_not}]}`. What it
+/// does not say is left out; what it says wrongly makes it none, since a gate may hang on it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Said {
     chosen: String,
     #[serde(default)]
     question: String,
@@ -46,6 +49,51 @@ struct Said {
     parent: Option<u32>,
     #[serde(default)]
     depends_on: Vec<u32>,
+}
+
+impl Said {
+    /// Reads it, or says in words why it is none.
+    pub(super) fn read(said: &Value) -> Result<Said, String> {
+        match Said::deserialize(said) {
+            Err(error) => Err(format!("it is none: {error}")),
+            Ok(said) if said.chosen.trim().is_empty() => Err("it does not say what was chosen".to_owned()),
+            Ok(Said { confidence: Some(confidence), .. }) if !(0.0..=1.0).contains(&confidence) => {
+                Err(format!("its confidence is not from 0 to 1, but {confidence}"))
+            }
+            Ok(said) => Ok(said),
+        }
+    }
+
+    /// Those that an output tells of, or the first that is none.
+    pub(super) fn all_in(output: &Value) -> Result<Vec<Said>, String> {
+        let listed = output.get("decisions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        listed.iter().take(CHOICES_MAX).map(Said::read).collect()
+    }
+
+    fn of(chosen: String) -> Said {
+        Said {
+            chosen,
+            question: String::new(),
+            rationale: String::new(),
+            confidence: None,
+            alternatives: Vec::new(),
+            parent: None,
+            depends_on: Vec::new(),
+        }
+    }
+
+    /// The choice, made where `made` says. What it names as its parent is, in `made`, put in the place of what is there.
+    pub(super) fn decision(self, made: NewDecision) -> NewDecision {
+        let Said { chosen, question, rationale, confidence, alternatives, parent, depends_on } = self;
+        let parent = parent.or(made.parent);
+        NewDecision { chosen, question, rationale, confidence, alternatives, parent, depends_on, ..made }
+    }
+}
+
+/// What fails whoever told of a decision that cannot be recorded.
+pub(super) fn invalid(node: &str, why: &dyn std::fmt::Display) -> Stopped {
+    let message = format!("DECISION_INVALID: node {node} told of a decision that cannot be recorded: {why}");
+    Stopped::failed(ErrorCategory::ModelOutput, message)
 }
 
 impl Decider<'_> {
@@ -84,7 +132,7 @@ impl Decider<'_> {
         }
         let has_steps = !new.is_empty();
         for said in choices.into_iter().flatten().take(CHOICES_MAX) {
-            let choice = self.choice(&said, &known).await?.map_err(|why| self.invalid(&why))?;
+            let choice = self.choice(&said, &known).await?.map_err(|why| invalid(self.node, &why))?;
             // One that names its parent follows from that; the others from how the node goes about it.
             let parent = (has_steps && said.get("parent").is_none()).then_some(0);
             new.push(StepDecision { new: choice, parent, depends_on: Vec::new() });
@@ -94,15 +142,9 @@ impl Decider<'_> {
         }
         match self.house.store.decide_all(effect, &self.run.claim(), new).await {
             Ok(_) => Ok(()),
-            Err(DecisionStoreError::Invalid(why)) => Err(self.invalid(&why.to_string())),
+            Err(DecisionStoreError::Invalid(why)) => Err(invalid(self.node, &why)),
             Err(other) => Err(other.into()),
         }
-    }
-
-    fn invalid(&self, why: &str) -> Stopped {
-        let message =
-            format!("DECISION_INVALID: node {} told of a decision that cannot be recorded: {why}", self.node);
-        Stopped::failed(ErrorCategory::ModelOutput, message)
     }
 
     async fn choice(&self, said: &Value, known: &[Decision]) -> Result<Result<NewDecision, String>, Stopped> {
@@ -110,17 +152,13 @@ impl Decider<'_> {
             Some(redactor) => redactor.redact_json(said),
             None => return Ok(Err("secrets cannot be taken out of it".to_owned())),
         };
-        match serde_json::from_value::<Said>(said) {
-            Err(error) => Ok(Err(format!("it is none: {error}"))),
-            Ok(said) if said.chosen.trim().is_empty() => {
-                Ok(Err("it does not say what was chosen".to_owned()))
-            }
+        match Said::read(&said) {
+            Err(why) => Ok(Err(why)),
             Ok(said) => Ok(Ok(self.new_decision(said, known).await?)),
         }
     }
 
     async fn new_decision(&self, said: Said, known: &[Decision]) -> Result<NewDecision, Stopped> {
-        let Said { chosen, question, rationale, confidence, alternatives, parent, depends_on } = said;
         let is_strategy = |decision: &&Decision| {
             decision.is_live()
                 && decision.new.kind == DecisionKind::Strategy
@@ -129,17 +167,13 @@ impl Decider<'_> {
         let strategy = known.iter().rev().find(is_strategy).map(|decision| decision.seq);
         let entries = self.house.store.entries(self.plan.id, self.plan.attempt).await?;
         let (attempt, phase) = (self.plan.attempt, self.run.job().phase);
-        Ok(NewDecision {
-            parent: parent.or(strategy),
-            question,
-            alternatives,
-            rationale,
-            confidence,
-            depends_on,
+        let made = NewDecision {
+            parent: strategy,
             node: Some(self.node.to_owned()),
             at_entry: entries.last().map_or(0, |entry| entry.no),
-            ..NewDecision::new(attempt, phase, DecisionKind::Choice, chosen)
-        })
+            ..NewDecision::new(attempt, phase, DecisionKind::Choice, String::new())
+        };
+        Ok(said.decision(made))
     }
 
     /// The same choice of the same node, told in an earlier try.
@@ -152,19 +186,5 @@ impl Decider<'_> {
                 && (&kept.question, &kept.chosen) == (&new.question, &new.chosen)
         };
         known.iter().find(is_same)
-    }
-}
-
-impl Said {
-    fn of(chosen: String) -> Said {
-        Said {
-            chosen,
-            question: String::new(),
-            rationale: String::new(),
-            confidence: None,
-            alternatives: Vec::new(),
-            parent: None,
-            depends_on: Vec::new(),
-        }
     }
 }

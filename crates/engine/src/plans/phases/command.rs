@@ -149,7 +149,8 @@ async fn run_beside<T>(
     };
     run.scope().check()?;
     let ended = ended.map_err(|error| Stopped::failed(ErrorCategory::Internal, error))?;
-    let shown = one_line(&task.run.shown());
+    // Cut afterwards: half of a secret is not known as one.
+    let shown = one_line(&house.redactor.redact_text(&task.run.shown()));
     let may_have_written = can_write;
     let finished =
         Finished { call, shown, ended, effect, _layer: layer, may_have_written, output, judged: None };
@@ -246,7 +247,7 @@ async fn stored(
 ) -> Result<(), Stopped> {
     let is_check = finished.call.new.tool != RUN_COMMAND;
     if finished.may_have_written {
-        scanned(live).await?;
+        scanned(live, None).await?;
     }
     if finished.may_have_written && is_check {
         put_back(live).await?;
@@ -307,26 +308,44 @@ pub(super) async fn end_call_settling(
 
 /// Looks at what changed, and says where something did since the last call.
 pub(super) async fn changed(live: &LiveRun) -> Result<Vec<(RootNo, RelPath)>, Stopped> {
-    scanned(live).await?;
+    scanned(live, None).await?;
+    found(live).await
+}
+
+/// The same when no call is at work: what a node leaves out is left out.
+pub(super) async fn changed_beside(live: &LiveRun, node: &str) -> Result<Vec<(RootNo, RelPath)>, Stopped> {
+    scanned(live, Some(node.to_owned())).await?;
+    found(live).await
+}
+
+async fn found(live: &LiveRun) -> Result<Vec<(RootNo, RelPath)>, Stopped> {
     let place = live.open.lock().await;
     let found = place.as_ref().map(|open| open.found.as_slice()).unwrap_or_default();
     Ok(found.iter().map(|found| (found.root, found.draft.path().clone())).collect())
 }
 
-async fn scanned(live: &LiveRun) -> Result<(), Stopped> {
+async fn scanned(live: &LiveRun, node: Option<String>) -> Result<(), Stopped> {
     let mut place = Arc::clone(&live.open).lock_owned().await;
     blocking(move || match place.as_mut() {
         None => Err(Stopped::Cancelled),
-        Some(open) => scan(open),
+        Some(open) => match &node {
+            Some(node) => scan_by(open, &rules_of(open, node)),
+            None => scan(open),
+        },
     })
     .await?
 }
 
 /// Keeps what changed in the sandbox since the last look.
 pub(super) fn scan(open: &mut Open) -> Result<(), Stopped> {
+    let rules = rules(open);
+    scan_by(open, &rules)
+}
+
+fn scan_by(open: &mut Open, rules: &CaptureRules) -> Result<(), Stopped> {
     let captured = open
         .sandbox
-        .scan(open.staging.as_ref(), &rules(open))
+        .scan(open.staging.as_ref(), rules)
         .map_err(|error| Stopped::failed(sandbox_category(&error), error))?;
     let sandbox::NotCaptured { scratch, protected, special } = captured.not_captured;
     open.record.not_captured = NotCaptured { scratch, protected, special };
@@ -354,8 +373,11 @@ pub(super) fn new_change(house: &House, call: CallNo, found: CapturedChange) -> 
 
 /// What is captured of the present call: not what the plan, or the node whose call it is, leaves out.
 pub(super) fn rules(open: &Open) -> CaptureRules {
-    let Open { plan, call, .. } = open;
-    let node = call.as_ref().map(|call| call.new.node.as_str()).unwrap_or_default();
+    rules_of(open, open.call.as_ref().map(|call| call.new.node.as_str()).unwrap_or_default())
+}
+
+fn rules_of(open: &Open, node: &str) -> CaptureRules {
+    let plan = &open.plan;
     let is_its = |step: &&Step| step.node == node || node.starts_with(&format!("{}.fix", step.node));
     let of_node = plan.spec.steps.iter().filter(is_its).flat_map(|step| &step.ignore);
     CaptureRules {

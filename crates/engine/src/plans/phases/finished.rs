@@ -3,10 +3,14 @@
 //! # Not here
 //! How it was run, and how what it changed is captured: `command`.
 
-use std::path::PathBuf;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-use domain::{CallEnd, CallState, ErrorCategory, KeptOutput, NODE_TEXT_BYTES_MAX, ToolCall};
+use domain::{CallEnd, CallState, ErrorCategory, KeptOutput, NODE_TEXT_BYTES_MAX, RelPath, ToolCall};
 use sandbox::Layer;
+use sandbox::beneath;
 use sandbox::command::{Ended, HowEnded};
 use sandbox::isolation::{IsolationUsed, StartError};
 use serde_json::{Value, json};
@@ -71,23 +75,20 @@ impl Finished {
             let message = format!("`{}` wrote to $AGENTS_OUTPUT what cannot be used: {why}", self.shown);
             Err(Stopped::failed(ErrorCategory::ModelOutput, message))
         };
-        let bytes = match std::fs::File::open(&self.output) {
-            Ok(file) => read_bounded(file),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Value::Null),
+        let bytes = match read_output(&self.output) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Value::Null),
             Err(error) => return unfit(&error.to_string()),
         };
-        match bytes.map(|bytes| (bytes.len(), serde_json::from_slice::<Value>(&bytes))) {
-            Err(error) => unfit(&error.to_string()),
-            Ok((bytes, _)) if bytes > OUTPUT_BYTES_MAX => {
-                unfit(&format!("more than {OUTPUT_BYTES_MAX} bytes"))
-            }
-            Ok((0, _)) => Ok(Value::Null),
-            Ok((_, Ok(value @ Value::Object(_)))) => Ok(match house.redactor.redactor() {
+        match (bytes.len(), serde_json::from_slice::<Value>(&bytes)) {
+            (bytes, _) if bytes > OUTPUT_BYTES_MAX => unfit(&format!("more than {OUTPUT_BYTES_MAX} bytes")),
+            (0, _) => Ok(Value::Null),
+            (_, Ok(value @ Value::Object(_))) => Ok(match house.redactor.redactor() {
                 Some(redactor) => redactor.redact_json(&value),
                 None => Value::Null,
             }),
-            Ok((_, Ok(_))) => unfit("it is no JSON object"),
-            Ok((_, Err(error))) => unfit(&error.to_string()),
+            (_, Ok(_)) => unfit("it is no JSON object"),
+            (_, Err(error)) => unfit(&error.to_string()),
         }
     }
 
@@ -213,9 +214,12 @@ fn kept_output(staging: &Staging, output: &sandbox::command::Output) -> Result<O
     Ok(Some(KeptOutput { hash: kept.hash, total: output.total(), left_out: output.left_out() }))
 }
 
-fn read_bounded(file: std::fs::File) -> std::io::Result<Vec<u8>> {
-    use std::io::Read;
-    let mut bytes = Vec::new();
-    file.take(OUTPUT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+/// What a program put there. It made what lies at that path, so no link is followed, which would lead to what it may not
+/// see, and nothing is waited for that is no file.
+fn read_output(path: &Path) -> io::Result<Vec<u8>> {
+    let (dir, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
+    let name = RelPath::new(name.as_bytes()).map_err(io::Error::other)?;
+    let root = beneath::open_root(dir)?;
+    let (bytes, _) = sandbox::read_file(root.as_fd(), &name, OUTPUT_BYTES_MAX as u64 + 1)?;
     Ok(bytes)
 }

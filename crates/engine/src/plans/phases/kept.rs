@@ -111,8 +111,8 @@ pub(super) async fn capture(
         Err(Stopped::Failed { category, message, .. }) => {
             let mut place = actor.live.open.lock().await;
             let open = place.as_mut().ok_or(Stopped::Cancelled)?;
-            let shown = command::one_line(&step.shown());
-            return Err(not_captured(open, category, &actor.house.redactor.redact_text(&shown), &message));
+            let shown = command::one_line(&actor.house.redactor.redact_text(&step.shown()));
+            return Err(not_captured(open, category, &shown, &message));
         }
         other => other?,
     }

@@ -32,7 +32,7 @@ use super::super::models::{NoModel, told};
 use super::node::{Left, Node};
 use super::servers::NodeServers;
 use super::tools::{self, Desk, First, Gate, Tools};
-use super::{Stopped, brief, walls};
+use super::{Stopped, brief};
 use ask::Asker;
 use output::Wanted;
 use talk::Talk;
@@ -48,9 +48,7 @@ const SAID_CHARS_MAX: usize = 300;
 pub(super) async fn run(node: &Node<'_>, task: &ModelTask) -> Result<Left, Stopped> {
     let servers = NodeServers::start(node).await?;
     let left = work(node, task, &servers).await;
-    servers.end().await;
-    walls::servers_wrote(node).await?;
-    left
+    servers.end_after(node, left).await
 }
 
 async fn work(node: &Node<'_>, task: &ModelTask, servers: &NodeServers) -> Result<Left, Stopped> {
@@ -76,13 +74,13 @@ fn category(error: &NoModel) -> ErrorCategory {
     }
 }
 
-fn tools_of<'a>(node: &Node<'a>, task: &ModelTask, servers: &NodeServers) -> Result<Tools<'a>, Stopped> {
+fn tools_of<'a>(node: &Node<'a>, task: &ModelTask, servers: &'a NodeServers) -> Result<Tools<'a>, Stopped> {
     let mut all = Catalog::builtin();
-    let names = servers.add_to(&mut all, node, &task.tools);
+    let names = servers.add_to(&mut all, &task.tools);
     let offered = all
         .only(&with_context(task, names))
         .map_err(|error| node.unfit(&format!("{error}{}", servers.left_out())))?;
-    Ok(ToolRunner::new(Gate::new(node), offered, Memory::Strict))
+    Ok(ToolRunner::new(Gate::beside(node, servers), offered, Memory::Strict))
 }
 
 /// Every model may ask for context, beside what its node names. One that is to have neither tools nor context is offered
@@ -193,7 +191,12 @@ impl Turns<'_, '_> {
             self.asker.node.scope.check()?;
             let answer = self.tools.call(call).await.map_err(tools::stopped)?;
             self.changed = self.changed.saturating_add(answer.changed);
-            results.push(ToolResult { id, text: answer.text, is_error: answer.is_error });
+            // A result has lost its secrets where it was made; what went wrong may be in the words of a program.
+            let text = match answer.is_error {
+                true => self.asker.node.house.redactor.redact_text(&answer.text),
+                false => answer.text,
+            };
+            results.push(ToolResult { id, text, is_error: answer.is_error });
         }
         Ok(results)
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use actors::tool::ToolError;
 use domain::{
     ByteText, CallEnd, CallState, CommandTask, Does, ErrorCategory, NewCall, NodeRun, Phase, RelPath, RootNo,
-    Run, Usage, WallMs, expand_argv, value_text,
+    Run, SpendKind, Usage, WallMs, expand_argv, value_text,
 };
 use sandbox::beneath::{self, Links};
 use sandbox::{WriteFileError, read_at_hand};
@@ -25,7 +25,7 @@ use super::super::House;
 use super::super::facts::{EDIT_FILE, READ_FILE, RUN_COMMAND, WAIT, WRITE_FILE};
 use super::super::use_plan::path_of;
 use super::Stopped;
-use super::choices::Decider;
+use super::choices::{self, Decider, Said};
 use super::command::{self, Task};
 use super::finished::Finished;
 use super::ground::blocking;
@@ -35,6 +35,8 @@ use super::work::LiveRun;
 use super::{external, model, spending, tools, walls};
 use crate::worker::JobRun;
 
+/// The most that a program is believed to have used of anything.
+const SAID_USED_MAX: u64 = 1_000_000_000_000_000;
 /// How much of a file a call keeps.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 
@@ -49,7 +51,7 @@ pub(super) async fn run(node: &Node<'_>) -> Result<Done, Stopped> {
             let writes = step.writes() && !node.only_reads();
             // A program that cannot be kept from writing is alone: so it is known whose what is found was.
             let is_program = matches!(step.does, Does::Command(_) | Does::External(_));
-            let is_alone = writes || is_program && !walls::hold(node).await?;
+            let is_alone = writes || is_program && !walls::hold(node.house, node.live, node.plan).await?;
             Some(node.live.permit(&node.scope, is_alone).await?)
         }
         // Their calls ask for it one by one.
@@ -181,6 +183,7 @@ pub(super) async fn end_command(
         other => (json, other),
     };
     decided?;
+    let said_used = json.as_ref().ok().filter(|_| failure.is_none()).map(usage_in).unwrap_or_default();
     let mut ended = None;
     command::record_settling(house, run, live, plan, finished, None, |changed| {
         let json = json.as_ref().ok().filter(|_| failure.is_none())?.clone();
@@ -191,6 +194,7 @@ pub(super) async fn end_command(
         node.settles(left)
     })
     .await?;
+    count_used(node, finished, said_used).await?;
     // Stopped, and not the run with it: what it had changed is recorded.
     node.scope.check()?;
     match (failure, json, ended) {
@@ -204,10 +208,25 @@ pub(super) async fn end_command(
 async fn decide(node: &Node<'_>, finished: &Finished, json: &Value) -> Result<(), Stopped> {
     let strategist = node.plan.spec.strategist.as_ref().filter(|_| node.phase == Phase::Strategize);
     if strategist.is_some_and(|strategist| strategist.result == node.path) {
-        return Ok(());
+        // What cannot be recorded then is told now, while the node can still be done again.
+        return Said::all_in(json).map(drop).map_err(|why| choices::invalid(node.path, &why));
     }
     let Node { house, run, plan, path, .. } = *node;
     Decider { house, run, plan, node: path }.all(&finished.effect, json).await
+}
+
+/// Adds what a program says that it used to the plan's accounts, up to their limits: nobody could ask it beforehand, and
+/// whoever comes after it finds the less.
+async fn count_used(node: &Node<'_>, finished: &Finished, used: Usage) -> Result<(), Stopped> {
+    let (store, claim) = (&node.house.store, node.run.claim());
+    for (kind, amount) in [(SpendKind::Tokens, used.tokens()), (SpendKind::Cost, used.cost_micros)] {
+        if amount > 0 {
+            let amount = amount.min(SAID_USED_MAX);
+            let added = store.add_spent(By::Effect(&finished.effect), &claim, kind, amount).await;
+            added.map_err(|error| spending::stopped(error, node.path))?;
+        }
+    }
+    Ok(())
 }
 
 /// What a program says that it used: `usage: {tokens_in, tokens_out, cost_micros}`.

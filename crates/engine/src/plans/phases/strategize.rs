@@ -10,21 +10,19 @@ use std::sync::Arc;
 
 use domain::strategy::Strategy;
 use domain::{
-    Alternative, Decision, DecisionKind, Does, NewDecision, NodeRun, Phase, Plan, Step, StepDecision,
-    Strategist,
+    Decision, DecisionKind, Does, NewDecision, NodeRun, Phase, Plan, Step, StepDecision, Strategist,
 };
 use serde_json::Value;
+use store::DecisionStoreError;
 
 use super::super::use_plan::strategy;
 use super::super::{House, mcp_servers};
+use super::choices::{Said, invalid};
 use super::execute::{progress, told};
 use super::graph::{self, Actor, RoundEnd};
 use super::work::LiveRun;
 use super::{Stopped, ground, steps};
 use crate::worker::JobRun;
-
-/// How many choices of one strategist, or of one output of another node, are recorded.
-pub(super) const CHOICES_MAX: usize = 20;
 
 pub(super) async fn strategize(
     house: &Arc<House>,
@@ -42,12 +40,18 @@ pub(super) async fn strategize(
             let actor = Actor { house, run, live, plan, phase: Phase::Strategize, steps: &strategist.steps };
             think(&actor).await?;
             let runs = house.store.node_runs(plan.id).await?;
-            decided(plan, strategist, &runs)
+            decided(plan, strategist, &runs)?
         }
     };
     let effect = run.enter()?;
-    house.store.decide_all(&effect, &run.claim(), decisions).await?;
-    Ok(())
+    match house.store.decide_all(&effect, &run.claim(), decisions).await {
+        Ok(_) => Ok(()),
+        Err(DecisionStoreError::Invalid(why)) => {
+            let node = plan.spec.strategist.as_ref().map(|strategist| strategist.result.as_str());
+            Err(invalid(node.unwrap_or_default(), &why))
+        }
+        Err(other) => Err(other.into()),
+    }
 }
 
 fn is_strategy_of(decision: &Decision, plan: &Plan) -> bool {
@@ -85,7 +89,7 @@ async fn round(actor: &Actor<'_>) -> Result<RoundEnd, Stopped> {
 }
 
 /// What the strategist said, as decisions: the strategy first, the choices below it.
-fn decided(plan: &Plan, strategist: &Strategist, runs: &[NodeRun]) -> Vec<StepDecision> {
+fn decided(plan: &Plan, strategist: &Strategist, runs: &[NodeRun]) -> Result<Vec<StepDecision>, Stopped> {
     let is_result = |run: &&NodeRun| {
         run.phase == Phase::Strategize && run.attempt == plan.attempt && run.path == strategist.result
     };
@@ -93,9 +97,9 @@ fn decided(plan: &Plan, strategist: &Strategist, runs: &[NodeRun]) -> Vec<StepDe
     let json = said.map(|run| &run.json).unwrap_or(&Value::Null);
     let said_text = said.map(|run| run.text.as_str()).unwrap_or_default();
     let chosen = Strategy::of(json, said_text).to_string();
-    let choices = json.get("decisions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let choices = Said::all_in(json).map_err(|why| invalid(&strategist.result, &why))?;
     let choices: Vec<NewDecision> =
-        choices.iter().take(CHOICES_MAX).filter_map(|said| choice(plan, &strategist.result, said)).collect();
+        choices.into_iter().map(|said| choice(plan, &strategist.result, said)).collect();
     let least = choices.iter().filter_map(|choice| choice.confidence).reduce(f32::min);
     let strategy = NewDecision {
         kind: DecisionKind::Strategy,
@@ -106,27 +110,13 @@ fn decided(plan: &Plan, strategist: &Strategist, runs: &[NodeRun]) -> Vec<StepDe
         ..blank(plan, &strategist.result)
     };
     let below = choices.into_iter().map(|new| StepDecision { new, parent: Some(0), depends_on: Vec::new() });
-    std::iter::once(StepDecision::from(strategy)).chain(below).collect()
+    Ok(std::iter::once(StepDecision::from(strategy)).chain(below).collect())
 }
 
-/// A choice that an actor tells of: `{question, chosen, rationale, confidence, alternatives: [{text, why_not}]}`. None when
-/// it does not say what was chosen.
-pub(super) fn choice(plan: &Plan, node: &str, said: &Value) -> Option<NewDecision> {
-    let word = |key: &str| said.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let chosen = Some(word("chosen")).filter(|chosen| !chosen.trim().is_empty())?;
-    let confidence =
-        said.get("confidence").and_then(Value::as_f64).filter(|value| (0.0..=1.0).contains(value));
-    let alternatives = said.get("alternatives").cloned().unwrap_or_default();
-    Some(NewDecision {
-        kind: DecisionKind::Choice,
-        question: word("question"),
-        chosen,
-        rationale: word("rationale"),
-        alternatives: serde_json::from_value::<Vec<Alternative>>(alternatives).unwrap_or_default(),
-        #[expect(clippy::cast_possible_truncation, reason = "a confidence has few digits")]
-        confidence: confidence.map(|value| value as f32),
-        ..blank(plan, node)
-    })
+/// A choice of the strategist. Nothing below the strategy has a number yet, so that it can name no other.
+fn choice(plan: &Plan, node: &str, said: Said) -> NewDecision {
+    let made = blank(plan, node);
+    NewDecision { parent: made.parent, depends_on: Vec::new(), ..said.decision(made) }
 }
 
 fn blank(plan: &Plan, node: &str) -> NewDecision {

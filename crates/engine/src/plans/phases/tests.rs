@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use super::super::{Engine, EngineOptions, NewPlanRequest};
 use super::node::Node;
+use super::servers::NodeServers;
 use super::tools::{Gate, Tools};
 use super::*;
 use crate::runtime::TokioRuntime;
@@ -83,7 +84,9 @@ impl JobRunner for Calling {
             live.open.lock().await.as_ref().unwrap().sandbox.root(RootNo(0)).unwrap().try_clone_to_owned();
         let mut catalog = Catalog::builtin();
         catalog.add(spec(), Arc::new(Breaks(root.unwrap()))).unwrap();
-        let mut tools: Tools<'_> = ToolRunner::new(Gate::new(&node), catalog, Memory::Trusting);
+        let servers = NodeServers::default();
+        let gate = Gate::beside(&node, &servers);
+        let mut tools: Tools<'_> = ToolRunner::new(gate, catalog, Memory::Trusting);
         let write = json!({ "path": "after", "content": "whole\n" });
         for (name, arguments) in [("box.breaks", json!({})), ("write_file", write)] {
             let call = ToolUse { id: name.to_owned(), name: name.to_owned(), arguments };

@@ -74,14 +74,16 @@ pub(super) struct Gate<'a> {
     unkept: Option<&'a Mutex<Option<Unkept>>>,
     /// What the node of a model may be shown.
     desk: OnceLock<Desk>,
+    /// Those whose tools it may call.
+    servers: &'a NodeServers,
 }
 
 /// Runs the tools of one node.
 pub(super) type Tools<'a> = ToolRunner<Gate<'a>>;
 
 impl<'a> Gate<'a> {
-    /// For the calls of `node`.
-    pub(super) fn new(node: &Node<'a>) -> Self {
+    /// For the calls of `node`, beside its servers.
+    pub(super) fn beside(node: &Node<'a>, servers: &'a NodeServers) -> Self {
         let Node { house, run, live, plan, path, .. } = *node;
         let projects = plan.projects.iter().map(|project| Project {
             alias: project.alias.clone(),
@@ -90,7 +92,7 @@ impl<'a> Gate<'a> {
         });
         let scope = node.scope.clone();
         let (projects, desk) = (projects.collect(), OnceLock::new());
-        Self { house, run, live, plan, node: path, scope, projects, desk, unkept: None }
+        Self { house, run, live, plan, node: path, scope, projects, desk, servers, unkept: None }
     }
 
     /// From now on the node has this to be shown. The first call counts.
@@ -330,6 +332,11 @@ impl<'a> Gate<'a> {
         let end = self.end(started, &outcome);
         let Some(call) = call else {
             spending::keep(self.house, self.run, &effect, self.new_call(head), end).await?;
+            if self.servers.is_watched(&head.name)
+                && let Some(message) = walls::found(self.live, self.node).await?
+            {
+                return Err(Stopped::failed(ErrorCategory::Tool, message));
+            }
             return Ok(Performed { outcome, changed: 0, seen: Vec::new() });
         };
         let changed = command::changed(self.live).await?.len();
@@ -368,7 +375,8 @@ impl Workplace for Gate<'_> {
     }
 
     async fn perform(&self, call: CallHead, work: Work) -> Result<Performed, Stopped> {
-        let _permit = self.live.permit(&self.scope, writes(&call)).await?;
+        let is_alone = writes(&call) || self.servers.is_watched(&call.name);
+        let _permit = self.live.permit(&self.scope, is_alone).await?;
         match &work {
             Work::Read { place, .. } | Work::List { place, .. } | Work::Search { place, .. } => {
                 let no = place.root;
@@ -425,15 +433,14 @@ pub(super) async fn run_tool_step(
     let unkept = Mutex::new(None);
     let mut catalog = Catalog::builtin();
     let servers = NodeServers::start(node).await?;
-    servers.add_to(&mut catalog, node, &[]);
-    let gate = Gate { unkept: Some(&unkept), ..Gate::new(node) };
+    servers.add_to(&mut catalog, &[]);
+    let gate = Gate { unkept: Some(&unkept), ..Gate::beside(node, &servers) };
     let mut tools: Tools<'_> = ToolRunner::new(gate, catalog, Memory::Trusting);
     let call = ToolUse { id: node.path.to_owned(), name: name.to_owned(), arguments: with.clone() };
     let answer = tools.call(&call).await.map_err(stopped);
     drop(tools);
-    servers.end().await;
-    let wrote = walls::servers_wrote(node).await;
-    let left = wrote.and(answer).and_then(|answer| left_by(name, answer));
+    let answer = servers.end_after(node, answer).await;
+    let left = answer.and_then(|answer| left_by(name, answer));
     let unkept = lock(&unkept).take();
     match (left, unkept) {
         (Ok(left), Some(unkept)) => {

@@ -6,35 +6,39 @@
 //! # Invariants
 //! 1. What such a program wrote is taken back before anybody else works in the sandbox, is recorded nowhere, and fails its
 //!    node (`NODE_WROTE`).
+//!    A server of such a node is looked after when it has started, after each call, and when it has ended: what it writes
+//!    in between may be found by who writes next.
 //! 2. The user's files are never the ones that it wrote to: it sees the sandbox.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use domain::RelPath;
+use domain::{Plan, RelPath};
 use sandbox::isolation::{Isolation, IsolationPolicy, IsolationRung};
 
+use super::super::House;
 use super::super::facts::RUN_COMMAND;
 use super::Stopped;
 use super::command;
 use super::finished::Finished;
 use super::ground::blocking;
 use super::node::Node;
+use super::work::LiveRun;
 
 /// How many paths a message names.
 const NAMED_MAX: usize = 5;
 
 /// Whether programs of this plan can be kept from writing. It is tried, once in a run, where the policy leaves it open.
-pub(super) async fn hold(node: &Node<'_>) -> Result<bool, Stopped> {
-    if node.plan.spec.isolation_required {
+pub(super) async fn hold(house: &House, live: &LiveRun, plan: &Plan) -> Result<bool, Stopped> {
+    if plan.spec.isolation_required {
         return Ok(true);
     }
-    let child = node.house.options.child.clone();
+    let child = house.options.child.clone();
     let trying = || async {
         let isolation = Isolation::new(IsolationPolicy::Required, child);
         blocking(move || isolation.probe().iter().any(|(_, tried)| tried.is_ok())).await
     };
-    node.live.walls_hold.get_or_try_init(trying).await.copied()
+    live.walls_hold.get_or_try_init(trying).await.copied()
 }
 
 /// Takes back what a program wrote that was only to look; says what it did, in words, or nothing when it kept to it.
@@ -44,28 +48,17 @@ pub(super) async fn wrote(node: &Node<'_>, finished: &Finished) -> Result<Option
     if is_kept_out || rung != Some(IsolationRung::None) {
         return Ok(None);
     }
-    found(node).await
+    found(node.live, node.path).await
 }
 
-/// The same for the servers of a node in whose phase nobody writes.
-pub(super) async fn servers_wrote(node: &Node<'_>) -> Result<(), Stopped> {
-    if !node.only_reads() || hold(node).await? || node.live.open.lock().await.is_none() {
-        return Ok(());
-    }
-    let _permit = node.live.permit(&node.scope, true).await?;
-    match found(node).await? {
-        None => Ok(()),
-        Some(message) => Err(Stopped::failed(domain::ErrorCategory::Tool, message)),
-    }
-}
-
-async fn found(node: &Node<'_>) -> Result<Option<String>, Stopped> {
-    let changed = command::changed(node.live).await?;
+/// The same for a server that may only look, by who has the permit alone. `path` is that of its node.
+pub(super) async fn found(live: &LiveRun, path: &str) -> Result<Option<String>, Stopped> {
+    let changed = command::changed_beside(live, path).await?;
     if changed.is_empty() {
         return Ok(None);
     }
-    command::put_back(node.live).await?;
-    if let Some(open) = Arc::clone(&node.live.open).lock_owned().await.as_ref() {
+    command::put_back(live).await?;
+    if let Some(open) = Arc::clone(&live.open).lock_owned().await.as_ref() {
         open.staging.clear();
     }
     let paths: BTreeSet<&RelPath> = changed.iter().map(|(_, path)| path).collect();
@@ -76,9 +69,8 @@ async fn found(node: &Node<'_>) -> Result<Option<String>, Stopped> {
         String::new()
     };
     Ok(Some(format!(
-        "NODE_WROTE: node {} may only look, and it changed {}{more}; that is taken back. Nothing could keep it from it \
+        "NODE_WROTE: node {path} may only look, and it changed {}{more}; that is taken back. Nothing could keep it from it \
          here: see `agents doctor`",
-        node.path,
         named.join(", ")
     )))
 }

@@ -1,7 +1,9 @@
 //! The port for plans.
 
 use async_trait::async_trait;
-use domain::{Claim, Decision, EventRecord, NewDecision, NewJob, NewPlan, Plan, PlanId, StepDecision};
+use domain::{
+    Claim, Decision, EventKind, EventRecord, NewDecision, NewJob, NewPlan, Plan, PlanId, StepDecision,
+};
 use sync::Effect;
 
 use super::{create, decisions, forget, move_plan, rows};
@@ -80,6 +82,14 @@ impl PlanStore for SqliteStore {
 
     async fn events(&self, plan: PlanId, after: u64, limit: usize) -> Result<Vec<EventRecord>, StoreError> {
         self.read(|tx| heads::told(tx, plan, after, limit))
+    }
+
+    async fn events_of(&self, plan: PlanId, kind: EventKind) -> Result<Vec<EventRecord>, StoreError> {
+        self.read(|tx| heads::told_of(tx, plan, kind))
+    }
+
+    async fn last_event(&self, plan: PlanId) -> Result<u64, StoreError> {
+        self.read(|tx| heads::last_told(tx, plan))
     }
 
     async fn forget(&self, plan: PlanId) -> Result<bool, StoreError> {

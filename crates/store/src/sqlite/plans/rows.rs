@@ -74,7 +74,7 @@ pub(super) fn insert(tx: &Tx<'_>, head: Head, plan: &Plan) -> Result<(), StoreEr
             head.0,
             Text(plan.id),
             plan.title,
-            Json(&plan.spec),
+            Json(&*plan.spec),
             Json(&plan.projects),
             plan.state.phase().as_str(),
             plan.state.word(),

@@ -19,13 +19,13 @@ const TEXT_BYTES_MAX: usize = 256 << 10;
 static LATELY: Mutex<VecDeque<(Box<str>, Arc<PlanSpec>)>> = Mutex::new(VecDeque::new());
 
 /// The spec that was stored as this text.
-pub(super) fn spec_of(text: &str) -> serde_json::Result<PlanSpec> {
+pub(super) fn spec_of(text: &str) -> serde_json::Result<Arc<PlanSpec>> {
     if let Some(known) = known(text) {
-        return Ok(PlanSpec::clone(&known));
+        return Ok(known);
     }
-    let spec: PlanSpec = serde_json::from_str(text)?;
+    let spec: Arc<PlanSpec> = Arc::new(serde_json::from_str(text)?);
     if text.len() <= TEXT_BYTES_MAX {
-        let kept = (text.into(), Arc::new(spec.clone()));
+        let kept = (text.into(), Arc::clone(&spec));
         let mut lately = lock(&LATELY);
         lately.truncate(SPECS_MAX - 1);
         lately.push_front(kept);
@@ -51,7 +51,7 @@ mod tests {
             spec.to_string()
         };
         let text = |n: usize| saying(&n.to_string());
-        let anew = |text: &str| serde_json::from_str::<PlanSpec>(text).unwrap();
+        let anew = |text: &str| Arc::new(serde_json::from_str::<PlanSpec>(text).unwrap());
         for _ in 0..2 {
             for n in 0..2 * SPECS_MAX {
                 assert_eq!(spec_of(&text(n)).unwrap(), anew(&text(n)));

@@ -25,6 +25,9 @@ use super::talk::Talk;
 /// How long one call may take when the node does not say.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
+/// What is added to a drift: a person who resumes the plan shall not pay for it unawares.
+const ASKS_ITSELF: &str = "; if the plan is resumed without `--replay`, it asks the model itself";
+
 /// Asks the model of a node.
 pub(super) struct Asker<'a, 'n> {
     pub(super) node: &'a Node<'n>,
@@ -40,16 +43,19 @@ impl Asker<'_, '_> {
         let question = talk.question().map_err(|error| node.unfit(&error))?;
         loop {
             let error = match self.once(question).await? {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    let read = answer.usage.tokens_in;
+                    node.house.contexts.factors().learn(self.model, question, read);
+                    return Ok(answer);
+                }
                 Err(error) => error,
             };
             let message = format!("node {}: {error}", node.path);
             if !is_tried_again(&error) {
                 return Err(match error.cause {
                     Cause::Cancelled(_) => Stopped::Cancelled,
-                    Cause::Provider | Cause::Resting | Cause::Drift(_) => {
-                        Stopped::failed(error.category, message)
-                    }
+                    Cause::Provider | Cause::Resting => Stopped::failed(error.category, message),
+                    Cause::Drift(_) => Stopped::failed(error.category, message + ASKS_ITSELF),
                 });
             }
             let Node { house, run, plan, step, .. } = *node;

@@ -44,9 +44,9 @@ impl Reserved {
         let tokens = asker.hold(effect, SpendKind::Tokens, estimate.total(), None).await?;
         let Some(price) = price else { return Ok(Reserved { estimate, tokens, cost: None }) };
         let most = price.most_micros(estimate.prompt, estimate.answer);
-        let day =
-            models.day_cost().map(|max| DayLimit { day: Day::of(asker.node.house.wall()), max: Some(max) });
-        match asker.hold(effect, SpendKind::Cost, most, day).await {
+        // Also where no limit is set: one that is set later counts what was spent before.
+        let day = DayLimit { day: Day::of(asker.node.house.wall()), max: models.day_cost() };
+        match asker.hold(effect, SpendKind::Cost, most, Some(day)).await {
             Ok(cost) => Ok(Reserved { estimate, tokens, cost: Some(cost) }),
             Err(stopped) => {
                 asker.release(effect, tokens, 0).await?;

@@ -25,11 +25,9 @@ use super::about::Trees;
 use super::desk::Stands;
 use super::{Gate, blocking, fitting, time_limit};
 use crate::context_answer::context_answer;
-use crate::contexts::{ContextAsk, ContextError, LexicalCounter, PipelineError, PlanSight};
+use crate::contexts::{ContextAsk, ContextError, PipelineError, PlanSight};
 use crate::history;
 
-/// A model whose vocabulary is not known counts more, in hundredths.
-const FOREIGN_FACTOR: u32 = 115;
 /// How often a context is made smaller that is counted otherwise where it is sent.
 const SMALLER_MAX: u32 = 3;
 
@@ -211,14 +209,31 @@ impl Gate<'_> {
             .map_or_else(|error| told_error(error).map(Err), |given| Ok(Ok(given)))
     }
 
-    /// The same, and what is wrong with the focus is an error.
+    /// The same, and what is wrong with the focus is an error, told with the nearest name that there is.
     async fn assemble_strictly(
         &self,
         request: &mut ContextRequest,
         model: &str,
     ) -> Result<Result<AssembledContext, ToolError>, Stopped> {
-        let given = self.piped(request, model).await?;
-        given.map_or_else(|error| told_error(error).map(Err), |given| Ok(Ok(given)))
+        let error = match self.piped(request, model).await? {
+            Ok(given) => return Ok(Ok(given)),
+            Err(error) => error,
+        };
+        let nearest = self.nearest(&error).await?;
+        let told = told_error(error)?;
+        Ok(Err(match (told, nearest) {
+            (ToolError::NoContext { code, message }, Some(name)) => {
+                ToolError::NoContext { code, message: format!("{message}; did you mean `{name}`?") }
+            }
+            (told, _) => told,
+        }))
+    }
+
+    async fn nearest(&self, error: &ContextError) -> Result<Option<String>, Stopped> {
+        let ContextError::Pipeline(PipelineError::FocusNotFound { focus }) = error else { return Ok(None) };
+        let PlanSight { projects, .. } = self.house.plan_sight(self.plan).await?;
+        let (contexts, word, scope) = (self.house.contexts.clone(), focus.to_string(), self.scope.clone());
+        Ok(blocking(move || contexts.nearest(&projects, &word, &scope)).await?.ok().flatten())
     }
 
     async fn piped(
@@ -228,10 +243,7 @@ impl Gate<'_> {
     ) -> Result<Result<AssembledContext, ContextError>, Stopped> {
         let PlanSight { projects, facts } = self.house.plan_sight(self.plan).await?;
         request.plan = Some(facts);
-        let counter = match model.split_once('/') {
-            Some(("openai", _)) => LexicalCounter::default(),
-            Some(_) | None => LexicalCounter::with_factor(FOREIGN_FACTOR),
-        };
+        let counter = self.house.contexts.factors().counter(model);
         let ask = ContextAsk { projects, request: request.clone(), counter: Arc::new(counter) };
         let given = self.house.contexts.assemble(ask, self.scope.clone()).await;
         self.scope.check()?;

@@ -1,0 +1,56 @@
+//! Models of which nobody can say what they cost.
+//!
+//! # Invariants
+//! 1. A limit of money that somebody set, and that could not be kept, is refused before a plan is made.
+//! 2. Where only the limit stands that everybody has, it is told that it does not hold; that of the tokens does.
+
+use domain::PlanSpec;
+use engine::plans::Engine;
+
+use super::task::Asked;
+use crate::config::{Key, Origin, Settings};
+use crate::failure::{Failure, codes};
+use crate::output::Note;
+
+/// What is told of the models of a plan that is about to be made; none when all prices are known.
+///
+/// # Errors
+/// A limit could not be kept.
+pub(super) fn told(asked: &Asked, engine: &Engine) -> Result<Option<Note>, Failure> {
+    let spec = &asked.request.spec;
+    let models = engine.unpriced(spec);
+    let Some(first) = models.first() else { return Ok(None) };
+    let costs = format!("what {} costs is not known", models.join(", "));
+    let Some(limit) = limit_set(spec, &asked.settings) else {
+        let is_limited = spec.limits.cost.is_some();
+        return Ok(is_limited.then(|| {
+            Note::info(format!(
+                "{costs}, so `limits.cost` does not hold for it; `limits.tokens` does. Say it in your settings: \
+                 [prices.\"{first}\"]"
+            ))
+        }));
+    };
+    let price = format!(
+        "say it in your settings, in dollars for a million tokens: `[prices.\"{first}\"]`, `input = 3`, `output = 15`"
+    );
+    Err(Failure::new(&codes::PREFLIGHT_FAILED, format!("{costs}, so `{limit}` could not be kept"))
+        .hint(price)
+        .hint(format!("or lift the limit: {}", lifted(limit))))
+}
+
+/// The limit of money that somebody set.
+fn limit_set(spec: &PlanSpec, settings: &Settings) -> Option<&'static str> {
+    let (usual, origin) = (settings.money(Key::LimitsCost), settings.get(Key::LimitsCost).1);
+    let is_own = spec.limits.cost.is_some() && (*origin != Origin::Default || spec.limits.cost != usual);
+    if is_own {
+        return Some("limits.cost");
+    }
+    settings.money(Key::LimitsDayCost).map(|_| "limits.day_cost")
+}
+
+fn lifted(limit: &str) -> &'static str {
+    match limit {
+        "limits.cost" => "`--limit cost=none`",
+        _ => "`agents config set limits.day_cost=none`",
+    }
+}

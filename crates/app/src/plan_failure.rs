@@ -1,0 +1,236 @@
+//! What went wrong with a plan: the error that it stands at, why it did not come where it was sent, and how it is mended.
+//!
+//! # Invariants
+//! 1. Every error names something to type, chosen by what went wrong and where.
+//! 2. A plan that a person has to speak about says so, and is not merely told to be tried again.
+//!
+//! # Not here
+//! What can be done with a plan that is well (`plan_next`); the whole history of its errors (`cli::plan::errors`).
+
+use domain::{
+    Action, ApplyState, AskWhy, ErrorCategory, ErrorRecord, GatePoint, Phase, Plan, PlanState, Work,
+};
+use engine::plans::{PlanFacts, kept_in};
+use serde_json::json;
+
+use crate::failure::{Failure, codes, from_engine};
+use crate::ledger_view;
+use crate::output::one_line;
+
+/// What the engine says of a command that failed without the network and printed that it wants it.
+const NETWORK_WORDS: &str = "it probably wanted the network";
+
+/// What the store says of a plan that it gave up because it took its workers with it.
+const WORKER_DIED_WORDS: &str = "its worker died ";
+
+/// The error that the plan stands at.
+pub fn last_error(facts: &PlanFacts) -> Option<&ErrorRecord> {
+    let is_errored = matches!(
+        facts.plan.state,
+        PlanState::Strategize(Work::Errored)
+            | PlanState::Execute(Work::Errored)
+            | PlanState::Apply(ApplyState::Errored)
+    );
+    facts.errors.records().next_back().filter(|_| is_errored)
+}
+
+/// Why the plan did not come where it was sent: none when it did.
+pub fn failure_of(facts: &PlanFacts, id: &str) -> Option<Failure> {
+    if facts.owner_is_gone {
+        return Some(broken_off(facts, id));
+    }
+    match facts.plan.state {
+        PlanState::Strategize(Work::Errored)
+        | PlanState::Execute(Work::Errored)
+        | PlanState::Apply(ApplyState::Errored) => Some(errored(facts, id)),
+        PlanState::Strategize(Work::Cancelled)
+        | PlanState::Execute(Work::Cancelled)
+        | PlanState::Apply(ApplyState::Cancelled) => Some(cancelled(facts, id)),
+        PlanState::Apply(ApplyState::Constrained) => {
+            let failure =
+                Failure::new(&codes::CONFLICTS, format!("plan {id} not applied, nothing was written"));
+            let failure = facts.plan.constrained_by.iter().fold(failure, |failure, reason| {
+                failure.line(format!("{}  {}", reason.subject, reason.message))
+            });
+            Some(
+                failure
+                    .hint(format!("see `agents plan diff {id} --conflicts`, then `agents plan apply {id}`")),
+            )
+        }
+        PlanState::Execute(Work::Complete) if !facts.validations.lets_through() => {
+            Some(from_engine::validation(&facts.validations.failed, &facts.validations.not_run, id))
+        }
+        PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => None,
+    }
+}
+
+fn errored(facts: &PlanFacts, id: &str) -> Failure {
+    let phase = facts.plan.state.phase();
+    let Some(record) = facts.errors.records().next_back() else {
+        return Failure::new(&codes::PLAN_ERRORED, format!("plan {id} failed in {phase}"))
+            .hint(format!("try again with `agents plan resume {id}`"));
+    };
+    if let Some(command) = ledger_view::raise_command(record, facts, id) {
+        let message = format!("plan {id} stopped in {phase}: {}", record.error.message());
+        return Failure::new(&codes::LIMIT_REACHED, message)
+            .detail(json!({ "category": record.error.category(), "phase": phase, "limit": record.error.detail() }))
+            .hint(format!("let it use more and go on: `{command}`"));
+    }
+    let code = if asks(facts) { &codes::PLAN_ASKS } else { &codes::PLAN_ERRORED };
+    let failure = Failure::new(code, format!("plan {id} failed in {phase}: {}", record.error.message()))
+        .detail(json!({ "category": record.error.category(), "phase": phase }));
+    let is_of_machine = matches!(record.error.category(), ErrorCategory::Sandbox | ErrorCategory::Auth);
+    if is_of_machine && record.error.phase() != Phase::Apply {
+        return failure.hint(format!(
+            "see what this machine offers with `agents doctor`; try again with `agents plan resume {id}`"
+        ));
+    }
+    if took_its_workers(record) {
+        return failure.hint(hint_for(record, facts, id));
+    }
+    let failure = failure.hint(format!("see `agents plan logs {id}` and `agents plan errors {id}`"));
+    let command = command_for(record, facts, id);
+    if asks_for_word(record, facts).is_some() {
+        return failure
+            .hint(format!("say what to do differently: `{command}`"))
+            .hint(format!("or try again as it is with `agents plan resume {id}`"));
+    }
+    failure.hint(match wants_network(record, facts) {
+        true => format!("let it use the network: `{command}`"),
+        false => format!("try again with `{command}`"),
+    })
+}
+
+fn cancelled(facts: &PlanFacts, id: &str) -> Failure {
+    let message =
+        format!("plan {id} was cancelled; what it changed so far is kept, your files are untouched");
+    let failure = Failure::new(&codes::CANCELLED, message);
+    match facts.errors.records().next_back().and_then(|last| kept_in(&last.error)) {
+        None => failure,
+        Some(dir) => failure
+            .line(format!(
+                "what its last command changed could not be captured; its sandbox is kept in {dir}"
+            ))
+            .hint("copy what you need from there, then clear it with `agents plan gc`"),
+    }
+}
+
+/// Nobody works on the plan, and it is not done.
+pub fn broken_off(facts: &PlanFacts, id: &str) -> Failure {
+    let phase = facts.plan.state.phase();
+    let message = format!("plan {id} was broken off in {phase}: the process that worked on it is gone");
+    Failure::new(&codes::PLAN_NOT_READY, message).hint(format!(
+        "go on with `agents plan resume {id}`, or stop it for good with `agents plan cancel {id}`"
+    ))
+}
+
+/// Nothing is left to go on with or to stop in a plan that was taken back.
+///
+/// # Errors
+/// It was.
+pub fn refuse_undone(facts: &PlanFacts, id: &str) -> Result<(), Failure> {
+    match facts.plan.undone_at {
+        None => Ok(()),
+        Some(_) => Err(Failure::new(
+            &codes::PLAN_FINAL,
+            format!("plan {id} was applied and undone: there is nothing to go on with, and nothing to stop"),
+        )
+        .hint(format!("to apply it again: `agents plan apply {id}`"))),
+    }
+}
+
+/// What to type about an error of the plan.
+pub fn command_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String {
+    if facts.plan.state.is_final() && kept_in(&record.error).is_some() {
+        return "agents doctor".to_owned();
+    }
+    let once_more = match record.error.phase() {
+        Phase::Apply => format!("agents plan apply {id}"),
+        Phase::Strategize | Phase::Execute => format!("agents plan resume {id}"),
+    };
+    if asks_for_word(record, facts).is_some() {
+        return say_differently(&facts.plan, id);
+    }
+    match record.error.category() {
+        // An apply needs no sandbox: what stood in its way is in the project itself.
+        ErrorCategory::Sandbox if record.error.phase() == Phase::Apply => once_more,
+        ErrorCategory::Sandbox | ErrorCategory::Auth => "agents doctor".to_owned(),
+        // Of two nodes of the plan itself: only another attempt is without it.
+        ErrorCategory::MergeConflict if record.error.phase() != Phase::Apply => {
+            format!("agents plan prompt {id} \"…\" --replan")
+        }
+        ErrorCategory::MergeConflict => format!("agents plan diff {id} --conflicts"),
+        ErrorCategory::Tool if wants_network(record, facts) => with_network(facts),
+        ErrorCategory::Budget => ledger_view::raise_command(record, facts, id).unwrap_or(once_more),
+        ErrorCategory::Tool
+        | ErrorCategory::Timeout
+        | ErrorCategory::Connection
+        | ErrorCategory::Overloaded
+        | ErrorCategory::RateLimit
+        | ErrorCategory::Resource
+        | ErrorCategory::ModelOutput
+        | ErrorCategory::Validation
+        | ErrorCategory::InvalidInput
+        | ErrorCategory::Internal => once_more,
+    }
+}
+
+/// What to know or do about an error of the plan.
+pub fn hint_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String {
+    if let Some(why) = asks_for_word(record, facts) {
+        return format!(
+            "another strategy is called for, and {why}: say what to do differently, or resume it as it is"
+        );
+    }
+    if kept_in(&record.error).is_some() {
+        return "resuming captures what is in the sandbox, for as long as `capture.wait` allows; that of a cancelled plan stays until `agents plan gc`".to_owned();
+    }
+    match took_its_workers(record) {
+        true => format!(
+            "each process that worked on it was killed or crashed, so it is not given to another by itself: see how far it came with `agents plan logs {id}`, then try once more with `agents plan resume {id}`"
+        ),
+        false => record.recovery.hint.clone(),
+    }
+}
+
+/// Whether a person has to say how it goes on.
+pub fn asks(facts: &PlanFacts) -> bool {
+    last_error(facts).is_some_and(|record| record.recovery.action == Action::Ask)
+        || wants_word(facts).is_some()
+}
+
+/// Why a plan that failed does not begin again by itself, though another strategy is called for.
+fn wants_word(facts: &PlanFacts) -> Option<AskWhy> {
+    facts.gate.filter(|gate| gate.point == GatePoint::Replan)?.asks()
+}
+
+/// The same for one of its errors: only the last one is what it stands at.
+fn asks_for_word(record: &ErrorRecord, facts: &PlanFacts) -> Option<AskWhy> {
+    let is_last = last_error(facts).is_some_and(|last| last.recovery.seq == record.recovery.seq);
+    wants_word(facts).filter(|_| is_last)
+}
+
+/// What is typed to have a plan done another way: thought out anew where somebody thinks, else heeded by who does it.
+pub fn say_differently(plan: &Plan, id: &str) -> String {
+    let replan = if plan.spec.strategist.is_some() { " --replan" } else { "" };
+    format!("agents plan prompt {id} \"…\"{replan}")
+}
+
+/// Whether this went wrong for want of the network, as far as what the command printed tells.
+pub fn wants_network(record: &ErrorRecord, facts: &PlanFacts) -> bool {
+    !facts.plan.spec.uses_network() && record.error.message().contains(NETWORK_WORDS)
+}
+
+/// The network is frozen in the plan, so only a new plan can have it.
+pub fn with_network(facts: &PlanFacts) -> String {
+    let command = facts.shown.clone();
+    // What was cut cannot be typed.
+    let command = if one_line(&command) == command { command } else { "…".to_owned() };
+    format!("agents run --network -- {command}")
+}
+
+/// Whether the plan was given up because each process that worked on it died.
+fn took_its_workers(record: &ErrorRecord) -> bool {
+    record.error.category() == ErrorCategory::Resource
+        && record.error.message().starts_with(WORKER_DIED_WORDS)
+}

@@ -1,0 +1,174 @@
+//! What a plan waits for, and what can be typed next: the way on that every answer about a plan ends with.
+//!
+//! # Invariants
+//! 1. Whatever the plan's state, there is a next step.
+//! 2. A plan that waits for its turn is never told to be started, and one that waits for a person always names what to type.
+//!
+//! # Not here
+//! What went wrong and how it is mended (`plan_failure`); how a plan looks (`plan_view`).
+
+use domain::{ApplyState, AskWhy, PlanState, Work};
+use engine::plans::{PlanFacts, QueuePlace};
+use serde_json::{Value, json};
+
+use crate::diff_view::counted;
+use crate::ledger_view;
+use crate::plan_failure::{last_error, say_differently, wants_network, with_network};
+
+/// A command that leads on, and why one would type it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextStep {
+    /// Why.
+    pub why: &'static str,
+    /// What to type.
+    pub command: String,
+}
+
+/// What can be done with the plan now.
+pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
+    let step = |why, verb: &str| NextStep { why, command: format!("agents plan {verb} {id}") };
+    let again = NextStep {
+        why: "do it anew, keeping this try",
+        command: format!("agents plan execute {id} --again"),
+    };
+    if facts.owner_is_gone {
+        return vec![step("go on with it", "resume"), step("stop it for good", "cancel")];
+    }
+    match facts.plan.state {
+        PlanState::Strategize(Work::Queued) | PlanState::Execute(Work::Queued) if is_in_queue(facts) => {
+            vec![step("follow it", "watch"), step("stop it", "cancel")]
+        }
+        PlanState::Strategize(Work::Complete) | PlanState::Execute(Work::Complete) if facts.goes_on => {
+            vec![step("follow it", "watch"), step("stop it", "cancel")]
+        }
+        PlanState::Strategize(Work::Complete) => {
+            let again =
+                NextStep { why: "have it thought out again", command: say_differently(&facts.plan, id) };
+            let again = facts.plan.spec.strategist.as_ref().map(|_| again);
+            let steps = [step("see what it is about to do", "tree"), step("say yes to that", "execute")];
+            steps.into_iter().chain(again).collect()
+        }
+        PlanState::Strategize(Work::Queued) | PlanState::Execute(Work::Queued) => {
+            vec![step("start it", "execute"), step("drop it", "cancel")]
+        }
+        PlanState::Strategize(Work::Processing)
+        | PlanState::Execute(Work::Processing)
+        | PlanState::Apply(ApplyState::Queued | ApplyState::Processing) => {
+            vec![step("follow it", "watch"), step("stop it", "cancel")]
+        }
+        PlanState::Strategize(Work::Errored) | PlanState::Execute(Work::Errored) => {
+            let try_again = match last_error(facts) {
+                Some(record) if wants_network(record, facts) => {
+                    NextStep { why: "do it anew with the network", command: with_network(facts) }
+                }
+                Some(record) => match ledger_view::raise_command(record, facts, id) {
+                    Some(command) => NextStep { why: "let it use more and go on", command },
+                    None => step("try again", "resume"),
+                },
+                None => step("try again", "resume"),
+            };
+            vec![step("see why", "errors"), step("see what was printed", "logs"), try_again]
+        }
+        PlanState::Execute(Work::Complete) if !facts.validations.lets_through() => {
+            vec![step("see what was printed", "logs"), step("see what changed", "diff"), again]
+        }
+        PlanState::Execute(Work::Complete) if facts.net.is_empty() => {
+            vec![step("see what was printed", "logs"), again]
+        }
+        PlanState::Execute(Work::Complete) => {
+            vec![step("see what changed", "diff"), step("bring it into your files", "apply")]
+        }
+        PlanState::Apply(ApplyState::Constrained) => vec![
+            NextStep {
+                why: "see what stands in the way",
+                command: format!("agents plan diff {id} --conflicts"),
+            },
+            step("try again", "apply"),
+        ],
+        PlanState::Apply(ApplyState::Errored) => vec![step("see why", "errors"), step("try again", "apply")],
+        PlanState::Apply(ApplyState::Applied) if facts.plan.undone_at.is_some() => {
+            vec![step("apply it again", "apply")]
+        }
+        PlanState::Apply(ApplyState::Applied) => vec![step("take it back", "undo")],
+        PlanState::Strategize(Work::Cancelled)
+        | PlanState::Execute(Work::Cancelled)
+        | PlanState::Apply(ApplyState::Cancelled) => vec![step("see what it had changed", "diff")],
+    }
+}
+
+/// Whether the plan waits for its turn, and not for a person.
+pub fn is_in_queue(facts: &PlanFacts) -> bool {
+    facts.place.is_some_and(|place| place.is_served || !place.is_held)
+}
+
+/// The slots that a plan waits for, and who comes before it; none when it waits for no slot.
+pub fn waits_for_slot(place: &QueuePlace) -> Option<String> {
+    if !place.waits_for_slot() {
+        return None;
+    }
+    let QueuePlace { slots, busy, .. } = place;
+    Some(format!("waiting: {busy} of {slots} slots busy (plan.concurrency), {}", before(place)))
+}
+
+fn before(place: &QueuePlace) -> String {
+    match place.before {
+        0 => "this plan is next".to_owned(),
+        plans => format!("{} before this one", counted(plans, "plan")),
+    }
+}
+
+/// What a plan in the queue waits for; none when it waits for a person.
+pub fn queue_words(facts: &PlanFacts) -> Option<String> {
+    let place = facts.place.filter(|_| is_in_queue(facts))?;
+    Some(match waits_for_slot(&place) {
+        Some(words) => words,
+        None if !place.is_served => "waiting: no worker lives, start one with `agents worker`".to_owned(),
+        None => format!("waiting for a worker, {}", before(&place)),
+    })
+}
+
+/// The same for programs: what the plan waits for, and what ends the waiting; null when it waits for nothing.
+pub fn waiting(facts: &PlanFacts, id: &str) -> Value {
+    if facts.owner_is_gone {
+        let command = next_steps(facts, id).into_iter().next().map(|step| step.command);
+        return json!({ "reason": "somebody goes on with it", "command": command });
+    }
+    if facts.goes_on {
+        return Value::Null;
+    }
+    if let Some(words) = queue_words(facts) {
+        let command = (!facts.place.is_some_and(|place| place.is_served)).then_some("agents worker");
+        return json!({ "reason": words, "command": command });
+    }
+    let reason = match facts.plan.state {
+        PlanState::Strategize(Work::Complete) | PlanState::Execute(Work::Complete) => {
+            return match asked_at_gate(facts) {
+                Some(why) => json!({ "reason": why.to_string(), "command": yes_command(facts, id) }),
+                None => Value::Null,
+            };
+        }
+        PlanState::Strategize(Work::Queued) | PlanState::Execute(Work::Queued) => {
+            let command = format!("agents plan execute {id}");
+            return json!({ "reason": "somebody executes it", "command": command });
+        }
+        PlanState::Apply(ApplyState::Constrained) => "what stands in the way is removed",
+        PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => return Value::Null,
+    };
+    let command = next_steps(facts, id).into_iter().next_back().map(|step| step.command);
+    json!({ "reason": reason, "command": command })
+}
+
+/// Why a person is asked at the gate where the plan stands, if their yes is all that it waits for.
+pub fn asked_at_gate(facts: &PlanFacts) -> Option<AskWhy> {
+    facts.gate?.asks().filter(|why| why.is_settled_by_a_yes())
+}
+
+/// What is typed to say yes at that gate.
+fn yes_command(facts: &PlanFacts, id: &str) -> String {
+    match facts.plan.state {
+        PlanState::Execute(Work::Complete) => format!("agents plan apply {id}"),
+        PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {
+            format!("agents plan execute {id}")
+        }
+    }
+}
