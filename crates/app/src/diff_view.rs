@@ -1,4 +1,4 @@
-//! A plan's changes as a patch, a list or a page for people, and as programs read them.
+//! A plan's changes as a patch, a list or a page for people; as programs read them: `json`.
 //!
 //! # Invariants
 //! 1. The plain form is a patch that `git apply` takes. Where a secret was taken out of it, it warns and is made so that
@@ -9,15 +9,18 @@
 //! # Not here
 //! Which secrets there are: whoever calls passes a function that takes them out.
 
+mod json;
+
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use domain::{Base, FileState, Hunk, HunkPart, Kind, LineTag, NotCaptured, Op, RelPath, unified_from};
+use domain::{FileState, Hunk, HunkPart, Kind, LineTag, NotCaptured, RelPath, unified_from};
 use engine::plans::{FileDiff, Unread};
-use serde_json::{Value, json};
 
 use crate::output::{Look, Paint, calm_bytes};
 use crate::review::{ReviewFile, ReviewHunk};
+
+pub use json::to_json;
 
 /// What stands for lines of which not even the length may be shown.
 const WITHHELD: &[u8] = b"[REDACTED]\n";
@@ -296,93 +299,6 @@ fn kind_word(kind: Kind) -> &'static str {
     }
 }
 
-/// The changes as programs read them.
-pub fn to_json(plan: &str, files: &[ShownDiff<'_>], not_captured: &NotCaptured) -> Value {
-    let (insertions, deletions) = sums(files);
-    json!({
-        "plan": plan,
-        "summary": {
-            "files": files.len(), "insertions": insertions, "deletions": deletions, "not_captured": not_captured,
-            "redacted": files.iter().any(ShownDiff::is_redacted),
-        },
-        "files": files.iter().map(file_json).collect::<Vec<_>>(),
-    })
-}
-
-fn file_json(shown: &ShownDiff<'_>) -> Value {
-    let file = shown.file;
-    let change = &file.change;
-    let text = |path: &RelPath| String::from_utf8_lossy(path.as_bytes()).into_owned();
-    let mode = |state: &Option<FileState>| state.map(|state| format!("{:04o}", state.mode));
-    let kind = change.after.or(change.before).map(|state| kind_word(state.kind));
-    let mut value = json!({
-        "project": file.alias, "path": text(&change.path), "from": change.from.as_ref().map(text),
-        "address": file.address, "op": op_word(file), "kind": kind,
-        "mode_before": mode(&change.before), "mode_after": mode(&change.after), "binary": file.binary,
-        "unread": match file.unread { Unread::Nothing => None, Unread::Base => Some("before"), Unread::Content => Some("after") },
-        "insertions": file.lines.insertions, "deletions": file.lines.deletions,
-        "base": match change.base { Base::Known => "known", Base::Moved => "moved" },
-        "calls": change.calls, "redacted": shown.is_redacted,
-        "hunks": shown.hunks.iter().map(|hunk| hunk_json(file, hunk)).collect::<Vec<_>>(),
-    });
-    // A name that is not UTF-8 is given exactly beside the form for people.
-    if std::str::from_utf8(change.path.as_bytes()).is_err() {
-        value["path_b64"] = base64(change.path.as_bytes()).into();
-    }
-    value
-}
-
-fn op_word(file: &FileDiff) -> &'static str {
-    let change = &file.change;
-    let op = match (&change.from, &change.before, &change.after) {
-        (Some(from), ..) => Op::Rename { from: from.clone() },
-        (None, None, _) => Op::Create,
-        (None, Some(_), None) => Op::Delete,
-        (None, Some(before), Some(after)) if before.hash == after.hash && before.kind == after.kind => {
-            Op::Mode
-        }
-        (None, Some(_), Some(_)) => Op::Modify,
-    };
-    match op {
-        Op::Create => "create",
-        Op::Modify => "modify",
-        Op::Delete => "delete",
-        Op::Rename { .. } => "rename",
-        Op::Mode => "mode",
-    }
-}
-
-fn hunk_json(file: &FileDiff, hunk: &Hunk) -> Value {
-    let line = |line: &domain::Line| {
-        let sign = match line.tag {
-            LineTag::Context => ' ',
-            LineTag::Removed => '-',
-            LineTag::Added => '+',
-        };
-        format!("{sign}{}", String::from_utf8_lossy(&line.bytes))
-    };
-    json!({
-        "id": format!("{}#{}", file.address, hunk.number), "old_start": hunk.old_start, "old_lines": hunk.old_lines,
-        "new_start": hunk.new_start, "new_lines": hunk.new_lines,
-        "lines": hunk.lines.iter().map(line).collect::<Vec<_>>(),
-    })
-}
-
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-fn base64(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for group in bytes.chunks(3) {
-        let word =
-            group.iter().fold(0_u32, |word, byte| (word << 8) | u32::from(*byte)) << (8 * (3 - group.len()));
-        for place in 0..4 {
-            let letter = BASE64[(word >> (18 - 6 * place)) as usize & 63];
-            text.push(if place <= group.len() { char::from(letter) } else { '=' });
-        }
-    }
-    text
-}
-
 /// The changes for a review by hand.
 pub fn to_review(files: &[ShownDiff<'_>]) -> Vec<ReviewFile> {
     let line =
@@ -409,7 +325,8 @@ mod tests {
     use std::path::Path;
     use std::process::{Command, Stdio};
 
-    use domain::{CallNo, Hash, NetChange, RootNo, hunks, lines_changed};
+    use domain::{Base, CallNo, Hash, NetChange, RootNo, hunks, lines_changed};
+    use serde_json::json;
 
     use super::*;
     use crate::output::{ColorWhen, Format};
@@ -582,10 +499,6 @@ mod tests {
         };
         let value = to_json("01JB", &[ShownDiff::revealed(&file)], &NotCaptured::default());
         assert_eq!(value["files"][0]["path_b64"], "Y2Fm6Q==");
-        assert_eq!(
-            ["", "f", "fo", "foo", "foob"].map(|text| base64(text.as_bytes())),
-            ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]
-        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What follows from a snapshot alone and is wanted by every request: the words of its paths, its references.
+//! What follows from a snapshot alone and is wanted by every request: the words of its paths and how many there are,
+//! its references, the files of its commits.
 //!
 //! # Invariants
 //! 1. Nothing here depends on a request, so it is made once for a snapshot and shared.
@@ -8,28 +9,77 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use sync::primitives::{Mutex, lock};
 
+use crate::Source;
 use crate::graph::Graph;
-use crate::index::{Snapshot, terms};
+use crate::index::{CommitFacts, Counts, EncodedCount, File, Snapshot, terms};
+use crate::lexical::{Fields, Lengths, lengths};
 
 /// How many snapshots the cache knows, the latest used.
 const SNAPSHOTS_MAX: usize = 16;
 
 /// What follows from one snapshot.
 pub(crate) struct Derived {
-    /// The words of each file's path, in the order of the files.
-    pub(crate) path_terms: Vec<Vec<(u32, u16)>>,
+    /// The words of all paths, in the order of the files, and where those of each end.
+    path_terms: (Vec<EncodedCount>, Vec<u32>),
+    lengths: Vec<Lengths>,
     graph: OnceLock<Graph>,
+    /// Where the files of each commit stand, as far as they are there.
+    commits: OnceLock<Vec<Vec<u32>>>,
 }
 
 impl Derived {
     fn of(snapshot: &Snapshot) -> Derived {
-        let path_terms = snapshot.files().iter().map(|file| terms::of_path(&file.path)).collect();
-        Derived { path_terms, graph: OnceLock::new() }
+        let (mut encoded, mut ends) = (Vec::new(), Vec::with_capacity(snapshot.files().len()));
+        for file in snapshot.files() {
+            encoded.extend(
+                terms::of_path(&file.path).into_iter().map(|(hash, count)| Counts::encode(hash, count)),
+            );
+            ends.push(encoded.len() as u32);
+        }
+        let mut derived = Derived {
+            path_terms: (encoded, ends),
+            lengths: Vec::new(),
+            graph: OnceLock::new(),
+            commits: OnceLock::new(),
+        };
+        let files = snapshot.files().iter().enumerate();
+        derived.lengths = files.map(|(at, file)| lengths(&file.facts, derived.path_terms(at))).collect();
+        derived
     }
 
-    /// The references, built by whoever asks first.
-    pub(crate) fn graph(&self, snapshot: &Snapshot) -> &Graph {
-        self.graph.get_or_init(|| Graph::of(snapshot))
+    /// Where the files that a commit changed stand in the snapshot; those that are gone are not among them.
+    pub(crate) fn commit_files(&self, snapshot: &Snapshot, commit: usize) -> &[u32] {
+        let positions = |commit: &CommitFacts| {
+            commit.paths.iter().filter_map(|path| snapshot.position(path)).map(|place| place as u32).collect()
+        };
+        &self.commits.get_or_init(|| snapshot.commits().iter().map(positions).collect())[commit]
+    }
+
+    /// What a file of the snapshot is found by, by its place.
+    pub(crate) fn fields<'a>(&'a self, file: &'a File, at: usize) -> Fields<'a> {
+        Fields { facts: &file.facts, path_terms: self.path_terms(at), lengths: self.lengths[at] }
+    }
+
+    /// The words of a file's path.
+    fn path_terms(&self, file: usize) -> Counts<'_> {
+        let (encoded, ends) = &self.path_terms;
+        let from = file.checked_sub(1).map_or(0, |before| ends[before]);
+        Counts::of(&encoded[from as usize..ends[file] as usize])
+    }
+
+    /// The references, taken from where they were kept or built by whoever asks first.
+    pub(crate) fn graph(&self, snapshot: &Snapshot, source: &dyn Source) -> &Graph {
+        self.graph.get_or_init(|| {
+            let key = Graph::key(snapshot);
+            let kept = source.kept(&key).and_then(|bytes| Graph::decode(&bytes, snapshot.files().len()));
+            kept.unwrap_or_else(|| {
+                let graph = Graph::of(snapshot);
+                if !snapshot.files().iter().any(|file| file.facts.is_lost()) {
+                    source.keep(&key, &graph.encode());
+                }
+                graph
+            })
+        })
     }
 }
 

@@ -12,8 +12,9 @@ use std::collections::BTreeSet;
 use domain::RelPath;
 use domain::context::{FOCUS_MAX, Focus, ProjectNo};
 
+use crate::Error;
+use crate::index::{Facts, Field, Held, terms};
 use crate::prepared::{FileNo, Ground, Standing};
-use crate::{Error, index::terms};
 
 /// A name that more places define is not understood.
 const SYMBOL_PLACES_MAX: usize = 20;
@@ -104,15 +105,19 @@ fn symbol(ground: &Ground, focus: &Focus, name: &str) -> Result<Vec<Anchor>, Err
 /// Where a name is defined, in the order of files; no more than `most` of them.
 pub(crate) fn defined(ground: &Ground, name: &str, most: usize) -> Vec<(FileNo, (u32, u32))> {
     let mut places = Vec::new();
-    let hash = terms::hash(name);
-    // Identifiers under three bytes are not counted in the facts.
-    let is_counted = name.len() >= 3 && !name.contains(char::is_whitespace);
+    // Whoever defines the name holds all words of it.
+    let words: Vec<u32> = terms::of_text(name).into_iter().map(|(hash, _)| hash).collect();
+    let held = Held::of(ground.numbers().map(|number| &*ground.file(number).facts), &words);
+    let may_define = |facts: &Facts| match held.in_content(facts) {
+        Some(held) => held.iter().filter(|(_, field, _)| *field == Field::Name).count() == words.len(),
+        None => words.iter().all(|word| facts.def_terms().get(*word) > 0),
+    };
     for number in ground.numbers() {
         let facts = &ground.file(number).facts;
-        if facts.defs.is_empty() || (is_counted && is_ident(name) && facts.ident_count(hash) == 0) {
+        if !may_define(facts) {
             continue;
         }
-        for def in facts.defs.iter().filter(|def| &*def.name == name) {
+        for def in facts.defs().iter().filter(|def| &*def.name == name) {
             places.push((number, (def.start, def.end)));
             if places.len() >= most {
                 return places;

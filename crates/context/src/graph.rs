@@ -1,7 +1,8 @@
 //! Which file of a project refers to which: names that one defines and another uses.
 //!
 //! # Invariants
-//! 1. The graph depends on the snapshot only: it is built once for it.
+//! 1. The graph depends on the snapshot only: it is built once for it, and kept for other processes under a key that is
+//!    the snapshot's and the version's.
 //! 2. Two files are joined by at most one edge each way. Sums run in the order of identifiers, so the weights are the
 //!    same wherever, and on however many threads, it is built.
 //!
@@ -11,8 +12,12 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::index::{File, Snapshot, module_name, terms};
+use domain::Hash;
+
+use crate::index::codec::{From, Out};
+use crate::index::{Counts, FACTS_VERSION, File, Snapshot, module_name, terms};
 use crate::parallel::in_parallel_with;
+use crate::sieve::Sieve;
 
 /// A name that more files define says nothing about where it comes from.
 const DEFINERS_MAX: usize = 8;
@@ -24,15 +29,18 @@ const ENDS_MAX: usize = 64;
 /// From so many letters on a name counts twice.
 const LONG_NAME_LETTERS: usize = 8;
 
+/// The version of building: what was kept by another is not used. To be raised with any change of what is joined.
+const GRAPH_VERSION: u32 = 1;
+
 /// References between the files of one snapshot, both ways, by their position in it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Graph {
     going: Lists,
     coming: Lists,
 }
 
 /// Edges by file.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 struct Lists {
     /// Where the edges of each file begin in `edges`; one more than files.
     starts: Vec<u32>,
@@ -61,33 +69,9 @@ impl Hasher for Spread {
     }
 }
 
-/// Tells most hashes that are not in a set without a look at it: most identifiers are defined nowhere, and a table of
-/// all definitions is far larger than what is near to a processor.
-struct Sieve(Vec<u64>);
-
-/// How many bits tell hashes apart, as a power of two.
+/// Most identifiers are defined nowhere, and the table of all definitions is far larger than what is near to a
+/// processor.
 const SIEVE_BITS: u32 = 20;
-
-impl Sieve {
-    fn of(hashes: impl Iterator<Item = u32>) -> Sieve {
-        let mut words = vec![0_u64; 1 << (SIEVE_BITS - 6)];
-        for hash in hashes {
-            let (word, bit) = Sieve::place(hash);
-            words[word] |= bit;
-        }
-        Sieve(words)
-    }
-
-    fn may_hold(&self, hash: u32) -> bool {
-        let (word, bit) = Sieve::place(hash);
-        self.0[word] & bit != 0
-    }
-
-    fn place(hash: u32) -> (usize, u64) {
-        let bits = hash >> (32 - SIEVE_BITS);
-        ((bits >> 6) as usize, 1 << (bits & 63))
-    }
-}
 
 type ByName = HashMap<u32, Definers, BuildHasherDefault<Spread>>;
 
@@ -101,19 +85,57 @@ impl Graph {
     /// The graph of a snapshot.
     pub(crate) fn of(snapshot: &Snapshot) -> Graph {
         let definers = definers(snapshot);
-        let sieve = Sieve::of(definers.keys().copied());
+        let sieve = Sieve::of(SIEVE_BITS, definers.keys().copied());
         let files = snapshot.files();
         let scratch = || Scratch { sums: vec![0.0; files.len()], touched: Vec::new() };
         let blocks: Vec<&[File]> = files.chunks(FILES_AT_A_TIME).collect();
         let blocks = in_parallel_with(blocks.len(), 1, scratch, |scratch, block| {
             let mut going = Going::default();
             for (number, file) in (block * FILES_AT_A_TIME..).zip(blocks[block]) {
-                scratch.refer(number as u32, &file.facts.idents, &definers, &sieve);
+                scratch.refer(number as u32, file.facts.idents(), &definers, &sieve);
                 going.push(scratch);
             }
             going
         });
         both_ways(&blocks, files.len())
+    }
+
+    /// What the graph of a snapshot is kept under: it is that of no other files.
+    pub(crate) fn key(snapshot: &Snapshot) -> Hash {
+        let mut named = [GRAPH_VERSION, FACTS_VERSION].map(u32::to_le_bytes).concat();
+        for file in snapshot.files() {
+            named.extend(file.path.as_bytes());
+            // No path holds it, so no two lists of files are named alike.
+            named.push(0);
+            named.push(u8::from(file.hash.is_some()));
+            named.extend(file.hash.iter().flat_map(|hash| hash.as_bytes()));
+        }
+        Hash::of(&named)
+    }
+
+    /// As it is kept: for each file how many edges go from it, then all of them.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Out::default();
+        let counts = self.going.starts.windows(2).map(|ends| ends[1] - ends[0]);
+        counts.for_each(|count| out.number(count));
+        for (to, weight) in &self.going.edges {
+            out.number(*to);
+            out.number(weight.to_bits());
+        }
+        out.summed()
+    }
+
+    /// The graph of so many files that was kept as these bytes.
+    pub(crate) fn decode(bytes: &[u8], files: usize) -> Option<Graph> {
+        let mut from = From::checked(bytes)?;
+        let counts = (0..files).map(|_| from.number()).collect::<Option<Vec<u32>>>()?;
+        let edge = |_| {
+            let (to, weight) = (from.number()?, f32::from_bits(from.number()?));
+            ((to as usize) < files).then_some((to, weight))
+        };
+        let all = counts.iter().try_fold(0_u32, |sum, count| sum.checked_add(*count))?;
+        let edges = (0..all).map(edge).collect::<Option<Vec<_>>>()?;
+        from.is_empty().then(|| both_ways(&[Going { counts, edges }], files))
     }
 
     /// The edges of a file.
@@ -150,14 +172,14 @@ struct Scratch {
 
 impl Scratch {
     /// Sums up what a file refers to.
-    fn refer(&mut self, file: u32, idents: &[(u32, u16)], definers: &ByName, sieve: &Sieve) {
+    fn refer(&mut self, file: u32, idents: Counts<'_>, definers: &ByName, sieve: &Sieve) {
         for (hash, count) in idents.iter().filter(|(hash, _)| sieve.may_hold(*hash)) {
-            let Some(named) = definers.get(hash) else { continue };
+            let Some(named) = definers.get(&hash) else { continue };
             if named.files.binary_search(&file).is_ok() {
                 continue;
             }
             let letters = if named.is_long { 2.0 } else { 1.0 };
-            let gain = f32::from(*count).sqrt() * letters / named.files.len() as f32;
+            let gain = f32::from(count).sqrt() * letters / named.files.len() as f32;
             for to in &named.files {
                 if self.sums[*to as usize] == 0.0 {
                     self.touched.push(*to);
@@ -191,7 +213,7 @@ fn definers(snapshot: &Snapshot) -> ByName {
     for (file, known) in snapshot.files().iter().enumerate() {
         let file = file as u32;
         let module = module_name(&known.path);
-        let names = known.facts.defs.iter().map(|def| &*def.name).chain(module.as_deref());
+        let names = known.facts.defs().iter().map(|def| &*def.name).chain(module.as_deref());
         for name in names {
             let says_nothing = name.len() < NAME_LETTERS_MIN || terms::is_everyday(name);
             if says_nothing || name.contains(char::is_whitespace) {
@@ -257,6 +279,28 @@ mod tests {
         assert_eq!(edges(1), [(0, 1.0), (0, 2.0)]);
         assert_eq!(edges(2), [(0, 2.0)]);
         assert_eq!(edges(3), []);
+        let kept = graph.encode();
+        assert_eq!(Graph::decode(&kept, 3).as_ref(), Some(&graph));
+        assert_eq!((Graph::decode(&kept, 4), Graph::decode(&kept[..kept.len() - 1], 3)), (None, None));
+    }
+
+    #[test]
+    fn a_graph_is_kept_for_these_files_only() {
+        let key = |files: &[(&str, &str)]| {
+            let named = |(path, text): &(&str, &str)| {
+                (RelPath::new(*path).expect("a path"), text.as_bytes().to_vec())
+            };
+            Graph::key(&Snapshot::of_files(files.iter().map(named)))
+        };
+        let base = key(&[("a.rs", "one"), ("b.rs", "two")]);
+        assert_eq!(base, key(&[("b.rs", "two"), ("a.rs", "one")]));
+        for other in [
+            vec![("a.rs", "one")],
+            vec![("a.rs", "one"), ("b.rs", "zwei")],
+            vec![("a.rs", "one"), ("c.rs", "two")],
+        ] {
+            assert_ne!(base, key(&other), "{other:?}");
+        }
     }
 
     #[test]

@@ -7,9 +7,10 @@
 //! # Not here
 //! Parts of files: `weigh`.
 
-use crate::index::Facts;
 use crate::index::terms::QueryTerm;
+use crate::index::{Counts, Facts, Field, Held};
 use crate::parallel::in_parallel;
+use crate::sieve::Sieve;
 
 /// How many terms of a query are looked up: those said most often, then first.
 const TERMS_MAX: usize = 256;
@@ -20,6 +21,8 @@ const FIELDS: [f32; 3] = [1.0, 3.0, 5.0];
 /// Saying a word more often than this makes it no more important.
 const SAID_MAX: u16 = 3;
 const FILES_AT_A_TIME: usize = 256;
+/// Of the words of a file one in hundreds passes that is not asked for.
+const SIEVE_BITS: u32 = 16;
 
 /// A word that is looked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,17 +38,34 @@ pub struct Term {
 /// One file's lists of hash and count, sorted by hash: text, definitions, path.
 pub(crate) struct Fields<'a> {
     pub(crate) facts: &'a Facts,
-    pub(crate) path_terms: &'a [(u32, u16)],
+    pub(crate) path_terms: Counts<'a>,
+    pub(crate) lengths: Lengths,
 }
 
-impl<'a> Fields<'a> {
-    fn lists(&self) -> [&'a [(u32, u16)]; 3] {
-        [&self.facts.terms, &self.facts.def_terms, self.path_terms]
-    }
+/// How many terms each list has in all.
+pub(crate) type Lengths = [f32; 3];
 
-    fn lengths(&self) -> [f32; 3] {
-        let sum = |list: &[(u32, u16)]| list.iter().map(|(_, count)| f32::from(*count)).sum();
-        [self.facts.terms_len as f32, sum(&self.facts.def_terms), sum(self.path_terms)]
+/// The lengths of a file's lists.
+pub(crate) fn lengths(facts: &Facts, path_terms: Counts<'_>) -> Lengths {
+    let of_path: u32 = path_terms.iter().map(|(_, count)| u32::from(count)).sum();
+    [facts.terms_len, facts.def_terms_len(), of_path].map(|length| length as f32)
+}
+
+impl Fields<'_> {
+    /// Tells the terms that the file holds: where, by their place in the query, and how often. What the index tells of
+    /// words is not looked up in the facts.
+    fn for_common(&self, asked: &Asked, held: &Held, mut tell: impl FnMut(usize, usize, u16)) {
+        match held.in_content(self.facts) {
+            Some(words) => words.iter().for_each(|(term, field, count)| match field {
+                Field::Text => tell(0, *term as usize, *count),
+                Field::Name => tell(1, *term as usize, *count),
+            }),
+            None => {
+                asked.for_common(self.facts.terms().iter(), |term, count| tell(0, term, count));
+                asked.for_common(self.facts.def_terms().iter(), |term, count| tell(1, term, count));
+            }
+        }
+        asked.for_common(self.path_terms.iter(), |term, count| tell(2, term, count));
     }
 }
 
@@ -66,12 +86,14 @@ pub(crate) fn lexical<'a>(
     if query.is_empty() || files == 0 {
         return Lexical { terms: Vec::new(), scores: vec![0.0; files] };
     }
-    let mut by_hash: Vec<(u32, usize)> = query.iter().enumerate().map(|(at, term)| (term.hash, at)).collect();
-    by_hash.sort_unstable();
-    let lengths = in_parallel(files, FILES_AT_A_TIME, |file| fields(file).lengths());
-    let average = averages(&lengths);
+    let hashes: Vec<u32> = query.iter().map(|term| term.hash).collect();
+    let asked = Asked::of(hashes.iter().copied());
+    let held = Held::of((0..files).map(|file| fields(file).facts), &hashes);
+    let average = averages(files, |file| fields(file).lengths);
     let hits = in_parallel(files, FILES_AT_A_TIME, |file| {
-        frequencies(&fields(file), &by_hash, |field| normal_length(lengths[file][field], average[field]))
+        let file = fields(file);
+        let scale = |field: usize| FIELDS[field] / normal_length(file.lengths[field], average[field]);
+        frequencies(&file, &asked, &held, [scale(0), scale(1), scale(2)])
     });
     let mut found_in = vec![0_u32; query.len()];
     hits.iter().flatten().for_each(|(term, _)| found_in[*term] += 1);
@@ -102,14 +124,14 @@ fn most_said(mut query: Vec<QueryTerm>) -> Vec<QueryTerm> {
     query
 }
 
-fn averages(lengths: &[[f32; 3]]) -> [f32; 3] {
+fn averages(files: usize, lengths: impl Fn(usize) -> Lengths) -> Lengths {
     let mut sums = [0.0_f64; 3];
-    for of_file in lengths {
-        for (sum, length) in sums.iter_mut().zip(of_file) {
-            *sum += f64::from(*length);
+    for file in 0..files {
+        for (sum, length) in sums.iter_mut().zip(lengths(file)) {
+            *sum += f64::from(length);
         }
     }
-    sums.map(|sum| (sum / lengths.len() as f64) as f32)
+    sums.map(|sum| (sum / files as f64) as f32)
 }
 
 fn normal_length(length: f32, average: f32) -> f32 {
@@ -117,39 +139,50 @@ fn normal_length(length: f32, average: f32) -> f32 {
 }
 
 /// The weighted frequency of each term that the file holds, in the order of the query.
-fn frequencies(
-    file: &Fields<'_>,
-    by_hash: &[(u32, usize)],
-    normal_length: impl Fn(usize) -> f32,
-) -> Vec<(usize, f32)> {
+fn frequencies(file: &Fields<'_>, asked: &Asked, held: &Held, scales: [f32; 3]) -> Vec<(usize, f32)> {
     let mut hits: Vec<(usize, f32)> = Vec::new();
-    for (field, list) in file.lists().into_iter().enumerate() {
-        if list.is_empty() {
-            continue;
+    file.for_common(asked, held, |field, term, count| {
+        let gain = f32::from(count) * scales[field];
+        match hits.iter_mut().find(|(known, _)| *known == term) {
+            Some((_, sum)) => *sum += gain,
+            None => hits.push((term, gain)),
         }
-        let scale = FIELDS[field] / normal_length(field);
-        for_common(list, by_hash, |term, count| {
-            let gain = f32::from(count) * scale;
-            match hits.iter_mut().find(|(known, _)| *known == term) {
-                Some((_, sum)) => *sum += gain,
-                None => hits.push((term, gain)),
-            }
-        });
-    }
+    });
     hits.sort_by_key(|(term, _)| *term);
     hits
 }
 
-/// Tells the terms that both sorted lists hold, with their counts.
-pub(crate) fn for_common(list: &[(u32, u16)], by_hash: &[(u32, usize)], mut tell: impl FnMut(usize, u16)) {
-    let mut rest = list;
-    for (hash, term) in by_hash {
-        let at = rest.partition_point(|(known, _)| known < hash);
-        rest = &rest[at..];
-        match rest.first() {
-            Some((known, count)) if known == hash => tell(*term, *count),
-            Some(_) => {}
-            None => return,
+/// The terms of a query, to be looked for in the lists of files.
+pub(crate) struct Asked {
+    /// Hash and place in the query, sorted.
+    by_hash: Vec<(u32, usize)>,
+    sieve: Sieve,
+}
+
+impl Asked {
+    /// These, in the order of the query.
+    pub(crate) fn of(hashes: impl Iterator<Item = u32>) -> Asked {
+        let mut by_hash: Vec<(u32, usize)> = hashes.enumerate().map(|(at, hash)| (hash, at)).collect();
+        by_hash.sort_unstable();
+        Asked { sieve: Sieve::of(SIEVE_BITS, by_hash.iter().map(|(hash, _)| *hash)), by_hash }
+    }
+
+    /// Tells the terms that a list holds too, by their place in the query and with their counts. Nearly all of a list is
+    /// passed over, so it is looked through from end to end and not searched for each term.
+    pub(crate) fn for_common(
+        &self,
+        list: impl Iterator<Item = (u32, u16)>,
+        mut tell: impl FnMut(usize, u16),
+    ) {
+        for (hash, count) in list {
+            self.places(hash).for_each(|term| tell(term, count));
         }
+    }
+
+    /// Where the terms with a hash stand in the query.
+    pub(crate) fn places(&self, hash: u32) -> impl Iterator<Item = usize> {
+        let known = if self.sieve.may_hold(hash) { self.by_hash.as_slice() } else { &[] };
+        let at = known.partition_point(|(known, _)| *known < hash);
+        known[at..].iter().take_while(move |(known, _)| *known == hash).map(|(_, term)| *term)
     }
 }

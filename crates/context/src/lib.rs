@@ -52,6 +52,7 @@ mod parallel;
 mod prepare;
 mod prepared;
 mod reading;
+mod sieve;
 mod weigh;
 
 pub mod stages;

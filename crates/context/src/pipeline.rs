@@ -108,10 +108,11 @@ impl Pipeline {
         let rules = self.parts.config.views.resolve(request.view);
         let mut notes = opened.notes.clone();
         let query = cut_query(&request.query, &mut notes);
-        let prepared = Arc::new(prepare(request, query, &opened, &rules, &self.parts.cache, stop)?);
+        let split = self.split(request, &opened, &rules);
+        let cache = &self.parts.cache;
+        let prepared = Arc::new(prepare(request, query, &opened, &rules, split.files, cache, stop)?);
         go_on(stop)?;
         note_emptiness(&prepared, &mut notes);
-        let split = self.split(request, &opened, &rules);
         let found = self.find(request, &prepared, &opened, &rules, &split, stop)?;
         let shelf = self.shelve(request, &prepared, &opened, &rules, &split, &found, stop)?;
         let writing = Writing {
@@ -222,7 +223,7 @@ impl Pipeline {
         stop: &Stop,
     ) -> Result<Shelf, Error> {
         let PipelineParts { stages, counter, redactor, .. } = &self.parts;
-        let means = Means { counter: &**counter, redactor, tokens: split.files };
+        let means = Means { counter: &**counter, redactor, tokens: split.files, shown: &request.shown };
         let hits = found.together.hits.clone();
         let resolved = stages.depth.resolve(prepared, hits, &means, stop);
         go_on(stop)?;
@@ -233,7 +234,8 @@ impl Pipeline {
         let own = opened.projects.iter().map(|project| project.views.resolve(request.view).max_files);
         let max_files = lowest_above_zero(std::iter::once(rules.max_files).chain(own));
         let budget = (u64::from(split.files) * 100).saturating_sub(spent);
-        let packing = PackRequest { budget, depth: request.depth, shown: &request.shown, max_files };
+        let (depth, shown) = (request.depth, &request.shown);
+        let packing = PackRequest { counter: &**counter, budget, depth, shown, max_files };
         let packed = stages.pack.pack(&items, &packing);
         let left_out = found.together.left_out.iter().cloned().chain(resolved.left_out).collect();
         Ok(Shelf { items, left_out, packed, decisions, max_files })

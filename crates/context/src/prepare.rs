@@ -1,7 +1,8 @@
 //! Makes what all strategies of one request read.
 //!
 //! # Invariants
-//! 1. Every file is scored by its words; the best are read and scored by their parts too, as far as there is time.
+//! 1. Every file is scored by its words; the best are scored by their parts too, as the index has kept them. Only files
+//!    whose parts it has not are read, as far as there is time.
 //! 2. The score of a file depends on the snapshot and the query only, and, if time was short, on which were read.
 //!
 //! # Not here
@@ -9,22 +10,25 @@
 
 use std::sync::Arc;
 
-use domain::RelPath;
 use domain::context::{ContextRequest, Focus, ProjectNo};
+use domain::{Hash, RelPath};
 
 use crate::derived::SnapshotCache;
 use crate::focus::{mentions, resolve};
 use crate::index::terms::query_terms;
-use crate::index::{File, PathOnly, Scanner, is_of_no_project, is_secret};
-use crate::lexical::{Fields, Lexical, lexical};
+use crate::index::{File, Language, Parts, PathOnly, Scanner, is_of_no_project, is_secret};
+use crate::lexical::{Lexical, lexical};
 use crate::parallel::in_parallel_with;
 use crate::prepared::{FileNo, Ground, Prepared, best};
-use crate::reading::{ReadFile, Readings};
-use crate::weigh::{Stretch, Weigher, Words};
+use crate::reading::Readings;
+use crate::weigh::{Weigher, Words};
 use crate::{Error, Filter, Opened, Project, Stop, ViewRules};
 
-/// How many files are scored by their parts.
-const READ_MAX: usize = 120;
+/// One file for so many tokens is scored by its parts: more than could be shown, since a part may lift any of them.
+const TOKENS_PER_RANKED: usize = 12;
+const RANKED_MIN: usize = 80;
+/// How many files are scored by their parts at most.
+const RANKED_MAX: usize = 120;
 /// What the best parts of a file count for beside all of it.
 const PARTS_COUNT: f32 = 1.5;
 /// What the second part of a file counts for beside the best.
@@ -33,12 +37,13 @@ const SECOND_PART: f32 = 0.3;
 const FILE_BYTES_MAX: usize = 8 * 1024 * 1024;
 const FILES_AT_A_TIME: usize = 4;
 
-/// Reads what a request needs to be answered. `query` is the request's, cut to its bound.
+/// Reads what a request needs to be answered. `query` is the request's, cut to its bound; `tokens` are those for files.
 pub(crate) fn prepare(
     request: &ContextRequest,
     query: &str,
     opened: &Opened,
     rules: &ViewRules,
+    tokens: u32,
     cache: &SnapshotCache,
     stop: &Stop,
 ) -> Result<Prepared, Error> {
@@ -52,10 +57,7 @@ pub(crate) fn prepare(
     }
     let ground = Ground::new(known);
     let mut anchors = resolve(&ground, &request.focus)?;
-    let fields = |file: usize| {
-        let file = FileNo(file as u32);
-        Fields { facts: &ground.file(file).facts, path_terms: ground.path_terms(file) }
-    };
+    let fields = |file: usize| ground.fields(FileNo(file as u32));
     let Lexical { terms, scores } = lexical(query_terms(query), ground.files.len(), fields);
     for mention in mentions(&ground, query) {
         if !anchors.iter().any(|anchor| anchor.file == mention.file && anchor.span == mention.span) {
@@ -75,8 +77,12 @@ pub(crate) fn prepare(
         readings: Readings::default(),
         is_named: request.only.clone(),
     };
-    prepared.lexical = with_parts(&prepared, stop);
+    prepared.lexical = with_parts(&prepared, tokens, stop);
     Ok(prepared)
+}
+
+fn files_ranked(tokens: u32) -> usize {
+    (tokens as usize / TOKENS_PER_RANKED).clamp(RANKED_MIN, RANKED_MAX)
 }
 
 fn speaks_of_tests(query: &str) -> bool {
@@ -116,44 +122,80 @@ fn with_focus(project: &Project, focus: &[Focus]) -> Project {
 }
 
 /// The share of the largest score, and for the best files that of their best parts.
-fn with_parts(prepared: &Prepared, stop: &Stop) -> Vec<f32> {
+fn with_parts(prepared: &Prepared, tokens: u32, stop: &Stop) -> Vec<f32> {
     let largest = prepared.lexical.iter().copied().fold(0.0, f32::max);
     if largest <= 0.0 {
         return prepared.lexical.clone();
     }
-    let to_read = best(prepared.files().map(|file| (file, prepared.lexical(file))), READ_MAX);
-    let weigher = Weigher::new(&prepared.terms);
-    let of_parts = in_parallel_with(to_read.len(), FILES_AT_A_TIME, Words::default, |words, at| {
-        if stop.should_stop() {
-            return 0.0;
-        }
-        match prepared.reading(to_read[at].0) {
-            Ok(read) => top_two(&part_scores(&weigher, words, &read)),
-            Err(_) => 0.0,
-        }
-    });
+    let ranked = best(prepared.files().map(|file| (file, prepared.lexical(file))), files_ranked(tokens));
+    let ranked: Vec<FileNo> = ranked.into_iter().map(|(file, _)| file).collect();
+    let of_parts = part_scores(prepared, &ranked, stop);
     let best_part = of_parts.iter().copied().fold(0.0, f32::max);
     let mut scores: Vec<f32> = prepared.lexical.iter().map(|score| score / largest).collect();
     if best_part > 0.0 {
-        for ((file, _), of_parts) in to_read.iter().zip(&of_parts) {
+        for (file, of_parts) in ranked.iter().zip(&of_parts) {
             scores[file.0 as usize] += PARTS_COUNT * of_parts / best_part;
         }
     }
     scores
 }
 
-/// The scores of the scanner's parts of a file.
-fn part_scores(weigher: &Weigher<'_>, words: &mut Words, read: &ReadFile) -> Vec<f32> {
-    let stretches: Vec<Stretch<'_>> = read
-        .spans
-        .iter()
-        .map(|span| Stretch {
-            from: span.from,
-            to: span.to,
-            name: span.def.and_then(|def| read.facts.defs.get(def)).map(|def| &*def.name),
-        })
-        .collect();
-    weigher.scores(read.met(weigher, words), &stretches)
+/// What the best parts of each file are worth; 0 where there is no time for them, or they cannot be known.
+fn part_scores(prepared: &Prepared, files: &[FileNo], stop: &Stop) -> Vec<f32> {
+    let weigher = Weigher::new(&prepared.terms);
+    let kept = kept_parts(prepared, files, stop);
+    let scored = in_parallel_with(files.len(), FILES_AT_A_TIME, Default::default, |memory, at| {
+        let (words, scanner): &mut (Words, Scanner) = memory;
+        if let Some(parts) = &kept[at] {
+            let defs = prepared.file(files[at]).facts.defs();
+            return (top_two(&weigher.part_scores(parts, defs, words)), None);
+        }
+        if stop.should_stop() {
+            return (0.0, None);
+        }
+        match prepared.reading(files[at]) {
+            Ok(read) => {
+                let (facts, parts) = scanner.scan_parts(read.facts.language, read.bytes());
+                let score = top_two(&weigher.part_scores(&parts, facts.defs(), words));
+                (score, Some((read.hash, facts.language, parts)))
+            }
+            Err(_) => (0.0, None),
+        }
+    });
+    let (scores, found): (Vec<f32>, Vec<_>) = scored.into_iter().unzip();
+    keep_parts(prepared, files, found);
+    scores
+}
+
+/// The parts of files as their projects have kept them.
+fn kept_parts(prepared: &Prepared, files: &[FileNo], stop: &Stop) -> Vec<Option<Parts>> {
+    let mut kept = vec![None; files.len()];
+    for (number, known) in prepared.ground.known.iter().enumerate() {
+        let of_project = files.iter().enumerate().filter_map(|(at, file)| {
+            let is_here = prepared.ground.files[file.0 as usize].0 as usize == number;
+            let file = prepared.file(*file);
+            let may_be_read =
+                file.path_only.is_none() && file.facts.bytes as usize <= prepared.max_file_bytes;
+            (is_here && may_be_read).then_some((at, (file.hash?, file.facts.language)))
+        });
+        let (places, contents): (Vec<usize>, Vec<_>) = of_project.unzip();
+        let parts = known.project.source.parts(&contents, stop);
+        places.into_iter().zip(parts).for_each(|(at, parts)| kept[at] = parts);
+    }
+    kept
+}
+
+/// Has the projects keep the parts that were found, for the next who asks.
+fn keep_parts(prepared: &Prepared, files: &[FileNo], found: Vec<Option<(Hash, Language, Parts)>>) {
+    let mut of_projects = vec![Vec::new(); prepared.ground.known.len()];
+    for (file, found) in files.iter().zip(found) {
+        of_projects[prepared.ground.files[file.0 as usize].0 as usize].extend(found);
+    }
+    for (known, found) in prepared.ground.known.iter().zip(of_projects) {
+        if !found.is_empty() {
+            known.project.source.keep_parts(&found);
+        }
+    }
 }
 
 fn top_two(scores: &[f32]) -> f32 {

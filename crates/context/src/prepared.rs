@@ -16,7 +16,7 @@ use crate::derived::Derived;
 use crate::focus::Anchor;
 use crate::graph::Graph;
 use crate::index::File;
-use crate::lexical::Term;
+use crate::lexical::{Fields, Term};
 use crate::reading::{Reading, Readings};
 use crate::{Filter, Project};
 
@@ -88,8 +88,8 @@ impl Ground {
         &self.known(file).project.snapshot.files()[self.position(file) as usize]
     }
 
-    pub(crate) fn path_terms(&self, file: FileNo) -> &[(u32, u16)] {
-        &self.known(file).derived.path_terms[self.position(file) as usize]
+    pub(crate) fn fields(&self, file: FileNo) -> Fields<'_> {
+        self.known(file).derived.fields(self.file(file), self.position(file) as usize)
     }
 
     pub(crate) fn standing(&self, project: ProjectNo, path: &RelPath) -> Standing {
@@ -107,7 +107,7 @@ impl Ground {
         self.known.iter().any(|known| {
             let hidden = known.project.snapshot.files().iter().zip(&known.numbers);
             let mut hidden = hidden.filter(|(_, number)| number.is_none());
-            hidden.any(|(file, _)| file.facts.defs.iter().any(|def| &*def.name == name))
+            hidden.any(|(file, _)| file.facts.defs().iter().any(|def| &*def.name == name))
         })
     }
 }
@@ -203,7 +203,7 @@ impl Prepared {
 
     pub(crate) fn graph(&self, known: usize) -> &Graph {
         let known = &self.ground.known[known];
-        known.derived.graph(&known.project.snapshot)
+        known.derived.graph(&known.project.snapshot, &*known.project.source)
     }
 
     /// The content of a file, read once.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use domain::context::{IndexLine, ProjectNo};
 use domain::{Hash, RelPath};
 
-use crate::index::{Facts, Outline, Snapshot, outline};
+use crate::index::{Facts, Language, Outline, Parts, Snapshot, outline};
 use crate::parallel::in_parallel;
 use crate::{Error, Stop, Views};
 
@@ -70,5 +70,27 @@ pub trait Source: Send + Sync {
             let (_, text, facts) = texts[at];
             Arc::new(outline(text, facts))
         })
+    }
+
+    /// The parts of contents, in their order; none where they are not kept.
+    fn parts(&self, contents: &[(Hash, Language)], stop: &Stop) -> Vec<Option<Parts>> {
+        let _ = stop;
+        vec![None; contents.len()]
+    }
+
+    /// Keeps the parts of contents, so that they need not be found again. They may go at any time.
+    fn keep_parts(&self, parts: &[(Hash, Language, Parts)]) {
+        let _ = parts;
+    }
+
+    /// What followed from a snapshot and was kept under this key. Whoever keeps nothing has nothing.
+    fn kept(&self, key: &Hash) -> Option<Vec<u8>> {
+        let _ = key;
+        None
+    }
+
+    /// Keeps what followed from a snapshot, so that the next process need not find it again. It may go at any time.
+    fn keep(&self, key: &Hash, bytes: &[u8]) {
+        let _ = (key, bytes);
     }
 }

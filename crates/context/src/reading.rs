@@ -14,7 +14,7 @@ use domain::context::Reason;
 use sync::primitives::{Mutex, lock};
 
 use crate::Project;
-use crate::index::{Facts, File, PathOnly, Span, scan, spans};
+use crate::index::{Facts, File, Lines, PathOnly, scan};
 use crate::weigh::{Met, Weigher, Words};
 
 /// What became of reading a file.
@@ -26,23 +26,22 @@ pub(crate) struct ReadFile {
     /// Of the bytes.
     pub(crate) hash: Hash,
     /// What is no UTF-8 replaced.
-    pub(crate) text: String,
+    pub(crate) lines: Arc<Lines>,
     /// The bytes themselves, where they are not those of the text.
     other_bytes: Option<Vec<u8>>,
     pub(crate) facts: Arc<Facts>,
-    pub(crate) spans: Vec<Span>,
     met: OnceLock<Met>,
 }
 
 impl ReadFile {
     /// The bytes as they were read.
     pub(crate) fn bytes(&self) -> &[u8] {
-        self.other_bytes.as_deref().unwrap_or(self.text.as_bytes())
+        self.other_bytes.as_deref().unwrap_or(self.lines.text().as_bytes())
     }
 
     /// Where the words of the query stand in the text. All who ask for one assembly ask with its words.
     pub(crate) fn met(&self, weigher: &Weigher<'_>, words: &mut Words) -> &Met {
-        self.met.get_or_init(|| weigher.met(&self.text, words))
+        self.met.get_or_init(|| weigher.met(self.lines.text(), words))
     }
 }
 
@@ -74,8 +73,8 @@ fn read(project: &Project, file: &File, max_bytes: usize) -> Reading {
         return Err(Reason::TooLarge);
     }
     let hash = Hash::of(&bytes);
-    let facts =
-        if Some(hash) == file.hash { Arc::clone(&file.facts) } else { Arc::new(scan(&file.path, &bytes)) };
+    let is_known = Some(hash) == file.hash && !file.facts.is_lost();
+    let facts = if is_known { Arc::clone(&file.facts) } else { Arc::new(scan(&file.path, &bytes)) };
     if let Some(why) = facts.path_only {
         return Err(left_out(why));
     }
@@ -86,8 +85,8 @@ fn read(project: &Project, file: &File, max_bytes: usize) -> Reading {
             (String::from_utf8_lossy(&bytes).into_owned(), Some(bytes))
         }
     };
-    let spans = spans(&text, &facts);
-    Ok(Arc::new(ReadFile { hash, text, other_bytes, facts, spans, met: OnceLock::new() }))
+    let lines = Arc::new(Lines::new(text));
+    Ok(Arc::new(ReadFile { hash, lines, other_bytes, facts, met: OnceLock::new() }))
 }
 
 /// What a receipt says of a file that is not looked into.

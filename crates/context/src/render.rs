@@ -88,25 +88,18 @@ pub(crate) fn fragments(item: &Item, bought: &Bought, counter: &dyn TokenCounter
     while let Some((piece, showing)) = shown.next() {
         let Some(showing) = showing else { continue };
         let at = |from: u32, to: u32| Place { span: Some((from, to)), ..item.place.clone() };
-        let rung = match showing {
-            Showing::Name => piece.outline.as_ref(),
-            Showing::Signature => piece.signature.as_ref(),
-            Showing::Described => piece.described.as_ref(),
-            Showing::Lines => {
-                let mut to = piece.to;
-                while let Some((next, _)) =
-                    shown.next_if(|(next, showing)| **showing == Some(Showing::Lines) && next.from == to + 1)
-                {
-                    to = next.to;
-                }
-                let whole = item.is_verbatim && piece.from == 1 && to as usize >= item.lines.len();
-                let full = fragment(at(piece.from, to), Depth::Full, full_text(item, piece.from, to));
-                fragments.push(Fragment { is_whole: whole, ..full });
-                continue;
+        if let Some(rung) = item.rung(piece, *showing) {
+            fragments.push(fragment(at(piece.from, piece.to), showing.depth(), rung));
+        } else if *showing == Showing::Lines {
+            let mut to = piece.to;
+            while let Some((next, _)) =
+                shown.next_if(|(next, showing)| **showing == Some(Showing::Lines) && next.from == to + 1)
+            {
+                to = next.to;
             }
-        };
-        if let Some(rung) = rung {
-            fragments.push(fragment(at(piece.from, piece.to), showing.depth(), rung.text.clone()));
+            let whole = item.is_verbatim && piece.from == 1 && to as usize >= item.lines.len();
+            let full = fragment(at(piece.from, to), Depth::Full, full_text(item, piece.from, to));
+            fragments.push(Fragment { is_whole: whole, ..full });
         }
     }
     fragments
@@ -115,21 +108,20 @@ pub(crate) fn fragments(item: &Item, bought: &Bought, counter: &dyn TokenCounter
 /// Lines in full. One line of several needs no line of numbers before it and no gap after it; blank lines before a gap
 /// say nothing.
 fn full_text(item: &Item, from: u32, to: u32) -> String {
-    let inside = from as usize - 1..(to as usize).min(item.lines.len());
-    let mut lines = item.lines.get(inside).unwrap_or_default();
-    let goes_on = (to as usize) < item.lines.len();
-    if let ([line], true) = (lines, item.lines.len() > 1) {
-        return format!("{from}: {line}");
+    let (first, all) = (from as usize, item.lines.len());
+    let mut last = (to as usize).min(all);
+    let goes_on = (to as usize) < all;
+    let is_one_of_several = first == last && all > 1;
+    let mut text = if is_one_of_several { format!("{from}: ") } else { numbers_line(from, to) };
+    let is_blank = |line: usize| item.lines.get(line).is_some_and(|line| line.trim().is_empty());
+    while !is_one_of_several && goes_on && last >= first && is_blank(last) {
+        last -= 1;
     }
-    let mut text = numbers_line(from, to);
-    while let (true, [rest @ .., last]) = (goes_on, lines) {
-        if !last.trim().is_empty() {
-            break;
-        }
-        lines = rest;
+    text.push_str(item.lines.between(first, last));
+    if !text.ends_with('\n') {
+        text.push('\n');
     }
-    lines.iter().for_each(|line| text.push_str(line));
-    if goes_on {
+    if goes_on && !is_one_of_several {
         text.push_str(gap_line());
     }
     text

@@ -1,17 +1,20 @@
 //! How well the parts of one file match the words of a query.
 //!
+//! Parts that the index knows are weighed by their words; those that a file is to be shown in, by where the words stand
+//! in its text.
+//!
 //! # Invariants
-//! 1. Parts are looked at line by line: a word counts in the part that holds its line.
+//! 1. A word counts in the part that holds its line.
 //! 2. Sums run over the terms in the order of the query.
+//! 3. The same lines of UTF-8 weigh the same either way.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use crate::graph::Spread;
-use crate::index::terms::{
-    self, Class, FNV_PRIME, FNV_START, Splitter, WORD_BYTES_MAX, class, is_word_class,
-};
-use crate::lexical::Term;
+use crate::index::terms::{self, Beginnings, Class, Splitter, WORD_BYTES_MAX, class, is_word_class};
+use crate::index::{Def, Part, Parts};
+use crate::lexical::{Asked, Term};
 
 /// A part of so many words is neither long nor short.
 const USUAL_WORDS: f32 = 100.0;
@@ -22,8 +25,8 @@ const NAME_COUNTS: f32 = 2.0;
 /// Looks words up.
 pub(crate) struct Weigher<'a> {
     terms: &'a [Term],
-    /// Hash and place in `terms`, sorted.
-    by_hash: Vec<(u32, u32)>,
+    asked: Asked,
+    beginnings: Beginnings,
 }
 
 /// Where the words of a query stand in a text.
@@ -52,13 +55,12 @@ pub(crate) struct Stretch<'a> {
 
 impl<'a> Weigher<'a> {
     pub(crate) fn new(terms: &'a [Term]) -> Self {
-        let mut by_hash: Vec<(u32, u32)> =
-            terms.iter().enumerate().map(|(at, term)| (term.hash, at as u32)).collect();
-        by_hash.sort_unstable();
-        Self { terms, by_hash }
+        let asked = Asked::of(terms.iter().map(|term| term.hash));
+        let beginnings = Beginnings::of(terms.iter().map(|term| term.text.as_bytes()));
+        Self { terms, asked, beginnings }
     }
 
-    /// Looks for the words of the query in a text. A word is hashed while it is passed over, as the scanner does it.
+    /// Looks for the words of the query in a text. Only words that begin like one of them are split.
     pub(crate) fn met(&self, text: &str, words: &mut Words) -> Met {
         let bytes = text.as_bytes();
         let mut met = Met::default();
@@ -74,21 +76,50 @@ impl<'a> Weigher<'a> {
                 }
                 Class::Digit => at += run(&bytes[at..]),
                 Class::Lower | Class::Upper | Class::Underscore | Class::Wide => {
-                    let mut hash = FNV_START;
-                    while at < bytes.len() && is_word_class(class(bytes[at])) {
-                        hash = (hash ^ u64::from(bytes[at])).wrapping_mul(FNV_PRIME);
+                    let mut is_plain = true;
+                    while let Some(byte) = bytes.get(at) {
+                        match class(*byte) {
+                            Class::Lower | Class::Digit => {}
+                            Class::Upper | Class::Underscore | Class::Wide => is_plain = false,
+                            Class::Other | Class::Newline => break,
+                        }
                         at += 1;
                     }
-                    if at - start <= WORD_BYTES_MAX {
-                        let (count, found) = self.word(hash, &bytes[start..at], words);
+                    if at - start > WORD_BYTES_MAX {
+                        continue;
+                    }
+                    let word = &bytes[start..at];
+                    let shape = match is_plain {
+                        true => self.beginnings.shape_of_one(word),
+                        false => self.beginnings.shape(word),
+                    };
+                    if shape.may_be_asked || !(is_plain || word.is_ascii()) {
+                        let (count, found) = self.word(terms::hash_bytes(word), word, words);
                         terms += count;
                         met.hits.extend(found.iter().map(|term| (line, *term)));
+                    } else {
+                        terms += shape.terms;
                     }
                 }
             }
         }
         met.terms_to.push(terms);
         met
+    }
+
+    /// The score of each part of a content that defines these.
+    pub(crate) fn part_scores(&self, parts: &Parts, defs: &[Def], words: &mut Words) -> Vec<f32> {
+        let mut counts = vec![0.0_f32; self.terms.len()];
+        let mut score = |part: Part<'_>| {
+            counts.fill(0.0);
+            self.asked.for_common(part.terms.iter(), |term, count| counts[term] += f32::from(count));
+            if let Some(def) = part.def.and_then(|def| defs.get(def)) {
+                self.count_name(&def.name, words, &mut counts);
+            }
+            let length = part.terms.iter().map(|(_, count)| u32::from(count)).sum();
+            self.score(&counts, length)
+        };
+        parts.iter().map(&mut score).collect()
     }
 
     /// The score of each stretch.
@@ -104,16 +135,24 @@ impl<'a> Weigher<'a> {
             }
             counts.fill(0.0);
             inside.for_each(|(_, term)| counts[*term as usize] += 1.0);
-            for word in terms::words(stretch.name.unwrap_or_default().as_bytes()) {
-                let (_, found) = self.word(terms::hash_bytes(word), word, &mut words);
-                found.iter().for_each(|term| counts[*term as usize] += NAME_COUNTS);
-            }
+            self.count_name(stretch.name.unwrap_or_default(), &mut words, &mut counts);
             self.score(&counts, met.terms_in(stretch))
         };
         if self.terms.is_empty() {
             return vec![0.0; stretches.len()];
         }
         stretches.iter().map(&mut score).collect()
+    }
+
+    /// Counts the words of the name that is defined in a part.
+    fn count_name(&self, name: &str, words: &mut Words, counts: &mut [f32]) {
+        for word in terms::words(name.as_bytes()) {
+            if word.is_ascii() && !self.beginnings.shape(word).may_be_asked {
+                continue;
+            }
+            let (_, found) = self.word(terms::hash_bytes(word), word, words);
+            found.iter().for_each(|term| counts[*term as usize] += NAME_COUNTS);
+        }
     }
 
     /// How many terms the word with this hash has, and which of the query.
@@ -123,17 +162,12 @@ impl<'a> Weigher<'a> {
             let mut known = (0, Vec::new());
             splitter.split(word, &mut |term| {
                 known.0 += 1;
-                known.1.extend(self.find(terms::fold(terms::hash_bytes(term))));
+                let hash = terms::fold(terms::hash_bytes(term));
+                known.1.extend(self.asked.places(hash).map(|place| place as u32));
             });
             known
         });
         (known.0, &known.1)
-    }
-
-    /// The place of a term of the query.
-    fn find(&self, hash: u32) -> Option<u32> {
-        let at = self.by_hash.binary_search_by_key(&hash, |(known, _)| *known).ok()?;
-        Some(self.by_hash[at].1)
     }
 
     fn score(&self, counts: &[f32], words: u32) -> f32 {
@@ -164,6 +198,8 @@ fn run(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::{Language, Lines, Scanner, Span, spans};
+    use domain::RelPath;
 
     fn term(text: &str) -> Term {
         Term { text: text.to_owned(), hash: terms::hash(text), weight: 1.0 }
@@ -191,5 +227,68 @@ mod tests {
         assert!(scores[2] > scores[1], "a name counts more: {scores:?}");
         assert_eq!(scores[3], 0.0);
         assert!(scores[4] > 0.0);
+    }
+
+    #[test]
+    fn parts_that_the_index_knows_weigh_as_much_as_the_same_lines_of_the_text() {
+        let terms = ["retry", "limit", "retrylimit", "größe", "s3", "fly"].map(term);
+        let weigher = Weigher::new(&terms);
+        let words = [
+            "retries",
+            "RetryLimit",
+            "retry_limits",
+            "x",
+            "0xretry",
+            "naïve",
+            "Größe—limit",
+            "flies",
+            "S3",
+            "\r",
+            "   ",
+            "-",
+            "un-limit",
+            "limit",
+        ];
+        let mut state = 7_usize;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let mut weighed = 0;
+        for path in ["a.rs", "a.py", "a.md", "a.txt"] {
+            for lines in [0, 1, 5, 130, 400] {
+                let mut text = String::new();
+                for line in 0..lines {
+                    match next(12) {
+                        0 => text.push_str(&format!("fn retry_{line}() {{")),
+                        1 => text.push_str(&format!("def limit{line}():")),
+                        2 => text.push_str("# Retry the limit"),
+                        3 => {}
+                        _ => (0..next(6)).for_each(|_| {
+                            text.push_str(words[next(words.len())]);
+                            text.push(' ');
+                        }),
+                    }
+                    text.push('\n');
+                }
+                let text = if next(2) == 0 { text } else { text.trim_end().to_owned() };
+                let path = RelPath::new(path).unwrap();
+                let language = Language::of(&path, text.as_bytes());
+                let (facts, parts) = Scanner::default().scan_parts(language, text.as_bytes());
+                let spans = spans(&Lines::new(text.clone()), &facts);
+                let stretch = |span: &Span| Stretch {
+                    from: span.from,
+                    to: span.to,
+                    name: span.def.map(|def| &*facts.defs()[def].name),
+                };
+                let stretches: Vec<Stretch<'_>> = spans.iter().map(stretch).collect();
+                let met = weigher.met(&text, &mut Words::default());
+                let by_text = weigher.scores(&met, &stretches);
+                let by_parts = weigher.part_scores(&parts, facts.defs(), &mut Words::default());
+                assert_eq!(by_parts, by_text, "{text}");
+                weighed += by_parts.iter().filter(|score| **score > 0.0).count();
+            }
+        }
+        assert!(weighed > 100, "{weighed}");
     }
 }

@@ -11,6 +11,7 @@
 //! | `index_disk` | the index in its file: found again, killed, shared, spoiled, thrown away |
 //! | `golden_parsed`, `golden_script`, `golden_scanned`, `golden_prose` | what is found in a file of each language |
 //! | `index_history` | which commits the index knows, and when git is asked |
+//! | `index_image` | the image of an index: read instead of the tables, drawn anew, damaged |
 //! | `index_update` | what an update of the index notices, reads and leaves |
 //! | `words` | names, stops and configuration |
 //! | `counter` | the count of tokens is never below that of real vocabularies |
@@ -60,6 +61,8 @@ mod index_disk;
 mod index_golden;
 #[path = "cases/index_history.rs"]
 mod index_history;
+#[path = "cases/index_image.rs"]
+mod index_image;
 #[path = "cases/index_support.rs"]
 mod index_support;
 #[path = "cases/index_update.rs"]

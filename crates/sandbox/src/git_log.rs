@@ -10,6 +10,7 @@
 //! What commits mean: that is the index's.
 
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
@@ -17,6 +18,8 @@ use domain::RelPath;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::beneath::open_root;
+use crate::file_tools::read_file;
 use crate::git::GitDir;
 
 /// How often a running git is looked at, to see whether it is still wanted.
@@ -34,10 +37,14 @@ const COMPLAINT_BYTES_MAX: usize = 4096;
 /// The name of a commit is shorter.
 const HEAD_BYTES_MAX: usize = 4096;
 
+/// Of longer lists of packed branches git is asked.
+const PACKED_REFS_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
 /// The history of a project.
 #[derive(Clone, Debug)]
 pub struct GitHistory {
     dir: PathBuf,
+    git_dir: GitDir,
 }
 
 /// A commit.
@@ -89,14 +96,22 @@ pub type IsOver<'a> = dyn Fn() -> bool + 'a;
 impl GitHistory {
     /// The history of the repository that a project is or lies in; none if it lies in none.
     pub fn around(project: &Path) -> Option<GitHistory> {
-        GitDir::around(project).map(|_| GitHistory { dir: project.to_owned() })
+        GitDir::around(project).map(|(_, git_dir)| GitHistory { dir: project.to_owned(), git_dir })
     }
 
-    /// The newest commit; none before the first.
+    /// The newest commit; none before the first. It is read from the repository's files where they say it plainly, so
+    /// that who asks again and again does not start a program each time; else git is asked.
     ///
     /// # Errors
     /// Git cannot be run, says no, or was stopped.
     pub fn head(&self, is_over: &IsOver<'_>) -> Result<Option<String>, GitLogError> {
+        match head_in_files(&self.git_dir) {
+            Some(head) => Ok(Some(head)),
+            None => self.head_by_git(is_over),
+        }
+    }
+
+    fn head_by_git(&self, is_over: &IsOver<'_>) -> Result<Option<String>, GitLogError> {
         let mut printed = Vec::new();
         let mut command = self.git();
         command.args(["rev-parse", "-q", "--verify", "HEAD^{commit}"]);
@@ -154,7 +169,11 @@ impl GitHistory {
         let mut reader = LogReader { paths_max, ..LogReader::default() };
         let ended = run(&mut command, is_over, &mut |bytes| reader.read(bytes))?;
         if !ended.is_success {
-            return Err(GitLogError::Failed { message: ended.complaint });
+            // What `HEAD` names may not be there.
+            return match self.head_by_git(is_over)? {
+                None => Ok(GitLog::default()),
+                Some(_) => Err(GitLogError::Failed { message: ended.complaint }),
+            };
         }
         Ok(GitLog { commits: reader.commits, joins: ancestor.is_some() })
     }
@@ -288,15 +307,60 @@ impl LogReader {
     }
 }
 
+/// The commit that `HEAD` names, itself or by a branch with a file of its own or, without one, a line among the packed
+/// ones. None if that is not all there is to it: no commit yet, links, other ways to keep branches.
+fn head_in_files(git_dir: &GitDir) -> Option<String> {
+    let head = only_line(&read_within(&git_dir.own, "HEAD", HEAD_BYTES_MAX as u64).ok()?)?;
+    match head.strip_prefix("ref: ") {
+        None => commit_name(&head),
+        Some(branch) if branch.starts_with("refs/heads/") => {
+            match read_within(&git_dir.common, branch, HEAD_BYTES_MAX as u64) {
+                Ok(text) => commit_name(&only_line(&text)?),
+                Err(why) if why.kind() == io::ErrorKind::NotFound => packed(&git_dir.common, branch),
+                Err(_) => None,
+            }
+        }
+        Some(_) => None,
+    }
+}
+
+fn packed(common: &Path, branch: &str) -> Option<String> {
+    let refs = read_within(common, "packed-refs", PACKED_REFS_BYTES_MAX).ok()?;
+    let mut named = refs.lines().filter_map(|line| line.split_once(' ')).filter(|(_, name)| *name == branch);
+    named.next().and_then(|(oid, _)| commit_name(oid))
+}
+
+/// A text of one line.
+fn only_line(text: &str) -> Option<String> {
+    text.strip_suffix('\n').filter(|line| !line.contains('\n')).map(ToOwned::to_owned)
+}
+
+/// A file of a repository, by a name that may come from the repository: it leads nowhere else, and nothing is waited for.
+fn read_within(dir: &Path, name: &str, bytes_max: u64) -> io::Result<String> {
+    let path = RelPath::new(name).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
+    let (bytes, len) = read_file(open_root(dir)?.as_fd(), &path, bytes_max)?;
+    match String::from_utf8(bytes) {
+        Ok(text) if text.len() as u64 == len => Ok(text),
+        Ok(_) | Err(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "it is not understood")),
+    }
+}
+
+fn commit_name(text: &str) -> Option<String> {
+    is_commit_name(text).then(|| text.to_owned())
+}
+
+fn is_commit_name(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// `^A` name, time, newline, message.
 fn commit(field: &[u8]) -> Option<GitCommit> {
     let text = field.strip_prefix(b"\x01")?;
     let end = text.iter().position(|byte| *byte == b'\n')?;
     let (oid, at) = std::str::from_utf8(&text[..end]).ok()?.split_once(' ')?;
-    let is_name = matches!(oid.len(), 40 | 64) && oid.bytes().all(|byte| byte.is_ascii_hexdigit());
     let message = &text[end + 1..];
     let message = &message[..message.len().min(MESSAGE_BYTES_MAX)];
-    is_name.then_some(GitCommit {
+    is_commit_name(oid).then_some(GitCommit {
         oid: oid.to_owned(),
         at: at.parse().ok()?,
         message: String::from_utf8_lossy(message).trim_end().to_owned(),

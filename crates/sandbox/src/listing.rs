@@ -4,12 +4,13 @@
 //! 1. One directory is open at a time: a tree of any depth is walked with a handful of descriptors and no recursion.
 //! 2. Entries come in the order of their names, so that two walks of one tree are the same.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use domain::{PathError, RelPath};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RawDir, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -179,12 +180,28 @@ pub(crate) fn chmod_held(held: BorrowedFd<'_>, mode: Mode) -> io::Result<()> {
     Ok(rustix::fs::chmod(format!("/proc/self/fd/{}", held.as_raw_fd()), mode)?)
 }
 
-/// What lies in an open directory.
+/// How many bytes of names are asked for at once.
+const NAMES_BYTES: usize = 32 * 1024;
+
+/// What lies in a directory that was just opened: it is read as far as it was not read before.
 pub(crate) fn list(dir: BorrowedFd<'_>) -> io::Result<Vec<Entry>> {
+    let mut buffer = [MaybeUninit::uninit(); NAMES_BYTES];
+    let mut names = RawDir::new(dir, &mut buffer);
     let mut entries = Vec::new();
-    for name in names(dir)? {
-        match rustix::fs::statat(dir, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => entries.push(Entry { name, stat }),
+    while let Some(entry) = names.next() {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(Errno::INTR) => continue,
+            // It was removed since it was opened, and nothing is in it.
+            Err(Errno::NOENT) => break,
+            Err(errno) => return Err(errno.into()),
+        };
+        let name = entry.file_name();
+        if is_itself_or_above(name) {
+            continue;
+        }
+        match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => entries.push(Entry { name: name.to_owned(), stat }),
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -193,16 +210,20 @@ pub(crate) fn list(dir: BorrowedFd<'_>) -> io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// The names in an open directory, as they come.
+/// The names in an open directory, as they come, however often it was read.
 pub(crate) fn names(dir: BorrowedFd<'_>) -> io::Result<Vec<CString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir)? {
         let entry = entry?;
-        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+        if !is_itself_or_above(entry.file_name()) {
             names.push(entry.file_name().to_owned());
         }
     }
     Ok(names)
+}
+
+fn is_itself_or_above(name: &CStr) -> bool {
+    matches!(name.to_bytes(), b"." | b"..")
 }
 
 /// The record of what lies at a path, itself a link or not; none when there is nothing.

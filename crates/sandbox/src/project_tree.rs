@@ -9,14 +9,16 @@
 //! Which of the files are worth reading: that is the index's.
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::thread::{self, ScopedJoinHandle};
 
 use domain::RelPath;
 use rustix::fs::{FileType, Stat};
 
 use crate::beneath::{BeneathError, open_root};
-use crate::capture::{CaptureRules, Class, Filter, Tracked};
+use crate::capture::{CaptureRules, Class, Filter, GITIGNORE, Tracked};
 use crate::file_tools::{Visit, read_file};
 use crate::listing::{Entry, list, open_dir};
 
@@ -42,6 +44,15 @@ pub struct TreeFile {
     pub inode: u64,
 }
 
+/// How many directories are listed before what lies in them is told.
+const DIRS_AHEAD: usize = 64;
+
+/// Fewer are listed by one thread.
+const DIRS_TO_SHARE: usize = 8;
+
+/// More threads than this gain nothing.
+const THREADS_MAX: usize = 8;
+
 /// Of more directories that cannot be read a walk does not tell which, and is not complete.
 const UNREAD_MAX: usize = 1000;
 
@@ -52,6 +63,27 @@ pub struct WalkEnd {
     pub is_complete: bool,
     /// Directories that could not be read; what is below them was not told.
     pub unread: Vec<RelPath>,
+}
+
+impl WalkEnd {
+    /// What lies in a directory; none if it is gone, or now noted as one that cannot be read.
+    fn noting(
+        &mut self,
+        dir: Option<&RelPath>,
+        listed: io::Result<Vec<Entry>>,
+    ) -> io::Result<Option<Vec<Entry>>> {
+        match (listed, dir) {
+            (Ok(entries), _) => return Ok(Some(entries)),
+            (Err(why), None) => return Err(why),
+            // Gone meanwhile is as good as never there.
+            (Err(why), Some(_)) if why.kind() == io::ErrorKind::NotFound => {}
+            (Err(_), Some(dir)) => match self.unread.len() < UNREAD_MAX {
+                true => self.unread.push(dir.clone()),
+                false => self.is_complete = false,
+            },
+        }
+        Ok(None)
+    }
 }
 
 impl ProjectTree {
@@ -68,7 +100,8 @@ impl ProjectTree {
         ProjectTree { root, project: project.to_owned() }
     }
 
-    /// Tells every regular file that git does not ignore, a directory at a time.
+    /// Tells every regular file that git does not ignore, a directory at a time. Directories are listed on several cores,
+    /// some of them ahead.
     ///
     /// # Errors
     /// The root cannot be read.
@@ -78,35 +111,30 @@ impl ProjectTree {
         let mut filter = Filter::new(self.root.as_fd(), &mut tracked, &self.project, &rules);
         let mut end = WalkEnd { is_complete: true, unread: Vec::new() };
         let mut waiting: Vec<Option<RelPath>> = vec![None];
-        while let Some(dir) = waiting.pop() {
-            let entries = match (self.list(dir.as_ref()), &dir) {
-                (Ok(entries), _) => entries,
-                (Err(why), None) => return Err(why),
-                // Gone meanwhile is as good as never there.
-                (Err(why), Some(_)) if why.kind() == io::ErrorKind::NotFound => continue,
-                (Err(_), Some(dir)) => {
-                    match end.unread.len() < UNREAD_MAX {
-                        true => end.unread.push(dir.clone()),
-                        false => end.is_complete = false,
+        while !waiting.is_empty() {
+            let dirs = waiting.split_off(waiting.len().saturating_sub(DIRS_AHEAD));
+            let listed = self.list_all(&dirs);
+            for (dir, entries) in dirs.into_iter().zip(listed).rev() {
+                let Some(entries) = end.noting(dir.as_ref(), entries)? else { continue };
+                if !entries.iter().any(|entry| entry.name.as_bytes() == GITIGNORE.as_bytes()) {
+                    filter.has_no_rules(dir.as_ref());
+                }
+                for entry in entries {
+                    let kind = entry.kind();
+                    if kind != FileType::RegularFile && kind != FileType::Directory {
+                        continue;
                     }
-                    continue;
-                }
-            };
-            for entry in entries {
-                let kind = entry.kind();
-                if kind != FileType::RegularFile && kind != FileType::Directory {
-                    continue;
-                }
-                // A path too long to be named cannot be asked for either.
-                let Ok(path) = entry.path(dir.as_ref()) else { continue };
-                let is_dir = kind == FileType::Directory;
-                if filter.class(&path, is_dir) != Class::Captured {
-                    continue;
-                }
-                if is_dir {
-                    waiting.push(Some(path));
-                } else if visit(TreeFile::new(path, &entry.stat)) == Visit::Stop {
-                    return Ok(WalkEnd { is_complete: false, ..end });
+                    // A path too long to be named cannot be asked for either.
+                    let Ok(path) = entry.path(dir.as_ref()) else { continue };
+                    let is_dir = kind == FileType::Directory;
+                    if filter.class(&path, is_dir) != Class::Captured {
+                        continue;
+                    }
+                    if is_dir {
+                        waiting.push(Some(path));
+                    } else if visit(TreeFile::new(path, &entry.stat)) == Visit::Stop {
+                        return Ok(WalkEnd { is_complete: false, ..end });
+                    }
                 }
             }
         }
@@ -119,6 +147,35 @@ impl ProjectTree {
     /// It is not there, no regular file, leads out of the project, or cannot be read.
     pub fn read(&self, path: &RelPath, bytes_max: u64) -> io::Result<Vec<u8>> {
         read_file(self.root.as_fd(), path, bytes_max).map(|(bytes, _)| bytes)
+    }
+
+    /// What lies in each of some directories.
+    fn list_all(&self, dirs: &[Option<RelPath>]) -> Vec<io::Result<Vec<Entry>>> {
+        let list = |dirs: &[Option<RelPath>]| -> Vec<io::Result<Vec<Entry>>> {
+            dirs.iter().map(|dir| self.list(dir.as_ref())).collect()
+        };
+        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(THREADS_MAX);
+        if threads == 1 || dirs.len() < DIRS_TO_SHARE {
+            return list(dirs);
+        }
+        let (own, others) = dirs.split_at(dirs.len().div_ceil(threads));
+        thread::scope(|scope| {
+            let shares = others.chunks(own.len()).map(|share| {
+                let thread = thread::Builder::new().name("tree-walk".to_owned());
+                thread.spawn_scoped(scope, move || list(share)).map_err(|_| share)
+            });
+            let shares: Vec<_> = shares.collect();
+            let mut listed = list(own);
+            for share in shares {
+                match share.map(ScopedJoinHandle::join) {
+                    Ok(Ok(others)) => listed.extend(others),
+                    Ok(Err(panicked)) => std::panic::resume_unwind(panicked),
+                    // There are too many threads.
+                    Err(share) => listed.extend(list(share)),
+                }
+            }
+            listed
+        })
     }
 
     fn list(&self, dir: Option<&RelPath>) -> io::Result<Vec<Entry>> {

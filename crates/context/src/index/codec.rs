@@ -1,47 +1,96 @@
-//! Facts and outlines as bytes, for the disk.
+//! Facts, outlines and what followed from snapshots as bytes: for the disk, and of facts in memory too.
 //!
 //! # Invariants
 //! 1. What was written reads back equal; anything else, cut short or changed, reads as nothing: a sum over all bytes
 //!    stands before them.
-//! 2. Lists of hashes are written as they lie in memory, so reading them is copying.
+//! 2. Lists of hashes are searched as they were written.
 //!
 //! # Not here
 //! Which version wrote them: a column beside the bytes.
 
-use super::facts::{Def, DefKind, Facts};
+use super::PathOnly;
+use super::facts::{Counts, Def, DefKind, EncodedCount, Found};
 use super::outline::{Item, Outline, OutlineBy};
-use super::{Language, PathOnly};
 
-pub(crate) fn encode_facts(facts: &Facts) -> Vec<u8> {
-    let mut out = Out::default();
-    out.byte(facts.path_only.map_or(0, PathOnly::code));
-    out.byte(u8::from(facts.is_utf8));
-    out.number(facts.bytes);
-    out.number(facts.lines);
-    out.number(facts.terms_len);
-    for list in [&facts.terms, &facts.idents, &facts.def_terms] {
-        out.counts(list);
+/// Where the parts of encoded facts lie. Made by [`encode_facts`] and [`layout`] only, so that they are there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Layout {
+    /// Where each of the three lists begins and how many hashes it has.
+    lists: [(u32, u32); 3],
+    defs: u32,
+}
+
+impl Layout {
+    pub(crate) fn terms(self, encoded: &[u8]) -> &[EncodedCount] {
+        self.list(0, encoded)
     }
-    out.number(facts.defs.len() as u32);
-    for def in &facts.defs {
+
+    pub(crate) fn idents(self, encoded: &[u8]) -> &[EncodedCount] {
+        self.list(1, encoded)
+    }
+
+    pub(crate) fn def_terms(self, encoded: &[u8]) -> &[EncodedCount] {
+        self.list(2, encoded)
+    }
+
+    pub(crate) fn defs(self, encoded: &[u8]) -> &[u8] {
+        encoded.get(self.defs as usize..).unwrap_or_default()
+    }
+
+    fn list(self, which: usize, encoded: &[u8]) -> &[EncodedCount] {
+        let (from, len) = self.lists[which];
+        let counts = encoded.get(from as usize..).unwrap_or_default().as_chunks().0;
+        counts.get(..len as usize).unwrap_or_default()
+    }
+}
+
+/// The bytes of facts, and where their parts lie in them.
+pub(crate) fn encode_facts(found: &Found) -> (Vec<u8>, Layout) {
+    let mut out = Out::default();
+    out.byte(found.path_only.map_or(0, PathOnly::code));
+    out.byte(u8::from(found.is_utf8));
+    out.number(found.bytes);
+    out.number(found.lines);
+    out.number(found.terms_len);
+    let lists = [&found.terms, &found.idents, &found.def_terms].map(|list| {
+        out.counts(list);
+        (out.len() - (list.len() * size_of::<EncodedCount>()) as u32, list.len() as u32)
+    });
+    let layout = Layout { lists, defs: out.len() };
+    out.number(found.defs.len() as u32);
+    for def in &found.defs {
         out.byte(def.kind.code());
         out.number(def.line);
         out.number(def.start);
         out.number(def.end);
         out.text(&def.name);
     }
-    out.summed()
+    (out.summed(), layout)
 }
 
-pub(crate) fn decode_facts(language: Language, bytes: &[u8]) -> Option<Facts> {
-    let mut from = From::checked(bytes)?;
+/// What stands before the lists of encoded facts, and where they lie; none if the bytes are not as they were written.
+pub(crate) fn layout(encoded: &[u8]) -> Option<(Found, Layout)> {
+    let mut from = From::checked(encoded)?;
+    let place = |from: &From<'_>| (encoded.len() - from.0.len()) as u32;
     let path_only = match from.byte()? {
         0 => None,
         code => Some(PathOnly::from_code(code)?),
     };
     let is_utf8 = from.byte()? == 1;
     let (bytes, lines, terms_len) = (from.number()?, from.number()?, from.number()?);
-    let (terms, idents, def_terms) = (from.counts()?, from.counts()?, from.counts()?);
+    let mut lists = [(0, 0); 3];
+    for list in &mut lists {
+        let len = from.number()?;
+        *list = (place(&from), len);
+        from.take((len as usize).checked_mul(size_of::<EncodedCount>())?)?;
+    }
+    let layout = Layout { lists, defs: place(&from) };
+    Some((Found { bytes, lines, is_utf8, path_only, terms_len, ..Found::default() }, layout))
+}
+
+/// The definitions that were encoded as these bytes.
+pub(crate) fn decode_defs(bytes: &[u8]) -> Option<Vec<Def>> {
+    let mut from = From(bytes);
     let count = from.number()?;
     let mut defs = Vec::with_capacity((count as usize).min(from.0.len()));
     for _ in 0..count {
@@ -49,7 +98,7 @@ pub(crate) fn decode_facts(language: Language, bytes: &[u8]) -> Option<Facts> {
         let (line, start, end) = (from.number()?, from.number()?, from.number()?);
         defs.push(Def { name: from.text()?.into(), kind, line, start, end });
     }
-    Some(Facts { language, bytes, lines, is_utf8, path_only, terms, idents, terms_len, def_terms, defs })
+    Some(defs)
 }
 
 pub(crate) fn encode_outline(outline: &Outline) -> Vec<u8> {
@@ -97,61 +146,94 @@ pub(crate) fn encode_counts(list: &[(u32, u16)]) -> Vec<u8> {
 }
 
 pub(crate) fn decode_counts(bytes: &[u8]) -> Option<Vec<(u32, u16)>> {
-    From::checked(bytes)?.counts()
+    Some(From::checked(bytes)?.counts()?.iter().collect())
 }
 
-#[derive(Default)]
-struct Out(Vec<u8>);
+/// What is written, behind the room for its sum.
+pub(crate) struct Out(Vec<u8>);
+
+impl Default for Out {
+    fn default() -> Self {
+        Out(vec![0; SUM_BYTES])
+    }
+}
 
 impl Out {
-    fn byte(&mut self, byte: u8) {
+    fn len(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    pub(crate) fn byte(&mut self, byte: u8) {
         self.0.push(byte);
     }
 
-    fn number(&mut self, number: u32) {
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        self.0.extend(bytes);
+    }
+
+    pub(crate) fn long(&mut self, number: u64) {
+        self.0.extend(number.to_le_bytes());
+    }
+
+    pub(crate) fn number(&mut self, number: u32) {
         self.0.extend(number.to_le_bytes());
     }
 
     fn text(&mut self, text: &str) {
         self.number(text.len() as u32);
-        self.0.extend(text.as_bytes());
+        self.raw(text.as_bytes());
     }
 
-    fn counts(&mut self, list: &[(u32, u16)]) {
+    pub(crate) fn counts(&mut self, list: &[(u32, u16)]) {
         self.number(list.len() as u32);
         for (hash, count) in list {
-            self.0.extend(hash.to_le_bytes());
-            self.0.extend(count.to_le_bytes());
+            self.0.extend(Counts::encode(*hash, *count));
         }
     }
 
-    fn summed(self) -> Vec<u8> {
-        let mut bytes = sum(&self.0).to_le_bytes().to_vec();
-        bytes.extend(self.0);
-        bytes
+    pub(crate) fn summed(mut self) -> Vec<u8> {
+        let sum = sum(&self.0[SUM_BYTES..]).to_le_bytes();
+        self.0[..SUM_BYTES].copy_from_slice(&sum);
+        self.0
     }
 }
 
-struct From<'b>(&'b [u8]);
+/// What is read.
+pub(crate) struct From<'b>(&'b [u8]);
 
 impl<'b> From<'b> {
     /// The bytes behind the sum, if it is theirs.
-    fn checked(bytes: &'b [u8]) -> Option<From<'b>> {
-        let (head, rest) = bytes.split_first_chunk::<8>()?;
+    pub(crate) fn checked(bytes: &'b [u8]) -> Option<From<'b>> {
+        let (head, rest) = bytes.split_first_chunk::<SUM_BYTES>()?;
         (u64::from_le_bytes(*head) == sum(rest)).then_some(From(rest))
     }
 
-    fn take(&mut self, count: usize) -> Option<&'b [u8]> {
+    /// The bytes behind a sum that was checked before.
+    pub(crate) fn unchecked(bytes: &'b [u8]) -> From<'b> {
+        From(bytes.get(SUM_BYTES..).unwrap_or_default())
+    }
+
+    pub(crate) fn take(&mut self, count: usize) -> Option<&'b [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    pub(crate) fn long(&mut self) -> Option<u64> {
+        let (head, rest) = self.0.split_first_chunk::<8>()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*head))
+    }
+
+    pub(crate) fn byte(&mut self) -> Option<u8> {
         self.take(1).map(|bytes| bytes[0])
     }
 
-    fn number(&mut self) -> Option<u32> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn number(&mut self) -> Option<u32> {
         let (head, rest) = self.0.split_first_chunk::<4>()?;
         self.0 = rest;
         Some(u32::from_le_bytes(*head))
@@ -162,16 +244,15 @@ impl<'b> From<'b> {
         std::str::from_utf8(self.take(len)?).ok()
     }
 
-    fn counts(&mut self) -> Option<Vec<(u32, u16)>> {
+    pub(crate) fn counts(&mut self) -> Option<Counts<'b>> {
         let len = self.number()? as usize;
-        let bytes = self.take(len.checked_mul(6)?)?;
-        let pairs = bytes.chunks_exact(6).map(|pair| {
-            let hash = u32::from_le_bytes([pair[0], pair[1], pair[2], pair[3]]);
-            (hash, u16::from_le_bytes([pair[4], pair[5]]))
-        });
-        Some(pairs.collect())
+        let bytes = self.take(len.checked_mul(size_of::<EncodedCount>())?)?;
+        Some(Counts::of(bytes.as_chunks().0))
     }
 }
+
+/// How long a sum is.
+pub(crate) const SUM_BYTES: usize = 8;
 
 /// A sum over bytes, eight at a time: against decay, not against malice.
 fn sum(bytes: &[u8]) -> u64 {
@@ -189,32 +270,48 @@ fn sum(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{outline, scan};
+    use std::sync::Arc;
+
+    use super::super::{Encoded, Facts, outline, scan};
     use super::*;
     use domain::RelPath;
 
     const TEXT: &str =
         "//! Top.\n\n/// Says hello.\npub fn hello(name: &str) -> String {\n    name.into()\n}\n";
 
+    /// The facts as they are read from these bytes, which have others before and after them.
+    fn stored(facts: &Facts, encoded: &[u8]) -> Option<Facts> {
+        let all = Arc::new([b"before", encoded, b"after"].concat());
+        Facts::stored(facts.language, Encoded::of(&all, 6..6 + encoded.len())?)
+    }
+
     #[test]
     fn facts_and_outlines_read_back_equal() {
         let facts = scan(&RelPath::new("a.rs").unwrap(), TEXT.as_bytes());
-        assert_eq!(decode_facts(facts.language, &encode_facts(&facts)), Some(facts.clone()));
+        let stored = stored(&facts, facts.encoded()).unwrap();
+        assert_eq!((&stored, stored.defs()), (&facts, facts.defs()));
+        assert_eq!(
+            (stored.bytes, stored.lines, stored.terms_len),
+            (facts.bytes, facts.lines, facts.terms_len)
+        );
+        assert_eq!((stored.terms(), stored.idents()), (facts.terms(), facts.idents()));
+        assert_eq!(stored.def_terms(), facts.def_terms());
         let outline = outline(TEXT, &facts);
         assert_eq!(outline.items.len(), 1);
         assert_eq!(decode_outline(&encode_outline(&outline)), Some(outline));
-        assert_eq!(decode_counts(&encode_counts(&facts.terms)), Some(facts.terms));
+        let terms: Vec<(u32, u16)> = facts.terms().iter().collect();
+        assert_eq!(decode_counts(&encode_counts(&terms)), Some(terms));
     }
 
     #[test]
     fn bytes_that_were_changed_or_cut_read_as_nothing() {
         let facts = scan(&RelPath::new("a.rs").unwrap(), TEXT.as_bytes());
-        let bytes = encode_facts(&facts);
+        let bytes = facts.encoded();
         for at in 0..bytes.len() {
-            let mut changed = bytes.clone();
+            let mut changed = bytes.to_vec();
             changed[at] ^= 1;
-            assert_eq!(decode_facts(facts.language, &changed), None, "at {at}");
-            assert_eq!(decode_facts(facts.language, &bytes[..at]), None, "cut at {at}");
+            assert_eq!(stored(&facts, &changed), None, "at {at}");
+            assert_eq!(stored(&facts, &bytes[..at]), None, "cut at {at}");
         }
     }
 }

@@ -5,13 +5,16 @@
 //! 2. A row of a file is replaced or removed only by who looked at the file later: rows never go back in time.
 //! 3. A file that is damaged or of another version is made anew, by who has it alone: whoever uses it holds a shared
 //!    lock on the file beside it.
-//! 4. The directory has mode 0700, the file 0600; SQLite gives its helper files the mode of the file.
+//! 4. A body is bound to the key that it is stored under: under another it cannot be read.
+//! 5. The directory has mode 0700, the file 0600; SQLite gives its helper files the mode of the file.
 //!
 //! # Not here
 //! What rows mean and when they stand: `update`. What is thrown away: `evict`.
 
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File as OsFile, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,17 +25,28 @@ use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
 };
 
-use super::codec::{decode_facts, decode_outline, encode_facts, encode_outline};
+use super::codec::{SUM_BYTES, decode_outline, encode_outline};
 use super::facts::FACTS_VERSION;
+use super::image::{self, ReadImage};
 use super::outline::{OUTLINE_VERSION, Outline};
+use super::parts::PARTS_VERSION;
 use super::path_only::before_reading;
-use super::{Facts, File, Language};
+use super::{Encoded, Facts, File, Language, Parts};
 
 /// Says whose file it is: `agix`.
 const APPLICATION_ID: i32 = 0x6167_6978;
 
 /// The version of the tables.
-const SCHEMA_VERSION: i32 = 1;
+const SCHEMA_VERSION: i32 = 3;
+
+/// For no more is memory set aside before anything is read.
+const BODIES_BYTES_MAX: usize = 1 << 30;
+
+/// How much of what followed from snapshots is kept: that of the project, and of a few plans that changed it.
+const KEPT_MAX: u32 = 4;
+
+/// More that followed from a snapshot is found again.
+const KEPT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// How long another process may keep the file before this one goes on without it.
 const BUSY: Duration = Duration::from_secs(2);
@@ -42,10 +56,14 @@ const TABLES: &str = "
         ctime_ns INTEGER NOT NULL, inode INTEGER NOT NULL, hash BLOB, lang INTEGER NOT NULL,
         seen_ns INTEGER NOT NULL) WITHOUT ROWID;
     CREATE INDEX file_hash ON file(hash);
+    CREATE INDEX file_seen ON file(seen_ns);
     CREATE TABLE facts(hash BLOB NOT NULL, lang INTEGER NOT NULL, version INTEGER NOT NULL,
         used_day INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY(hash, lang, version));
     CREATE TABLE outline(hash BLOB NOT NULL, lang INTEGER NOT NULL, version INTEGER NOT NULL,
         body BLOB NOT NULL, PRIMARY KEY(hash, lang, version));
+    CREATE TABLE parts(hash BLOB NOT NULL, lang INTEGER NOT NULL, version INTEGER NOT NULL,
+        body BLOB NOT NULL, PRIMARY KEY(hash, lang, version));
+    CREATE TABLE kept(no INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, body BLOB NOT NULL);
     CREATE TABLE commits(rank INTEGER PRIMARY KEY, oid TEXT NOT NULL UNIQUE, at INTEGER NOT NULL,
         subject TEXT NOT NULL, terms BLOB NOT NULL, paths BLOB NOT NULL);
     CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;";
@@ -102,6 +120,8 @@ pub(crate) struct Disk {
 pub(crate) struct Opened {
     pub(crate) disk: Disk,
     pub(crate) rows: Vec<Row>,
+    /// How many rows are not those of the image; none: there is no image.
+    pub(crate) beside_image: Option<usize>,
     pub(crate) note: Option<String>,
 }
 
@@ -109,8 +129,14 @@ pub(crate) struct Opened {
 pub(crate) fn open(path: &Path, file_bytes_max: u64, now_ns: i64) -> Result<Opened, DiskError> {
     let lock = lock_beside(path, now_ns)?;
     lock.try_lock_shared().map_err(|_| DiskError::Busy)?;
-    match connect(path).and_then(|connection| Ok((load(&connection, file_bytes_max)?, connection))) {
-        Ok((rows, connection)) => Ok(Opened { disk: Disk { connection, _lock: lock }, rows, note: None }),
+    let read = connect(path).and_then(|connection| {
+        let (rows, beside_image) = read_all(&connection, path, file_bytes_max, now_ns)?;
+        Ok((connection, rows, beside_image))
+    });
+    match read {
+        Ok((connection, rows, beside_image)) => {
+            Ok(Opened { disk: Disk { connection, _lock: lock }, rows, beside_image, note: None })
+        }
         Err(DiskError::Unusable) => {
             lock.unlock()?;
             // Alone with it, or not at all: another process may be about to do the same.
@@ -120,7 +146,8 @@ pub(crate) fn open(path: &Path, file_bytes_max: u64, now_ns: i64) -> Result<Open
             lock.unlock()?;
             lock.try_lock_shared().map_err(|_| DiskError::Busy)?;
             let note = Some("the index was damaged or of another version, and was made anew".to_owned());
-            Ok(Opened { disk: Disk { connection, _lock: lock }, rows: Vec::new(), note })
+            let disk = Disk { connection, _lock: lock };
+            Ok(Opened { disk, rows: Vec::new(), beside_image: None, note })
         }
         Err(other @ (DiskError::Io(_) | DiskError::Busy | DiskError::Sqlite(_))) => Err(other),
     }
@@ -149,7 +176,9 @@ pub(super) fn lock_path(path: &Path) -> PathBuf {
 
 /// Removes an index; whoever calls holds its lock alone.
 pub(super) fn remove_files(path: &Path) -> io::Result<()> {
-    for extension in ["sqlite", "sqlite-wal", "sqlite-shm", "sqlite-journal"] {
+    // The image first: without the tables it is of no use.
+    let images = [image::EXTENSION, image::UNFINISHED];
+    for extension in images.into_iter().chain(["sqlite", "sqlite-wal", "sqlite-shm", "sqlite-journal"]) {
         match fs::remove_file(path.with_extension(extension)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
@@ -204,51 +233,140 @@ fn make_tables(connection: &mut Connection) -> Result<(), DiskError> {
     Ok(transaction.commit()?)
 }
 
-/// All rows whose facts are there too.
-fn load(connection: &Connection, file_bytes_max: u64) -> Result<Vec<Row>, DiskError> {
+/// All rows: those of the image with what is newer, or all of the tables. How many are not those of the image, if there
+/// is one.
+fn read_all(
+    connection: &Connection,
+    path: &Path,
+    file_bytes_max: u64,
+    now_ns: i64,
+) -> Result<(Vec<Row>, Option<usize>), DiskError> {
+    let image = image::read(path, file_bytes_max).filter(|image| image.newest_ns <= now_ns);
+    let Some(ReadImage { mut rows, newest_ns }) = image else {
+        // What the file says of itself is not to be relied on: no more is set aside than is usual.
+        let expected = file_bytes(connection)?.min(BODIES_BYTES_MAX);
+        return Ok((load(connection, i64::MIN, expected, file_bytes_max)?, None));
+    };
+    let newer = load(connection, newest_ns, 0, file_bytes_max)?;
+    let mut beside = newer.len();
+    let replaced: HashSet<&RelPath> = newer.iter().map(|row| &row.file.path).collect();
+    rows.retain(|row| !replaced.contains(&row.file.path));
+    let all: i64 = connection.query_row("SELECT count(*) FROM file", [], |row| row.get(0))?;
+    if all != (rows.len() + newer.len()) as i64 {
+        let listed = paths(connection)?;
+        let before = rows.len();
+        rows.retain(|row| listed.contains(&row.file.path));
+        beside += before - rows.len();
+    }
+    rows.extend(newer);
+    Ok((rows, Some(beside)))
+}
+
+/// The paths of all files.
+fn paths(connection: &Connection) -> Result<HashSet<RelPath>, DiskError> {
+    let mut select = connection.prepare("SELECT path FROM file")?;
+    let mut found = select.query([])?;
+    let mut paths = HashSet::new();
+    while let Some(row) = found.next()? {
+        paths.extend(RelPath::new(row.get_ref(0)?.as_blob().unwrap_or_default()));
+    }
+    Ok(paths)
+}
+
+/// All rows of a later look whose facts are there too. For so many bytes of facts memory is set aside.
+fn load(
+    connection: &Connection,
+    after_ns: i64,
+    expected: usize,
+    file_bytes_max: u64,
+) -> Result<Vec<Row>, DiskError> {
     let mut select = connection.prepare(
         "SELECT f.path, f.size, f.mtime_ns, f.ctime_ns, f.inode, f.hash, f.lang, f.seen_ns, facts.body
-         FROM file f LEFT JOIN facts ON facts.hash = f.hash AND facts.lang = f.lang AND facts.version = ?1",
+         FROM file f LEFT JOIN facts ON facts.hash = f.hash AND facts.lang = f.lang AND facts.version = ?1
+         WHERE f.seen_ns > ?2",
     )?;
-    let mut found = select.query([FACTS_VERSION])?;
-    let mut rows = Vec::new();
+    let mut found = select.query(params![FACTS_VERSION, after_ns])?;
+    let (mut bodies, mut stats) = (Vec::new(), Vec::new());
+    // Where there is no memory for all at once, they are taken bit by bit.
+    let _ = bodies.try_reserve(expected);
     while let Some(row) = found.next()? {
-        let size = u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0);
-        let hash = row.get::<_, Option<Vec<u8>>>(5)?;
-        let body = row.get_ref(8)?.as_blob_or_null().unwrap_or_default();
         let Ok(path) = RelPath::new(row.get_ref(0)?.as_blob().unwrap_or_default()) else { continue };
-        let file = match (hash, body) {
-            (None, _) => {
-                before_reading(&path, size, file_bytes_max).map(|reason| File::unread(path, size, reason))
-            }
-            (Some(hash), Some(body)) => known(path, &hash, row.get(6)?, body),
-            (Some(_), None) => None,
-        };
-        let Some(file) = file else { continue };
-        rows.push(Row {
-            size,
+        let body = row.get_ref(8)?.as_blob_or_null().ok().flatten();
+        let hash =
+            row.get_ref(5)?.as_blob_or_null().ok().flatten().map(|hash| <[u8; 32]>::try_from(hash).ok());
+        let from = bodies.len();
+        bodies.extend_from_slice(body.unwrap_or_default());
+        bind(&mut bodies[from..], hash.flatten().as_ref());
+        stats.push(Stored {
+            path,
+            size: u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0),
             mtime_ns: row.get(2)?,
             ctime_ns: row.get(3)?,
             inode: row.get::<_, i64>(4)? as u64,
             seen_ns: row.get(7)?,
-            file,
+            hash,
+            language: row.get(6)?,
+            body: from..bodies.len(),
         });
     }
-    Ok(rows)
+    let bodies = Arc::new(bodies);
+    Ok(stats.into_iter().filter_map(|stored| stored.row(&bodies, file_bytes_max)).collect())
 }
 
-/// A file whose facts are stored; none if they cannot be read.
-fn known(path: RelPath, hash: &[u8], language: u8, body: &[u8]) -> Option<File> {
-    let hash = Hash::from_bytes(hash.try_into().ok()?);
-    let facts = decode_facts(Language::from_code(language)?, body)?;
-    Some(File { path, hash: Some(hash), path_only: facts.path_only, facts: Arc::new(facts) })
+/// The facts of a content, by who has nothing else of the index at `path` at hand; none if they cannot be had.
+pub(super) fn facts_alone(path: &Path, hash: &Hash, language: Language) -> Option<Vec<u8>> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).ok()?;
+    let select = "SELECT body FROM facts WHERE hash = ?1 AND lang = ?2 AND version = ?3";
+    let key = params![hash.as_bytes().as_slice(), language.code(), FACTS_VERSION];
+    let body: Vec<u8> = connection.query_row(select, key, |row| row.get(0)).ok()?;
+    Some(bound(hash, body))
+}
+
+/// How large the file is: what is read from it is not larger.
+fn file_bytes(connection: &Connection) -> Result<usize, DiskError> {
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    Ok(usize::try_from(number("PRAGMA page_count")? * number("PRAGMA page_size")?).unwrap_or(0))
+}
+
+/// A row as it is stored.
+struct Stored {
+    path: RelPath,
+    size: u64,
+    mtime_ns: i64,
+    ctime_ns: i64,
+    inode: u64,
+    seen_ns: i64,
+    /// None: the file was not read. None within: what stands there is no hash.
+    hash: Option<Option<[u8; 32]>>,
+    language: u8,
+    /// Where the facts lie among all that were read.
+    body: Range<usize>,
+}
+
+impl Stored {
+    /// The row, if its facts can be read.
+    fn row(self, bodies: &Arc<Vec<u8>>, file_bytes_max: u64) -> Option<Row> {
+        let Stored { path, size, mtime_ns, ctime_ns, inode, seen_ns, hash, language, body } = self;
+        let file = match hash {
+            None => {
+                let reason = before_reading(&path, size, file_bytes_max)?;
+                File::unread(path, size, reason)
+            }
+            Some(hash) => {
+                let facts = Facts::stored(Language::from_code(language)?, Encoded::of(bodies, body)?)?;
+                File::scanned(path, Hash::from_bytes(hash?), Arc::new(facts))
+            }
+        };
+        Some(Row { size, mtime_ns, ctime_ns, inode, seen_ns, file })
+    }
 }
 
 impl Disk {
     /// Writes rows, and the facts that are new with them.
     pub(crate) fn save<'r>(
         &mut self,
-        rows: impl Iterator<Item = (&'r Row, NewFacts)>,
+        rows: impl Iterator<Item = (&'r Row, &'r New)>,
         today: i64,
     ) -> Result<(), DiskError> {
         let transaction = self.begin()?;
@@ -261,20 +379,23 @@ impl Disk {
                      seen_ns=excluded.seen_ns
                  WHERE excluded.seen_ns > seen_ns",
             )?;
-            for (row, new_facts) in rows {
-                let hash = row.file.hash.as_ref().map(|hash| hash.as_bytes().as_slice());
+            for (row, new) in rows {
+                let hash = row.file.hash.as_ref();
                 put.execute(params![
                     row.file.path.as_bytes(),
                     row.size as i64,
                     row.mtime_ns,
                     row.ctime_ns,
                     row.inode as i64,
-                    hash,
+                    hash.map(|hash| hash.as_bytes().as_slice()),
                     row.file.facts.language.code(),
                     row.seen_ns
                 ])?;
-                if let (NewFacts::Yes, Some(hash)) = (new_facts, hash) {
+                if let (New::Facts(parts), Some(hash)) = (new, hash) {
                     put_facts(&transaction, hash, &row.file.facts, today)?;
+                    if let Some(parts) = parts {
+                        put_parts(&transaction, hash, row.file.facts.language, parts)?;
+                    }
                 }
             }
         }
@@ -303,7 +424,7 @@ impl Disk {
             .prepare_cached("SELECT body FROM outline WHERE hash = ?1 AND lang = ?2 AND version = ?3")?;
         let key = params![hash.as_bytes().as_slice(), language.code(), OUTLINE_VERSION];
         let body: Option<Vec<u8>> = select.query_row(key, |row| row.get(0)).optional()?;
-        Ok(body.and_then(|body| decode_outline(&body)))
+        Ok(body.and_then(|body| decode_outline(&bound(hash, body))))
     }
 
     /// Stores outlines of contents.
@@ -321,18 +442,75 @@ impl Disk {
                     hash.as_bytes().as_slice(),
                     language.code(),
                     OUTLINE_VERSION,
-                    encode_outline(outline)
+                    bound(hash, encode_outline(outline))
                 ])?;
         }
         Ok(transaction.commit()?)
     }
 
+    /// The stored parts of a content.
+    pub(crate) fn parts(&self, hash: &Hash, language: Language) -> Result<Option<Parts>, DiskError> {
+        let mut select = self
+            .connection
+            .prepare_cached("SELECT body FROM parts WHERE hash = ?1 AND lang = ?2 AND version = ?3")?;
+        let key = params![hash.as_bytes().as_slice(), language.code(), PARTS_VERSION];
+        let body: Option<Vec<u8>> = select.query_row(key, |row| row.get(0)).optional()?;
+        Ok(body.and_then(|body| Parts::stored(bound(hash, body))))
+    }
+
+    /// Stores parts of contents.
+    pub(crate) fn save_parts(&mut self, parts: &[(Hash, Language, Parts)]) -> Result<(), DiskError> {
+        self.at_once(|disk| {
+            let transaction = disk.begin()?;
+            for (hash, language, parts) in parts {
+                put_parts(&transaction, hash, *language, parts)?;
+            }
+            Ok(transaction.commit()?)
+        })
+    }
+
+    /// What followed from a snapshot and is kept under this key.
+    pub(crate) fn kept(&self, key: &Hash) -> Result<Option<Vec<u8>>, DiskError> {
+        let mut select = self.connection.prepare_cached("SELECT body FROM kept WHERE key = ?1")?;
+        let body: Option<Vec<u8>> =
+            select.query_row([key.as_bytes().as_slice()], |row| row.get(0)).optional()?;
+        Ok(body.map(|body| bound(key, body)))
+    }
+
+    /// Keeps what followed from a snapshot, unless that is too much. The oldest go.
+    pub(crate) fn keep(&mut self, key: &Hash, body: &[u8]) -> Result<(), DiskError> {
+        if body.len() > KEPT_BYTES_MAX {
+            return Ok(());
+        }
+        self.at_once(|disk| disk.keep_now(key, body))
+    }
+
+    fn keep_now(&mut self, key: &Hash, body: &[u8]) -> Result<(), DiskError> {
+        let transaction = self.begin()?;
+        let put = "INSERT OR REPLACE INTO kept(key, body) VALUES(?1, ?2)";
+        transaction.execute(put, params![key.as_bytes().as_slice(), bound(key, body.to_vec())])?;
+        let old = "DELETE FROM kept WHERE no NOT IN (SELECT no FROM kept ORDER BY no DESC LIMIT ?1)";
+        transaction.execute(old, [KEPT_MAX])?;
+        Ok(transaction.commit()?)
+    }
+
     /// How many contents are known, and how many bytes the file has.
     pub(crate) fn size(&self) -> Result<(u64, u64), DiskError> {
-        let number = |sql: &str| self.connection.query_row(sql, [], |row| row.get::<_, i64>(0));
-        let facts = number("SELECT count(*) FROM facts")?;
-        let bytes = number("PRAGMA page_count")? * number("PRAGMA page_size")?;
-        Ok((facts.unsigned_abs(), bytes.unsigned_abs()))
+        let count = "SELECT count(*) FROM facts";
+        let facts = self.connection.query_row(count, [], |row| row.get::<_, i64>(0))?;
+        Ok((facts.unsigned_abs(), file_bytes(&self.connection)? as u64))
+    }
+
+    /// Writes what can be found again, unless another process is writing: whoever asks is about to answer, and waits for
+    /// nobody.
+    fn at_once(&mut self, act: impl FnOnce(&mut Disk) -> Result<(), DiskError>) -> Result<(), DiskError> {
+        self.connection.busy_timeout(Duration::ZERO)?;
+        let acted = act(self);
+        self.connection.busy_timeout(BUSY)?;
+        match acted {
+            Err(DiskError::Busy) => Ok(()),
+            acted => acted,
+        }
     }
 
     pub(super) fn begin(&mut self) -> Result<Transaction<'_>, DiskError> {
@@ -340,19 +518,55 @@ impl Disk {
     }
 }
 
-/// Whether the facts of a row are to be written with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NewFacts {
-    Yes,
-    No,
+/// What is to be written beside a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum New {
+    /// Its content was known.
+    Nothing,
+    /// Its facts, and its parts where they are at hand.
+    Facts(Option<Parts>),
 }
 
-fn put_facts(transaction: &Transaction<'_>, hash: &[u8], facts: &Facts, today: i64) -> Result<(), DiskError> {
+fn put_facts(transaction: &Transaction<'_>, hash: &Hash, facts: &Facts, today: i64) -> Result<(), DiskError> {
+    // Without them the row is not believed, and the file is read again.
+    if facts.is_lost() {
+        return Ok(());
+    }
+    let body = bound(hash, facts.encoded().to_vec());
     // Replaced, not ignored: what is there may not be readable.
     transaction
         .prepare_cached(
             "INSERT OR REPLACE INTO facts(hash, lang, version, used_day, body) VALUES(?1, ?2, ?3, ?4, ?5)",
         )?
-        .execute(params![hash, facts.language.code(), FACTS_VERSION, today, encode_facts(facts)])?;
+        .execute(params![hash.as_bytes().as_slice(), facts.language.code(), FACTS_VERSION, today, body])?;
     Ok(())
+}
+
+fn put_parts(
+    transaction: &Transaction<'_>,
+    hash: &Hash,
+    language: Language,
+    parts: &Parts,
+) -> Result<(), DiskError> {
+    let body = bound(hash, parts.encoded().to_vec());
+    // Only beside facts, with which they go: what a plan wrote in its sandbox leaves nothing here.
+    transaction
+        .prepare_cached(
+            "INSERT OR REPLACE INTO parts(hash, lang, version, body)
+             SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM facts WHERE hash = ?1 AND lang = ?2)",
+        )?
+        .execute(params![hash.as_bytes().as_slice(), language.code(), PARTS_VERSION, body])?;
+    Ok(())
+}
+
+/// Binds a body to the key that it is stored under, or frees it again: its sum is right only with this key, so that what
+/// damage puts under another key is not taken for that one's.
+fn bind(body: &mut [u8], key: Option<&[u8; 32]>) {
+    let key = key.into_iter().flatten();
+    body.iter_mut().take(SUM_BYTES).zip(key).for_each(|(byte, key)| *byte ^= key);
+}
+
+fn bound(key: &Hash, mut body: Vec<u8>) -> Vec<u8> {
+    bind(&mut body, Some(key.as_bytes()));
+    body
 }

@@ -1,4 +1,4 @@
-//! What goes from the disk: facts that no file has, then whole indexes that nobody opens.
+//! What goes from the disk: what followed from snapshots, facts that no file has, then whole indexes that nobody opens.
 //!
 //! # Invariants
 //! 1. Facts of a file that the index lists stay, whatever the bounds say.
@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::disk::{Disk, DiskError, lock_path, remove_files};
+use super::image;
 
 /// Where the day is kept on which old facts were looked for last.
 const EVICTED_DAY: &str = "evicted_day";
@@ -33,6 +34,10 @@ pub(super) fn evict(disk: &mut Disk, today: i64, keep_days: u32, bytes_max: u64)
     let mut gone = transaction
         .prepare_cached(&format!("DELETE FROM facts WHERE used_day < ?1 AND {UNUSED}"))?
         .execute([today - i64::from(keep_days)])?;
+    let mut was_freed = false;
+    if bytes_used(&transaction)? > bytes_max {
+        was_freed = transaction.execute("DELETE FROM kept", [])? > 0;
+    }
     while bytes_used(&transaction)? > bytes_max {
         let oldest = format!(
             "DELETE FROM facts WHERE rowid IN
@@ -45,13 +50,16 @@ pub(super) fn evict(disk: &mut Disk, today: i64, keep_days: u32, bytes_max: u64)
         gone += more;
     }
     if gone > 0 {
-        transaction.execute("DELETE FROM outline WHERE hash NOT IN (SELECT hash FROM facts)", [])?;
+        for of_facts in ["outline", "parts"] {
+            let alone = format!("DELETE FROM {of_facts} WHERE hash NOT IN (SELECT hash FROM facts)");
+            transaction.execute(&alone, [])?;
+        }
     }
     transaction
         .prepare_cached("INSERT OR REPLACE INTO meta(key, value) VALUES(?1, ?2)")?
         .execute(params![EVICTED_DAY, today.to_string()])?;
     transaction.commit()?;
-    if gone > 0 {
+    if gone > 0 || was_freed {
         disk.connection.execute_batch("PRAGMA incremental_vacuum")?;
     }
     Ok(())
@@ -104,7 +112,7 @@ fn beside(dir: &Path) -> Vec<Beside> {
             let size = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
             let used = std::fs::metadata(lock_path(&path)).and_then(|lock| lock.modified());
             Beside {
-                bytes: ["sqlite", "sqlite-wal", "sqlite-shm"]
+                bytes: [image::EXTENSION, image::UNFINISHED, "sqlite", "sqlite-wal", "sqlite-shm"]
                     .iter()
                     .map(|extension| size(&path.with_extension(extension)))
                     .sum(),

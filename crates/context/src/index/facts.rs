@@ -2,19 +2,26 @@
 //!
 //! # Invariants
 //! 1. Facts depend on the bytes and the language only and never change: branches, worktrees and sandboxes share them.
-//! 2. `terms`, `idents` and `def_terms` are sorted by hash, and name each hash once.
-//! 3. `defs` are sorted by line; `start ≤ line ≤ end`, and no two of them overlap.
+//! 2. The lists of terms and identifiers are sorted by hash, and name each hash once.
+//! 3. Definitions are sorted by line; `start ≤ line ≤ end`, and no two of them overlap.
+//! 4. Facts lie in memory as they lie on disk, so that thousands of them are read without being taken apart: lists are
+//!    searched where they lie, definitions are made when somebody first asks. Those of an image are not even read before.
 //!
 //! # Not here
 //! Where the file lies, and the module name that follows from it: [`super::module_name`].
 
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::sync::{Arc, OnceLock};
+
+use super::codec::{Layout, decode_defs, encode_facts, layout};
+use super::image::Image;
 use super::{Language, PathOnly};
 
 /// The version of scanning: facts of another are not used. To be raised with any change of what is found.
 pub(crate) const FACTS_VERSION: u32 = 1;
 
 /// What is known of a content.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// What it is written in.
     pub language: Language,
@@ -26,17 +33,82 @@ pub struct Facts {
     pub is_utf8: bool,
     /// Why its content plays no part, if the content itself says so.
     pub path_only: Option<PathOnly>,
-    /// Its stemmed words: hash and count.
-    pub terms: Vec<(u32, u16)>,
-    /// Its identifiers of three bytes or more as they are written: hash and count.
-    pub idents: Vec<(u32, u16)>,
-    /// All counts of `terms` together.
+    /// All counts of its terms together.
     pub terms_len: u32,
-    /// The stemmed words of the names in `defs`: hash and count.
-    pub def_terms: Vec<(u32, u16)>,
-    /// What it defines.
-    pub defs: Vec<Def>,
+    /// None within: it is lost.
+    body: OnceLock<Option<Body>>,
+    /// Where the body is read from when somebody first asks for it.
+    kept: Option<Kept>,
+    defs: OnceLock<Vec<Def>>,
 }
+
+/// All that is known of a content beside the few numbers.
+struct Body {
+    encoded: Encoded,
+    layout: Layout,
+}
+
+/// Facts that stand in an image.
+struct Kept {
+    image: Arc<Image>,
+    number: u32,
+    def_terms_len: u32,
+}
+
+/// The few numbers of facts that are known before their body is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FactsHead {
+    pub(crate) bytes: u32,
+    pub(crate) lines: u32,
+    pub(crate) is_utf8: bool,
+    pub(crate) path_only: Option<PathOnly>,
+    pub(crate) terms_len: u32,
+    pub(crate) def_terms_len: u32,
+}
+
+/// A stretch of bytes that are shared: thousands of facts are read into one piece of memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Encoded {
+    all: Arc<Vec<u8>>,
+    range: Range<usize>,
+}
+
+impl Encoded {
+    /// These of all bytes; none if there are fewer.
+    pub(crate) fn of(all: &Arc<Vec<u8>>, range: Range<usize>) -> Option<Encoded> {
+        all.get(range.clone())?;
+        Some(Encoded { all: Arc::clone(all), range })
+    }
+}
+
+impl Deref for Encoded {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.all[self.range.clone()]
+    }
+}
+
+/// What a scan has found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) bytes: u32,
+    pub(crate) lines: u32,
+    pub(crate) is_utf8: bool,
+    pub(crate) path_only: Option<PathOnly>,
+    pub(crate) terms: Vec<(u32, u16)>,
+    pub(crate) idents: Vec<(u32, u16)>,
+    pub(crate) terms_len: u32,
+    pub(crate) def_terms: Vec<(u32, u16)>,
+    pub(crate) defs: Vec<Def>,
+}
+
+/// Hashes and how often each occurs, sorted by hash, as they lie encoded.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts<'f>(&'f [EncodedCount]);
+
+/// A hash and its count.
+pub(crate) type EncodedCount = [u8; 6];
 
 /// Something that a file defines, by the look of its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,41 +206,163 @@ impl DefKind {
 impl Facts {
     /// Of a file that is not read: only how long it is.
     pub fn unread(language: Language, size: u64) -> Facts {
-        Facts {
-            language,
-            bytes: u32::try_from(size).unwrap_or(u32::MAX),
-            lines: 0,
-            is_utf8: true,
-            path_only: None,
-            terms: Vec::new(),
-            idents: Vec::new(),
-            terms_len: 0,
-            def_terms: Vec::new(),
-            defs: Vec::new(),
-        }
+        let bytes = u32::try_from(size).unwrap_or(u32::MAX);
+        Facts::new(language, Found { bytes, is_utf8: true, ..Found::default() })
     }
 
-    /// How often a term occurs.
-    pub fn term_count(&self, hash: u32) -> u16 {
-        count(&self.terms, hash)
+    pub(crate) fn new(language: Language, found: Found) -> Facts {
+        let (encoded, layout) = encode_facts(&found);
+        let Found { bytes, lines, is_utf8, path_only, terms_len, defs, .. } = found;
+        let range = 0..encoded.len();
+        let body = Body { encoded: Encoded { all: Arc::new(encoded), range }, layout };
+        let (body, defs) = (OnceLock::from(Some(body)), OnceLock::from(defs));
+        Facts { language, bytes, lines, is_utf8, path_only, terms_len, body, kept: None, defs }
     }
 
-    /// How often an identifier occurs.
-    pub fn ident_count(&self, hash: u32) -> u16 {
-        count(&self.idents, hash)
+    /// Those that were stored as these bytes; none if the bytes are not as they were stored.
+    pub(crate) fn stored(language: Language, encoded: Encoded) -> Option<Facts> {
+        let (Found { bytes, lines, is_utf8, path_only, terms_len, .. }, layout) = layout(&encoded)?;
+        let body = OnceLock::from(Some(Body { encoded, layout }));
+        let defs = OnceLock::new();
+        Some(Facts { language, bytes, lines, is_utf8, path_only, terms_len, body, kept: None, defs })
+    }
+
+    /// Those of a content of an image.
+    pub(crate) fn of_image(language: Language, head: FactsHead, image: &Arc<Image>, number: u32) -> Facts {
+        let FactsHead { bytes, lines, is_utf8, path_only, terms_len, def_terms_len } = head;
+        let kept = Some(Kept { image: Arc::clone(image), number, def_terms_len });
+        let (body, defs) = (OnceLock::new(), OnceLock::new());
+        Facts { language, bytes, lines, is_utf8, path_only, terms_len, body, kept, defs }
+    }
+
+    /// The image that they stand in, and their number there.
+    pub(crate) fn image(&self) -> Option<(&Arc<Image>, u32)> {
+        self.kept.as_ref().map(|kept| (&kept.image, kept.number))
+    }
+
+    /// Whether more than the few numbers is lost: wherever they stood is damaged.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.body().is_none()
+    }
+
+    /// Whether somebody has found them lost.
+    pub(crate) fn was_lost(&self) -> bool {
+        matches!(self.body.get(), Some(None))
+    }
+
+    fn body(&self) -> Option<&Body> {
+        let read = || {
+            let Kept { image, number, .. } = self.kept.as_ref()?;
+            let encoded = image.facts(*number, self.language)?;
+            let (_, layout) = layout(&encoded)?;
+            let range = 0..encoded.len();
+            Some(Body { encoded: Encoded { all: Arc::new(encoded), range }, layout })
+        };
+        self.body.get_or_init(read).as_ref()
+    }
+
+    fn list<'f>(&'f self, of: impl Fn(Layout, &'f [u8]) -> &'f [EncodedCount]) -> Counts<'f> {
+        self.body().map_or(Counts::default(), |body| Counts(of(body.layout, &body.encoded)))
+    }
+
+    /// As they are stored; nothing if they are lost.
+    pub(crate) fn encoded(&self) -> &[u8] {
+        self.body().map_or(&[], |body| &body.encoded)
+    }
+
+    /// Its stemmed words.
+    pub fn terms(&self) -> Counts<'_> {
+        self.list(Layout::terms)
+    }
+
+    /// Its identifiers of three bytes or more as they are written.
+    pub fn idents(&self) -> Counts<'_> {
+        self.list(Layout::idents)
+    }
+
+    /// The stemmed words of the names of its definitions.
+    pub fn def_terms(&self) -> Counts<'_> {
+        self.list(Layout::def_terms)
+    }
+
+    /// All counts of the stemmed words of its definitions' names together.
+    pub(crate) fn def_terms_len(&self) -> u32 {
+        let counted = || self.def_terms().iter().map(|(_, count)| u32::from(count)).sum();
+        self.kept.as_ref().map_or_else(counted, |kept| kept.def_terms_len)
+    }
+
+    /// What it defines.
+    pub fn defs(&self) -> &[Def] {
+        let decoded = || self.body().and_then(|body| decode_defs(body.layout.defs(&body.encoded)));
+        self.defs.get_or_init(|| decoded().unwrap_or_default())
     }
 
     /// How much memory they take, about.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let lists = self.terms.len() + self.idents.len() + self.def_terms.len();
-        let names: usize = self.defs.iter().map(|def| def.name.len()).sum();
-        size_of::<Facts>() + lists * size_of::<(u32, u16)>() + self.defs.len() * size_of::<Def>() + names
+        let names = |defs: &Vec<Def>| defs.iter().map(|def| size_of::<Def>() + def.name.len()).sum();
+        let body = self.body.get().and_then(Option::as_ref).map_or(0, |body| body.encoded.len());
+        size_of::<Facts>() + body + self.defs.get().map_or(0, names)
     }
 }
 
-/// The count of a hash in a list that is sorted by it; 0 if it is not there.
-pub fn count(list: &[(u32, u16)], hash: u32) -> u16 {
-    list.binary_search_by_key(&hash, |(known, _)| *known).map_or(0, |place| list[place].1)
+impl PartialEq for Facts {
+    fn eq(&self, other: &Facts) -> bool {
+        (self.language, self.encoded()) == (other.language, other.encoded())
+    }
+}
+
+impl Eq for Facts {}
+
+impl fmt::Debug for Facts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Facts { language, bytes, lines, path_only, .. } = self;
+        f.debug_struct("Facts")
+            .field("language", language)
+            .field("bytes", bytes)
+            .field("lines", lines)
+            .field("path_only", path_only)
+            .field("terms", &self.terms())
+            .field("defs", &self.defs())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'f> Counts<'f> {
+    pub(crate) fn encode(hash: u32, count: u16) -> EncodedCount {
+        let ([a, b, c, d], [e, f]) = (hash.to_le_bytes(), count.to_le_bytes());
+        [a, b, c, d, e, f]
+    }
+
+    pub(crate) fn of(encoded: &'f [EncodedCount]) -> Counts<'f> {
+        Counts(encoded)
+    }
+
+    fn decode([a, b, c, d, e, f]: EncodedCount) -> (u32, u16) {
+        (u32::from_le_bytes([a, b, c, d]), u16::from_le_bytes([e, f]))
+    }
+
+    /// All of them.
+    pub fn iter(self) -> impl Iterator<Item = (u32, u16)> + use<'f> {
+        self.0.iter().map(|encoded| Self::decode(*encoded))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How often a hash occurs; 0 if it does not.
+    pub fn get(self, hash: u32) -> u16 {
+        self.0
+            .binary_search_by_key(&hash, |encoded| Self::decode(*encoded).0)
+            .map_or(0, |place| Self::decode(self.0[place]).1)
+    }
+}
+
+impl fmt::Debug for Counts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
 }
 
 #[cfg(test)]
@@ -188,6 +382,9 @@ mod tests {
     #[test]
     fn a_hash_that_is_not_there_counts_nothing() {
         let list = [(1, 5), (9, 2)];
-        assert_eq!([count(&list, 1), count(&list, 9), count(&list, 4), count(&[], 4)], [5, 2, 0, 0]);
+        let encoded = list.map(|(hash, count)| Counts::encode(hash, count));
+        let counts = Counts::of(&encoded);
+        assert_eq!([counts.get(1), counts.get(9), counts.get(4), Counts::default().get(4)], [5, 2, 0, 0]);
+        assert_eq!(counts.iter().collect::<Vec<_>>(), list);
     }
 }

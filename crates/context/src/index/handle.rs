@@ -18,13 +18,16 @@ use super::changed::{ChangedViews, read_changes};
 use super::config::IndexConfig;
 use super::update::{Work, update};
 use super::writer::Writer;
-use super::{Facts, File, Outline, Snapshot, outline};
+use super::{Facts, File, Language, Outline, Parts, Snapshot, outline};
 use crate::parallel::in_parallel;
 use crate::ports::{History, Tree, WallClock};
 use crate::{Stop, Stopped};
 
 /// An update that ended less than this ago is not repeated.
 const FRESH: Duration = Duration::from_secs(1);
+
+/// How long a request waits for what is kept of parts: about as long as it takes to find them again.
+const PARTS_WAIT: Duration = Duration::from_millis(50);
 
 /// How often somebody who waits for the writer looks whether they are still to wait.
 const LOOK: Duration = Duration::from_millis(20);
@@ -194,6 +197,9 @@ impl Index {
         let done = update(writer, &Work { tree, history, config: &self.config, stop: &sooner, now_ns });
         cancelled(stop)?;
         writer.settle(&self.config, now_ns, done.changed > 0);
+        if !done.is_unfinished && !stop.should_stop() {
+            writer.draw_image(&self.config, now_ns);
+        }
         writer.ended = (!done.is_unfinished).then(|| self.clock.now());
         let is_new = done.changed > 0 || done.has_new_history;
         let snapshot = self.publish(writer, done.is_partial, is_new);
@@ -263,6 +269,35 @@ impl Index {
             lent.writer.put_outlines(&made);
         }
         outlines
+    }
+
+    /// The parts of contents, as far as they are kept and nobody is busy with the index for long.
+    pub fn parts(&self, contents: &[(Hash, Language)], stop: &Stop) -> Vec<Option<Parts>> {
+        match self.lend(&self.within(PARTS_WAIT, stop)) {
+            Some(lent) => {
+                contents.iter().map(|(hash, language)| lent.writer.parts(hash, *language)).collect()
+            }
+            None => vec![None; contents.len()],
+        }
+    }
+
+    /// Keeps the parts of contents, unless somebody is busy with the index.
+    pub fn keep_parts(&self, parts: &[(Hash, Language, Parts)]) {
+        if let Some(mut lent) = self.lend_now() {
+            lent.writer.put_parts(parts);
+        }
+    }
+
+    /// What followed from a snapshot and is kept under this key, unless somebody is busy with the index.
+    pub fn kept(&self, key: &Hash) -> Option<Vec<u8>> {
+        self.lend_now().and_then(|lent| lent.writer.kept(key))
+    }
+
+    /// Keeps what followed from a snapshot, unless somebody is busy with the index.
+    pub fn keep(&self, key: &Hash, bytes: &[u8]) {
+        if let Some(mut lent) = self.lend_now() {
+            lent.writer.keep(key, bytes);
+        }
     }
 
     /// How much it holds.

@@ -2,10 +2,10 @@
 //!
 //! # Overview
 //! - `scan` makes [`Facts`] of a file's bytes in one pass, with `terms` (words) and `define` (definitions by line);
-//!   [`spans()`] cuts a text along them.
+//!   [`spans()`] cuts a text along them, and [`Parts`] are the words of each piece.
 //! - [`outline()`] parses what is about to be shown.
 //! - [`Snapshot`] is what readers hold: the files of a project by path, each with its facts, and the newest commits.
-//! - [`Index`] brings it up to date (`update`) and keeps it on disk (`writer`, `disk`, `evict`), with the commits
+//! - [`Index`] brings it up to date (`update`) and keeps it on disk (`writer`, `disk`, `image`, `evict`), with the commits
 //!   (`history`); `changed` lays over it what a plan changed; [`Indexes`] holds those of all projects.
 //!
 //! # Invariants
@@ -16,7 +16,7 @@
 //! Ranking: the strategies. Files and git: the ports, [`crate::ports`].
 
 mod changed;
-mod codec;
+pub(crate) mod codec;
 mod config;
 mod define;
 mod disk;
@@ -24,8 +24,11 @@ mod evict;
 mod facts;
 mod handle;
 mod history;
+mod image;
 mod language;
+mod lines;
 mod outline;
+mod parts;
 mod path_only;
 mod scan;
 mod shelf;
@@ -37,13 +40,17 @@ mod update;
 mod writer;
 
 pub use config::IndexConfig;
-pub use facts::{Def, DefKind, Facts, count};
+pub use facts::{Counts, Def, DefKind, Facts};
+pub(crate) use facts::{Encoded, EncodedCount, FACTS_VERSION};
 pub use handle::{Index, IndexSize, Updated, Verified};
+pub(crate) use image::{Field, Held};
 pub use language::{FileKind, Language, module_name};
+pub use lines::Lines;
 pub use outline::{
     DOC_BYTES_MAX, Item, Outline, OutlineBy, SENTENCE_BYTES_MAX, SIGNATURE_BYTES_MAX, SIGNATURE_LINES_MAX,
     outline, scanned_outline,
 };
+pub use parts::{Part, Parts};
 pub use path_only::{PathOnly, before_reading, is_of_no_project, is_secret};
 pub use scan::{Scanner, scan};
 pub use shelf::Indexes;

@@ -3,7 +3,8 @@
 //! # How it is fast
 //! An identifier is hashed while it is passed over and counted under that hash; only the distinct ones, a tenth of
 //! all, are split into words, stemmed and hashed again. Definitions are looked for once per line, and most lines say
-//! with their first byte that they hold none.
+//! with their first byte that they hold none. Which words stand in which part is counted from the numbers of the
+//! identifiers in their order, without another look at the bytes.
 //!
 //! # Invariants
 //! 1. The facts depend on nothing but the bytes and the language: what a [`Scanner`] saw before leaves no trace.
@@ -15,9 +16,11 @@
 use domain::RelPath;
 
 use super::define::Definitions;
-use super::facts::Facts;
+use super::facts::{Def, Facts, Found};
 use super::language::Language;
+use super::parts::Parts;
 use super::path_only::{PathOnly, has_long_lines, is_binary, is_generated};
+use super::spans::{partition, starts};
 use super::terms::{
     Class, FNV_PRIME, FNV_START, Splitter, WORD_BYTES_MAX, class, fold, hash_bytes, is_word_class, merged,
     words,
@@ -36,33 +39,65 @@ pub fn scan(path: &RelPath, bytes: &[u8]) -> Facts {
 pub struct Scanner {
     words: Words,
     splitter: Splitter,
+    /// The numbers of the words in the order in which they stand.
+    said: Vec<u32>,
+    lines: Vec<LineEnd>,
+    /// The hashes of the terms of all distinct words, and where those of each end.
+    terms: (Vec<u32>, Vec<u32>),
+}
+
+/// How much there is up to the end of a line: bytes, its end of line included, and words.
+#[derive(Clone, Copy, Default)]
+struct LineEnd {
+    byte: usize,
+    said: usize,
 }
 
 impl Scanner {
     /// The facts of a content in a language.
     pub fn scan(&mut self, language: Language, bytes: &[u8]) -> Facts {
-        let mut facts = Facts::unread(language, bytes.len() as u64);
-        facts.path_only = if is_binary(bytes) {
+        Facts::new(language, self.find(language, bytes))
+    }
+
+    /// The facts of a content in a language, and its parts.
+    pub fn scan_parts(&mut self, language: Language, bytes: &[u8]) -> (Facts, Parts) {
+        let found = self.find(language, bytes);
+        let parts = self.parts(bytes, &found.defs);
+        (Facts::new(language, found), parts)
+    }
+
+    fn find(&mut self, language: Language, bytes: &[u8]) -> Found {
+        self.clear();
+        let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let mut found = Found { bytes: size, is_utf8: true, ..Found::default() };
+        found.path_only = if is_binary(bytes) {
             Some(PathOnly::Binary)
         } else if is_generated(bytes) {
             Some(PathOnly::Generated)
         } else {
             None
         };
-        if facts.path_only != Some(PathOnly::Binary) {
-            facts.lines = lines(bytes);
-            facts.is_utf8 = std::str::from_utf8(bytes).is_ok();
+        if found.path_only != Some(PathOnly::Binary) {
+            found.lines = lines(bytes);
+            found.is_utf8 = std::str::from_utf8(bytes).is_ok();
         }
-        if facts.path_only.is_none() && has_long_lines(bytes.len(), facts.lines) {
-            facts.path_only = Some(PathOnly::LongLines);
+        if found.path_only.is_none() && has_long_lines(bytes.len(), found.lines) {
+            found.path_only = Some(PathOnly::LongLines);
         }
-        if facts.path_only.is_none() {
-            self.words.clear();
+        if found.path_only.is_none() {
             let definitions = self.pass(language, bytes);
-            facts.defs = definitions.finish(facts.lines);
-            self.count_terms(bytes, &mut facts);
+            found.defs = definitions.finish(found.lines);
+            self.count_terms(bytes, &mut found);
         }
-        facts
+        found
+    }
+
+    fn clear(&mut self) {
+        self.words.clear();
+        self.said.clear();
+        self.lines.clear();
+        self.terms.0.clear();
+        self.terms.1.clear();
     }
 
     /// Counts the words of all lines, and shows each line to who looks for definitions.
@@ -76,6 +111,7 @@ impl Scanner {
                 Class::Newline => {
                     definitions.line(&bytes[line_start..at]);
                     at += 1;
+                    self.lines.push(LineEnd { byte: at, said: self.said.len() });
                     line_start = at;
                 }
                 Class::Digit => {
@@ -89,18 +125,19 @@ impl Scanner {
                         at += 1;
                     }
                     if at - start <= WORD_BYTES_MAX {
-                        self.words.count(hash, start, at - start);
+                        self.said.push(self.words.count(hash, start, at - start));
                     }
                 }
             }
         }
         if line_start < bytes.len() {
             definitions.line(&bytes[line_start..]);
+            self.lines.push(LineEnd { byte: bytes.len(), said: self.said.len() });
         }
         definitions
     }
 
-    fn count_terms(&mut self, bytes: &[u8], facts: &mut Facts) {
+    fn count_terms(&mut self, bytes: &[u8], found: &mut Found) {
         let mut terms = Vec::with_capacity(self.words.distinct.len() * 2);
         let mut idents = Vec::with_capacity(self.words.distinct.len());
         for word in &self.words.distinct {
@@ -108,17 +145,63 @@ impl Scanner {
                 idents.push((fold(word.hash), word.count));
             }
             let text = &bytes[word.start as usize..word.start as usize + usize::from(word.len)];
-            self.splitter.split(text, &mut |term| terms.push((fold(hash_bytes(term)), word.count)));
+            self.splitter.split(text, &mut |term| {
+                let hash = fold(hash_bytes(term));
+                terms.push((hash, word.count));
+                self.terms.0.push(hash);
+            });
+            self.terms.1.push(self.terms.0.len() as u32);
         }
         let mut def_terms = Vec::new();
-        for name in facts.defs.iter().flat_map(|def| words(def.name.as_bytes())) {
+        for name in found.defs.iter().flat_map(|def| words(def.name.as_bytes())) {
             self.splitter.split(name, &mut |term| def_terms.push((fold(hash_bytes(term)), 1)));
         }
-        facts.terms = merged(terms);
-        facts.idents = merged(idents);
-        facts.def_terms = merged(def_terms);
-        facts.terms_len =
-            facts.terms.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(u32::from(*count)));
+        found.terms = merged(terms);
+        found.idents = merged(idents);
+        found.def_terms = merged(def_terms);
+        found.terms_len =
+            found.terms.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(u32::from(*count)));
+    }
+
+    /// The parts of what was passed over last.
+    fn parts(&self, bytes: &[u8], defs: &[Def]) -> Parts {
+        let is_blank = |line: u32| {
+            let line = &bytes[self.end_of(line - 1).byte..self.end_of(line).byte];
+            String::from_utf8_lossy(line).trim().is_empty()
+        };
+        let starts: Vec<(u32, u32)> = defs.iter().map(starts).collect();
+        let spans = partition(self.lines.len() as u32, &is_blank, &starts);
+        let mut counts = vec![0_u16; self.words.distinct.len()];
+        Parts::new(spans.iter().map(|span| {
+            let (from, to) = (self.end_of(span.from - 1), self.end_of(span.to));
+            (span.def, self.terms_of(&self.said[from.said..to.said], &mut counts))
+        }))
+    }
+
+    /// Where a line ends, from 1; before the first nothing is.
+    fn end_of(&self, line: u32) -> LineEnd {
+        line.checked_sub(1).map_or(LineEnd::default(), |line| self.lines[line as usize])
+    }
+
+    /// The terms of some words. `counts` has a place for each distinct word, and is all 0 before and after.
+    fn terms_of(&self, said: &[u32], counts: &mut [u16]) -> Vec<(u32, u16)> {
+        let mut distinct = Vec::with_capacity(said.len());
+        for word in said {
+            let count = &mut counts[*word as usize];
+            if *count == 0 {
+                distinct.push(*word as usize);
+            }
+            *count = count.saturating_add(1);
+        }
+        let (terms, ends) = &self.terms;
+        let mut found = Vec::with_capacity(distinct.len() * 2);
+        for word in distinct {
+            let from = word.checked_sub(1).map_or(0, |before| ends[before]);
+            let of_word = &terms[from as usize..ends[word] as usize];
+            found.extend(of_word.iter().map(|hash| (*hash, counts[word])));
+            counts[word] = 0;
+        }
+        merged(found)
     }
 }
 
@@ -160,7 +243,8 @@ impl Words {
         self.slots.fill(0);
     }
 
-    fn count(&mut self, hash: u64, start: usize, len: usize) {
+    /// Counts a word; its number.
+    fn count(&mut self, hash: u64, start: usize, len: usize) -> u32 {
         let mask = self.slots.len() - 1;
         let mut slot = place(hash) & mask;
         loop {
@@ -170,7 +254,7 @@ impl Words {
                     let word = &mut self.distinct[number as usize - 1];
                     if word.hash == hash {
                         word.count = word.count.saturating_add(1);
-                        return;
+                        return number - 1;
                     }
                 }
             }
@@ -182,6 +266,7 @@ impl Words {
         if self.distinct.len() * 2 > self.slots.len() {
             self.grow();
         }
+        self.distinct.len() as u32 - 1
     }
 
     fn grow(&mut self) {
@@ -204,6 +289,7 @@ fn place(hash: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Counts;
     use super::super::terms::{hash, of_text};
     use super::*;
 
@@ -211,12 +297,16 @@ mod tests {
         scan(&RelPath::new(path).unwrap(), text.as_bytes())
     }
 
+    fn listed(counts: Counts<'_>) -> Vec<(u32, u16)> {
+        counts.iter().collect()
+    }
+
     #[test]
     fn identifiers_are_counted_as_written_and_words_by_their_stems() {
         let found = facts("a.txt", "retryLimit x retries, retryLimit");
-        assert_eq!(found.idents, merged(vec![(hash("retryLimit"), 2), (hash("retries"), 1)]));
+        assert_eq!(listed(found.idents()), merged(vec![(hash("retryLimit"), 2), (hash("retries"), 1)]));
         assert_eq!(
-            found.terms,
+            listed(found.terms()),
             merged(vec![(hash("retry"), 3), (hash("limit"), 2), (hash("retrylimit"), 2)])
         );
         assert_eq!((found.terms_len, found.lines, found.bytes), (7, 1, 32));
@@ -225,7 +315,7 @@ mod tests {
     #[test]
     fn the_terms_of_a_file_are_the_terms_of_its_text() {
         let text = "fn parseJSON(naïve: &str) -> Größe { 0xFF } // поиск\n";
-        assert_eq!(facts("a.rs", text).terms, of_text(text));
+        assert_eq!(listed(facts("a.rs", text).terms()), of_text(text));
     }
 
     #[test]
@@ -233,10 +323,10 @@ mod tests {
         let mut scanner = Scanner::default();
         let many: String =
             (0..5000).map(|number| format!("word{number} ")).collect::<String>().replace("9 ", "9\n");
-        assert_eq!(scanner.scan(Language::Text, many.as_bytes()).idents.len(), 5000);
+        assert_eq!(scanner.scan(Language::Text, many.as_bytes()).idents().iter().count(), 5000);
         let after = scanner.scan(Language::Rust, b"fn one() {}\n");
         assert_eq!(after, Scanner::default().scan(Language::Rust, b"fn one() {}\n"));
-        assert_eq!(after.idents.len(), 1);
+        assert_eq!(after.idents().iter().count(), 1);
     }
 
     #[test]
@@ -249,7 +339,7 @@ mod tests {
         ] {
             let found = facts("a.rs", text);
             assert_eq!((found.path_only, found.lines), (Some(reason), lines));
-            assert_eq!((found.terms.len(), found.idents.len(), found.defs.len()), (0, 0, 0));
+            assert!(found.terms().is_empty() && found.idents().is_empty() && found.defs().is_empty());
         }
     }
 
@@ -257,7 +347,7 @@ mod tests {
     fn bytes_that_are_no_utf_8_are_scanned_too() {
         let found = scan(&RelPath::new("a.txt").unwrap(), b"caf\xe9 retry\n");
         assert!(!found.is_utf8);
-        assert_eq!(found.term_count(hash("retry")), 1);
+        assert_eq!(found.terms().get(hash("retry")), 1);
     }
 
     #[test]

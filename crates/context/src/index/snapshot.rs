@@ -91,7 +91,12 @@ impl File {
     /// A file that was read.
     pub fn read(path: RelPath, bytes: &[u8], scanner: &mut Scanner) -> File {
         let facts = scanner.scan(Language::of(&path, bytes), bytes);
-        File { path, hash: Some(Hash::of(bytes)), path_only: facts.path_only, facts: Arc::new(facts) }
+        File::scanned(path, Hash::of(bytes), Arc::new(facts))
+    }
+
+    /// A file with the content that has this hash and these facts.
+    pub(crate) fn scanned(path: RelPath, hash: Hash, facts: Arc<Facts>) -> File {
+        File { path, hash: Some(hash), path_only: facts.path_only, facts }
     }
 
     /// A file that is not read, and why.
@@ -127,7 +132,7 @@ impl Snapshot {
     /// let path = RelPath::new("src/lib.rs")?;
     /// let snapshot = Snapshot::of_files([(path.clone(), b"pub fn pack() {}\n".to_vec())]);
     /// assert_eq!(snapshot.position(&path), Some(0));
-    /// assert_eq!(&*snapshot.files()[0].facts.defs[0].name, "pack");
+    /// assert_eq!(&*snapshot.files()[0].facts.defs()[0].name, "pack");
     /// # Ok::<(), domain::PathError>(())
     /// ```
     pub fn of_files(files: impl IntoIterator<Item = (RelPath, Vec<u8>)>) -> Snapshot {

@@ -5,7 +5,7 @@
 //! 2. A nested definition ends its parent's own span, as it ends the parent's [`Def`](super::Def).
 //! 3. A span of more than [`SPAN_LINES_MAX`] lines is cut at the blank lines nearest to each multiple of it.
 
-use super::Facts;
+use super::{Def, Facts, Lines};
 
 /// A longer span is cut.
 pub const SPAN_LINES_MAX: u32 = 80;
@@ -26,6 +26,13 @@ pub struct Span {
     pub kind: SpanKind,
 }
 
+impl Span {
+    /// The definition that it begins with.
+    pub fn begins(&self) -> Option<usize> {
+        self.def.filter(|_| self.kind == SpanKind::Def)
+    }
+}
+
 /// What a span is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SpanKind {
@@ -38,16 +45,24 @@ pub enum SpanKind {
 }
 
 /// The spans of a text whose facts these are. Lines that the text no longer has are not in them.
-pub fn spans(text: &str, facts: &Facts) -> Vec<Span> {
-    let starts: Vec<(u32, u32)> = facts.defs.iter().map(|def| (def.start, def.line)).collect();
-    partition(text, &starts)
+pub fn spans(lines: &Lines, facts: &Facts) -> Vec<Span> {
+    let starts: Vec<(u32, u32)> = facts.defs().iter().map(starts).collect();
+    partition_lines(lines, &starts)
 }
 
-/// Cuts a text along definitions, given by where they begin and the line of their name, in order.
-pub(super) fn partition(text: &str, defs: &[(u32, u32)]) -> Vec<Span> {
-    let lines: Vec<&str> = text.lines().collect();
+/// Where a definition begins and the line of its name.
+pub(super) fn starts(def: &Def) -> (u32, u32) {
+    (def.start, def.line)
+}
+
+/// Cuts a text along definitions.
+pub(super) fn partition_lines(lines: &Lines, defs: &[(u32, u32)]) -> Vec<Span> {
     let last = u32::try_from(lines.len()).unwrap_or(u32::MAX);
-    let is_blank = |line: u32| lines.get(line as usize - 1).is_some_and(|text| text.trim().is_empty());
+    partition(last, &|line| lines.get(line as usize).is_some_and(|text| text.trim().is_empty()), defs)
+}
+
+/// Cuts so many lines along definitions, given by where they begin and the line of their name, in order.
+pub(super) fn partition(last: u32, is_blank: &dyn Fn(u32) -> bool, defs: &[(u32, u32)]) -> Vec<Span> {
     let there = defs.iter().take_while(|(_, line)| *line <= last).count();
     let defs = &defs[..there];
     let mut spans = Vec::with_capacity(defs.len() + 1);
@@ -55,14 +70,14 @@ pub(super) fn partition(text: &str, defs: &[(u32, u32)]) -> Vec<Span> {
         None => windows(last, &mut spans),
         Some((first, _)) if *first > 1 => {
             let head = Span { from: 1, to: first - 1, def: None, kind: SpanKind::Head };
-            cut(head, SpanKind::Head, &is_blank, &mut spans);
+            cut(head, SpanKind::Head, is_blank, &mut spans);
         }
         Some(_) => {}
     }
     for (number, (from, _)) in defs.iter().enumerate() {
         let to = defs.get(number + 1).map_or(last, |(next, _)| next - 1);
         let own = Span { from: *from, to, def: Some(number), kind: SpanKind::Def };
-        cut(own, SpanKind::Window, &is_blank, &mut spans);
+        cut(own, SpanKind::Window, is_blank, &mut spans);
     }
     spans
 }
@@ -104,7 +119,7 @@ mod tests {
 
     fn of(path: &str, text: &str) -> Vec<(u32, u32, Option<usize>, SpanKind)> {
         let facts = scan(&RelPath::new(path).unwrap(), text.as_bytes());
-        let found = spans(text, &facts);
+        let found = spans(&Lines::new(text.to_owned()), &facts);
         let mut next = 1;
         for span in &found {
             assert_eq!(span.from, next, "a partition: {found:?}");
@@ -157,7 +172,7 @@ mod tests {
     #[test]
     fn facts_of_a_longer_text_give_no_lines_that_are_gone() {
         let facts = scan(&RelPath::new("a.rs").unwrap(), b"use a;\nfn one() {}\nfn two() {}\n");
-        let found = spans("use a;\nfn one() {}\n", &facts);
+        let found = spans(&Lines::new("use a;\nfn one() {}\n".to_owned()), &facts);
         assert_eq!(found.len(), 2);
         assert_eq!(found[1].to, 2);
     }

@@ -5,7 +5,7 @@
 //! 2. What is left is never empty.
 
 /// The most letters of a word that is left alone.
-const SHORT_LETTERS: usize = 4;
+pub(super) const SHORT_LETTERS: usize = 4;
 
 /// Cuts the ending of a lower-case word, in place.
 pub(super) fn stem(word: &mut Vec<u8>) -> &[u8] {

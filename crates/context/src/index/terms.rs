@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use domain::RelPath;
 
-use super::stem::stem;
+use super::stem::{SHORT_LETTERS, stem};
 
 /// A longer run of letters is no word that somebody looks for: an encoded blob, a digest.
 pub(crate) const WORD_BYTES_MAX: usize = 64;
@@ -186,7 +186,7 @@ impl Splitter {
     }
 
     fn tell_part(&mut self, part: &[u8], tell: &mut dyn FnMut(&[u8])) {
-        if part.len() < 2 || class(part[0]) == Class::Digit {
+        if !is_told(part) {
             return;
         }
         self.part.clear();
@@ -207,6 +207,87 @@ impl Splitter {
             }
         }
     }
+}
+
+/// What a word comes to without being split.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// How many terms it has.
+    pub(crate) terms: u32,
+    /// Whether one of them may be asked for.
+    pub(crate) may_be_asked: bool,
+}
+
+/// How some terms begin: most words of a file begin otherwise, and need not be split to be passed over.
+pub(crate) struct Beginnings(Vec<u64>);
+
+impl Beginnings {
+    /// How many letters of a beginning count.
+    const LETTERS: usize = 3;
+    /// How many bits tell small letters apart. Digits look like some of them, which only costs a look.
+    const LETTER_BITS: usize = 5;
+
+    pub(crate) fn of<'a>(terms: impl Iterator<Item = &'a [u8]>) -> Beginnings {
+        let mut known = Beginnings(vec![0; 1 << (Self::LETTERS * Self::LETTER_BITS - 6)]);
+        for term in terms {
+            let (word, bit) = Self::place(term);
+            known.0[word] |= bit;
+        }
+        known
+    }
+
+    /// Whether the stem of a part may be one of the terms. A stem begins as its word does, but for `flies` and `fly`.
+    fn may_hold(&self, part: &[u8]) -> bool {
+        let (word, bit) = Self::place(part);
+        self.0[word] & bit != 0 || part.len() == SHORT_LETTERS + 1
+    }
+
+    fn place(term: &[u8]) -> (usize, u64) {
+        let letter = |at: usize| term.get(at).map_or(0, |byte| usize::from(byte & 0x1f));
+        let bits = (0..Self::LETTERS).fold(0, |bits, at| bits << Self::LETTER_BITS | letter(at));
+        (bits >> 6, 1 << (bits & 63))
+    }
+
+    /// What a word of ASCII letters comes to.
+    pub(crate) fn shape(&self, word: &[u8]) -> Shape {
+        let mut shape = Shape::default();
+        let mut parts = 0;
+        // Of the whole only the beginning and the length count.
+        let mut whole = [0; SHORT_LETTERS + 2];
+        let mut whole_len = 0;
+        let mut from = 0;
+        while from < word.len() {
+            let to = part_end(word, from);
+            if class(word[from]) != Class::Underscore {
+                let part = &word[from..to];
+                parts += 1;
+                for byte in part.iter().take(whole.len() - whole_len) {
+                    whole[whole_len] = *byte;
+                    whole_len += 1;
+                }
+                if is_told(part) {
+                    shape.terms += 1;
+                    shape.may_be_asked |= self.may_hold(part);
+                }
+            }
+            from = to;
+        }
+        if parts > 1 {
+            shape.terms += 1;
+            shape.may_be_asked |= self.may_hold(&whole[..whole_len]);
+        }
+        shape
+    }
+
+    /// The same of a word of small letters and digits that begins with a letter: it has one part.
+    pub(crate) fn shape_of_one(&self, word: &[u8]) -> Shape {
+        if is_told(word) { Shape { terms: 1, may_be_asked: self.may_hold(word) } } else { Shape::default() }
+    }
+}
+
+/// Whether a part of a word is a term: it has two letters, and is no number.
+fn is_told(part: &[u8]) -> bool {
+    part.len() >= 2 && class(part[0]) != Class::Digit
 }
 
 /// Where the part that begins at `from` ends: at an underscore, at a hump, or with the word.
@@ -300,6 +381,37 @@ mod tests {
         }
         assert_eq!(texts(&"a".repeat(65)), Vec::<String>::new());
         assert_eq!(texts(&"a".repeat(64)).len(), 1);
+    }
+
+    #[test]
+    fn a_word_that_is_passed_over_has_as_many_terms_as_one_that_is_split_and_none_that_is_asked_for() {
+        let asked = ["retry", "limit", "ab", "1b", "sha256", "s3", "fly", "run", "runlimit"];
+        let beginnings = Beginnings::of(asked.iter().map(|term| term.as_bytes()));
+        let pieces = [
+            "retries", "Limit", "_", "__", "a", "B", "1", "1b", "SHA256", "S3", "HTTP", "Server", "zz",
+            "flies", "running",
+        ];
+        let mut passed = 0;
+        for one in pieces {
+            for other in pieces {
+                for third in pieces {
+                    let word = format!("{one}{other}{third}");
+                    let terms = texts(&word);
+                    if class(word.as_bytes()[0]) == Class::Digit {
+                        continue;
+                    }
+                    let shape = beginnings.shape(word.as_bytes());
+                    assert_eq!(shape.terms as usize, terms.len(), "{word}: {terms:?}");
+                    let is_asked = terms.iter().any(|term| asked.contains(&term.as_str()));
+                    assert!(shape.may_be_asked || !is_asked, "{word}: {terms:?}");
+                    passed += usize::from(!shape.may_be_asked);
+                    if word.bytes().all(|byte| matches!(class(byte), Class::Lower | Class::Digit)) {
+                        assert_eq!(beginnings.shape_of_one(word.as_bytes()), shape, "{word}");
+                    }
+                }
+            }
+        }
+        assert!(passed > 300, "{passed}: most words are not looked at");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use domain::{Hash, RelPath};
 use sync::contained;
 
 use super::config::IndexConfig;
-use super::disk::{NewFacts, Row};
+use super::disk::{New, Row};
 use super::history::{Known, refresh};
 use super::path_only::{PathOnly, before_reading};
 use super::writer::{KnownFacts, Writer};
@@ -201,7 +201,7 @@ fn compare<'m>(
         match before_reading(&stat.path, stat.size, work.config.file_bytes_max) {
             Some(reason) => {
                 if !row.is_some_and(|row| row.file.path_only == Some(reason) && row.size == stat.size) {
-                    unread.push((row_of(stat, unread_file(stat, reason), work.now_ns), NewFacts::No));
+                    unread.push((row_of(stat, unread_file(stat, reason), work.now_ns), New::Nothing));
                 }
             }
             None if row.is_some_and(|row| stands(row, stat)) => {}
@@ -217,6 +217,7 @@ fn compare<'m>(
 
 fn stands(row: &Row, stat: &FileStat) -> bool {
     let is_same = row.file.hash.is_some()
+        && !row.file.facts.was_lost()
         && (row.size, row.mtime_ns, row.ctime_ns, row.inode)
             == (stat.size, stat.mtime_ns, stat.ctime_ns, stat.inode);
     is_same && stat.mtime_ns.max(stat.ctime_ns) < row.seen_ns.saturating_sub(YOUNG_NS)
@@ -239,7 +240,7 @@ fn row_of(stat: &FileStat, file: File, seen_ns: i64) -> Row {
 
 /// What became of a file that was to be read.
 enum Looked {
-    At(Row, NewFacts),
+    At(Row, New),
     Gone(RelPath),
 }
 
@@ -273,7 +274,7 @@ fn read(writer: &mut Writer, work: &Work<'_>, to_read: &[&FileStat], done: &mut 
 
 /// What was read and is not yet written.
 struct Taken {
-    fresh: Vec<(Row, NewFacts)>,
+    fresh: Vec<(Row, New)>,
     gone: Vec<RelPath>,
     changed: u32,
 }
@@ -282,12 +283,12 @@ impl Taken {
     fn take(&mut self, writer: &mut Writer, work: &Work<'_>, looked: Vec<Looked>) {
         for one in looked {
             match one {
-                Looked::At(row, new_facts) => {
+                Looked::At(row, new) => {
                     let before = writer.rows.get(&row.file.path);
                     if before.is_none_or(|before| before.file != row.file) {
                         self.changed += 1;
                     }
-                    self.fresh.push((row, new_facts));
+                    self.fresh.push((row, new));
                 }
                 Looked::Gone(path) => self.gone.push(path),
             }
@@ -326,7 +327,7 @@ fn look_at_each(
             }
             let one = contained(|| look_at(work, stat, known, &mut scanner)).unwrap_or_else(|_| {
                 scanner = Scanner::default();
-                Looked::At(row_of(stat, unread_file(stat, PathOnly::Unreadable), work.now_ns), NewFacts::No)
+                Looked::At(row_of(stat, unread_file(stat, PathOnly::Unreadable), work.now_ns), New::Nothing)
             });
             looked.push(one);
         }
@@ -342,22 +343,19 @@ fn look_at(work: &Work<'_>, stat: &FileStat, known: &KnownFacts, scanner: &mut S
     let bytes = match work.tree.read(&stat.path, bytes_max.saturating_add(1)) {
         Ok(bytes) => bytes,
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Looked::Gone(stat.path.clone()),
-        Err(_) => return Looked::At(row(unread_file(stat, PathOnly::Unreadable)), NewFacts::No),
+        Err(_) => return Looked::At(row(unread_file(stat, PathOnly::Unreadable)), New::Nothing),
     };
     if bytes.len() > bytes_max {
         // It grew since it was met; the next walk meets it as it is.
-        return Looked::At(row(unread_file(stat, PathOnly::TooLarge)), NewFacts::No);
+        return Looked::At(row(unread_file(stat, PathOnly::TooLarge)), New::Nothing);
     }
     let language = Language::of(&stat.path, &bytes);
     let hash = Hash::of(&bytes);
-    if let Some(facts) = known.get(&(hash, language)) {
-        let file = File {
-            path: stat.path.clone(),
-            hash: Some(hash),
-            path_only: facts.path_only,
-            facts: Arc::clone(facts),
-        };
-        return Looked::At(row(file), NewFacts::No);
+    if let Some(facts) = known.get(&(hash, language)).filter(|facts| !facts.was_lost()) {
+        let file = File::scanned(stat.path.clone(), hash, Arc::clone(facts));
+        return Looked::At(row(file), New::Nothing);
     }
-    Looked::At(row(File::read(stat.path.clone(), &bytes, scanner)), NewFacts::Yes)
+    let (facts, parts) = scanner.scan_parts(language, &bytes);
+    let file = File::scanned(stat.path.clone(), hash, Arc::new(facts));
+    Looked::At(row(file), New::Facts(Some(parts)))
 }

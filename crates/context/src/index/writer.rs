@@ -15,13 +15,20 @@ use std::time::Duration;
 use domain::{Hash, RelPath};
 
 use super::config::IndexConfig;
-use super::disk::{self, Disk, DiskError, NewFacts, Row};
+use super::disk::{self, Disk, DiskError, New, Row};
 use super::evict::{evict, remove, sweep};
 use super::history::Known;
-use super::{Facts, Language, Outline};
+use super::image;
+use super::{Facts, Language, Outline, Parts};
 
 /// How long a day is.
 const DAY_NS: i64 = 24 * 60 * 60 * 1_000_000_000;
+
+/// For fewer files there is no image: the tables are read as fast.
+const IMAGE_FILES_MIN: usize = 256;
+
+/// An image is written anew when one of so many files is not as it has it, and [`IMAGE_FILES_MIN`] at least.
+const IMAGE_SHARE: usize = 16;
 
 /// The contents that are known, with their facts.
 pub(super) type KnownFacts = HashMap<(Hash, Language), Arc<Facts>>;
@@ -39,6 +46,8 @@ pub(super) struct Writer {
     /// When the last update ended that looked at everything, by the process's clock.
     pub(super) ended: Option<Duration>,
     evicted_day: Option<i64>,
+    /// How many files changed since the image was written; none: there is none.
+    since_image: Option<usize>,
     notes: Vec<String>,
 }
 
@@ -63,6 +72,7 @@ impl Writer {
             is_history_unsaved: false,
             ended: None,
             evicted_day: None,
+            since_image: None,
             notes: Vec::new(),
         }
     }
@@ -81,6 +91,7 @@ impl Writer {
                     // A history that cannot be read is read from git again.
                     self.history = opened.disk.history().unwrap_or_default();
                     self.take_over(opened.rows);
+                    self.since_image = opened.beside_image;
                 }
                 self.place = Place::Open(Box::new(opened.disk), path);
             }
@@ -105,15 +116,15 @@ impl Writer {
     }
 
     /// Takes over what was read, and writes it.
-    pub(super) fn put(&mut self, fresh: Vec<(Row, NewFacts)>, now_ns: i64) {
-        for (row, new_facts) in &fresh {
-            if let (NewFacts::Yes, Some(hash)) = (new_facts, row.file.hash) {
+    pub(super) fn put(&mut self, fresh: Vec<(Row, New)>, now_ns: i64) {
+        for (row, new) in &fresh {
+            if let (New::Facts(_), Some(hash)) = (new, row.file.hash) {
                 self.facts.insert((hash, row.file.facts.language), Arc::clone(&row.file.facts));
             }
         }
-        let saved = self.on_disk(|disk| {
-            disk.save(fresh.iter().map(|(row, new_facts)| (row, *new_facts)), now_ns / DAY_NS)
-        });
+        self.changed_since_image(fresh.len());
+        let saved =
+            self.on_disk(|disk| disk.save(fresh.iter().map(|(row, new)| (row, new)), now_ns / DAY_NS));
         for (row, _) in fresh {
             if saved {
                 self.unsaved.remove(&row.file.path);
@@ -131,6 +142,7 @@ impl Writer {
             self.unsaved.remove(path);
         }
         if !gone.is_empty() {
+            self.changed_since_image(gone.len());
             self.on_disk(|disk| disk.remove(gone.iter(), before_ns));
         }
     }
@@ -155,11 +167,35 @@ impl Writer {
         }
     }
 
+    fn changed_since_image(&mut self, files: usize) {
+        self.since_image = self.since_image.map(|since| since + files);
+    }
+
+    /// Writes an image of what is known, if there are enough files and too many have changed since the last. It can be
+    /// done without: where it cannot be written, the next process reads the tables.
+    pub(super) fn draw_image(&mut self, config: &IndexConfig, now_ns: i64) {
+        let most = (self.rows.len() / IMAGE_SHARE).max(IMAGE_FILES_MIN);
+        let is_wanted =
+            self.rows.len() >= IMAGE_FILES_MIN && self.since_image.is_none_or(|since| since > most);
+        let is_future = |row: &Row| row.seen_ns > now_ns;
+        // It is about half as large as the tables.
+        let may_be = || self.size().1 < config.disk_bytes_max / 2 && !self.rows.values().any(is_future);
+        match &self.place {
+            Place::Open(_, path) if is_wanted && self.unsaved.is_empty() && may_be() => {
+                let _ = image::write(path, self.rows.values(), config.file_bytes_max);
+                self.since_image = Some(0);
+            }
+            Place::Open(..) | Place::Unopened(_) | Place::Nowhere => {}
+        }
+    }
+
     fn save_again(&mut self, today: i64) {
         if !self.unsaved.is_empty() {
             let unsaved = std::mem::take(&mut self.unsaved);
             let rows: Vec<Row> = unsaved.iter().filter_map(|path| self.rows.get(path).cloned()).collect();
-            if !self.on_disk(|disk| disk.save(rows.iter().map(|row| (row, NewFacts::Yes)), today)) {
+            // Their parts are found again when somebody asks.
+            let facts = New::Facts(None);
+            if !self.on_disk(|disk| disk.save(rows.iter().map(|row| (row, &facts)), today)) {
                 self.unsaved = unsaved;
             }
         }
@@ -185,10 +221,39 @@ impl Writer {
         }
     }
 
+    /// The stored parts of a content.
+    pub(super) fn parts(&self, hash: &Hash, language: Language) -> Option<Parts> {
+        match &self.place {
+            Place::Open(disk, _) => disk.parts(hash, language).ok().flatten(),
+            Place::Unopened(_) | Place::Nowhere => None,
+        }
+    }
+
+    /// Stores parts.
+    pub(super) fn put_parts(&mut self, parts: &[(Hash, Language, Parts)]) {
+        self.on_disk(|disk| disk.save_parts(parts));
+    }
+
+    /// What followed from a snapshot and is kept under this key.
+    pub(super) fn kept(&self, key: &Hash) -> Option<Vec<u8>> {
+        match &self.place {
+            Place::Open(disk, _) => disk.kept(key).ok().flatten(),
+            Place::Unopened(_) | Place::Nowhere => None,
+        }
+    }
+
+    /// Keeps what followed from a snapshot, if there is a place for it.
+    pub(super) fn keep(&mut self, key: &Hash, bytes: &[u8]) {
+        self.on_disk(|disk| disk.keep(key, bytes));
+    }
+
     /// How many contents are known, and how many bytes are on disk.
     pub(super) fn size(&self) -> (u64, u64) {
         match &self.place {
-            Place::Open(disk, _) => disk.size().unwrap_or_default(),
+            Place::Open(disk, path) => {
+                let (facts, bytes) = disk.size().unwrap_or_default();
+                (facts, bytes + image::bytes(path))
+            }
             Place::Unopened(_) | Place::Nowhere => (self.facts.len() as u64, 0),
         }
     }
@@ -236,6 +301,7 @@ impl Writer {
         self.notes.push("the index was damaged: it is made anew the next time".to_owned());
         self.unsaved = self.rows.keys().cloned().collect();
         self.is_history_unsaved = true;
+        self.since_image = None;
         self.place = Place::Unopened(path);
     }
 }

@@ -83,7 +83,8 @@ impl Writing<'_> {
 
     fn pack(&self, shelf: &Shelf, budget: u64) -> Packed {
         let ContextRequest { depth, shown, .. } = self.request;
-        let packing = PackRequest { budget, depth: *depth, shown, max_files: shelf.max_files };
+        let (counter, max_files) = (&*self.parts().counter, shelf.max_files);
+        let packing = PackRequest { counter, budget, depth: *depth, shown, max_files };
         self.parts().stages.pack.pack(&shelf.items, &packing)
     }
 

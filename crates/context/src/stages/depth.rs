@@ -3,18 +3,19 @@
 //! # Invariants
 //! 1. Every hit becomes an [`Item`] or a [`LeftOut`].
 //! 2. Secrets are taken out before anything is counted; files that hold nothing else are listed and never read.
+//!    Neither are those behind the best: they can be listed, and no more.
 //! 3. Files are looked at in parallel; the answer is in the order of the files.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use domain::context::{FragmentKind, Reason};
+use domain::context::{FragmentKind, Reason, Shown};
 use domain::{Hash, Redactor};
 
-use super::ladder::{Ladder, kind, lines_of};
+use super::ladder::kind;
 use super::{Hit, Item, LeftOut, Piece, Rung};
-use crate::index::{Facts, Outline, PathOnly, Span, scanned_outline};
+use crate::index::{Facts, Lines, Outline, Span, SpanKind, scanned_outline};
 use crate::parallel::in_parallel;
 use crate::prepared::{FileNo, Prepared};
 use crate::reading::{ReadFile, left_out};
@@ -22,11 +23,14 @@ use crate::render::{Header, header_line, listed_line};
 use crate::weigh::{Stretch, Weigher, Words};
 use crate::{Stop, TokenCounter};
 
-/// One file for so many tokens is looked into: about as many as could be listed.
+/// One file for so many tokens may be listed: about as many as could be.
 const TOKENS_PER_FILE: usize = 24;
 const FILES_MIN: usize = 40;
-/// How many files are looked into at most.
+/// How many files may be listed at most.
 const FILES_MAX: usize = 120;
+/// One file for so many tokens is opened: about as many as have something worth showing.
+const TOKENS_PER_OPEN: usize = 48;
+const OPEN_MIN: usize = 14;
 /// One file for so many tokens is parsed, not just scanned.
 const TOKENS_PER_OUTLINE: usize = 128;
 const OUTLINES_MIN: usize = 8;
@@ -46,6 +50,8 @@ pub struct Means<'a> {
     pub redactor: &'a Redactor,
     /// The tokens for files.
     pub tokens: u32,
+    /// What was given before.
+    pub shown: &'a [Shown],
 }
 
 /// What can be shown.
@@ -83,8 +89,11 @@ impl DetailDepthResolver for LadderDepthResolver {
         let weigher = Weigher::new(prepared.terms());
         let look =
             |hit: &Hit| Look { prepared, means, weigher: &weigher, is_pinned: pinned.contains(&hit.file) };
-        let looked: Vec<Looked> =
-            in_parallel(hits.len(), FILES_AT_A_TIME, |at| look(&hits[at]).open(hits[at].clone()));
+        let opened = opened(prepared, &hits, means);
+        let looked: Vec<Looked> = in_parallel(hits.len(), FILES_AT_A_TIME, |at| {
+            let (look, hit) = (look(&hits[at]), hits[at].clone());
+            if opened[at] { look.open(hit) } else { look.named(hit) }
+        });
         let outlines = parsed(prepared, &looked, outlines, stop);
         let items = in_parallel(looked.len(), FILES_AT_A_TIME, |at| match &looked[at] {
             Looked::Open(open) => Ok(look(&open.hit).item(open, outlines[at].as_ref())),
@@ -105,6 +114,25 @@ impl DetailDepthResolver for LadderDepthResolver {
     }
 }
 
+/// Which of the hits are opened: those that the request is about or whose lines were proposed, and the best of the others
+/// that were not given before.
+fn opened(prepared: &Prepared, hits: &[Hit], means: &Means<'_>) -> Vec<bool> {
+    let mut left = (means.tokens as usize / TOKENS_PER_OPEN).clamp(OPEN_MIN, FILES_MAX);
+    let is_meant =
+        |hit: &Hit| !hit.lines.is_empty() || prepared.anchors().iter().any(|anchor| anchor.file == hit.file);
+    let was_shown = |hit: &Hit| {
+        let place = prepared.place(hit.file);
+        let is_it = |shown: &Shown| (shown.place.project, &shown.place.path) == (place.project, &place.path);
+        means.shown.iter().any(is_it)
+    };
+    let is_opened = |hit: &Hit| {
+        let is_one_more = left > 0 && !was_shown(hit);
+        left -= usize::from(is_one_more);
+        is_one_more || left > 0 || is_meant(hit)
+    };
+    hits.iter().map(is_opened).collect()
+}
+
 fn not_shown(prepared: &Prepared, hit: &Hit, reason: Reason) -> LeftOut {
     LeftOut { place: prepared.place(hit.file), reason, score: hit.fused() }
 }
@@ -121,12 +149,12 @@ struct Open {
     hit: Hit,
     read: Arc<ReadFile>,
     /// The text without its secrets, if it has any.
-    redacted: Option<String>,
+    redacted: Option<Arc<Lines>>,
 }
 
 impl Open {
-    fn text(&self) -> &str {
-        self.redacted.as_deref().unwrap_or(&self.read.text)
+    fn lines(&self) -> &Arc<Lines> {
+        self.redacted.as_ref().unwrap_or(&self.read.lines)
     }
 
     fn is_redacted(&self) -> bool {
@@ -149,8 +177,9 @@ fn parsed(prepared: &Prepared, looked: &[Looked], count: usize, stop: &Stop) -> 
             }
             Looked::Open(_) | Looked::Listed(_) | Looked::LeftOut(_) => None,
         });
-        let (places, texts): (Vec<usize>, Vec<(Hash, &str, &Facts)>) =
-            of_project.map(|(at, open)| (at, (open.read.hash, open.text(), &*open.read.facts))).unzip();
+        let (places, texts): (Vec<usize>, Vec<(Hash, &str, &Facts)>) = of_project
+            .map(|(at, open)| (at, (open.read.hash, open.lines().text(), &*open.read.facts)))
+            .unzip();
         let made = known.project.source.outlines(&texts, stop);
         places.into_iter().zip(made).for_each(|(at, outline)| outlines[at] = Some(outline));
     }
@@ -160,14 +189,13 @@ fn parsed(prepared: &Prepared, looked: &[Looked], count: usize, stop: &Stop) -> 
 /// The outline by the scanner's definitions. Their names are of the bytes as they are, so one whose line lost a secret is
 /// told only as far as the line still has it.
 fn scanned(open: &Open) -> Outline {
-    let mut outline = scanned_outline(open.text(), &open.read.facts);
+    let mut outline = scanned_outline(open.lines(), &open.read.facts);
     if open.is_redacted() {
-        let before: Vec<&str> = open.read.text.lines().collect();
-        let after: Vec<&str> = open.text().lines().collect();
+        let (before, after) = (&open.read.lines, open.lines());
         for item in &mut outline.items {
-            let at = item.line as usize - 1;
-            let is_touched = before.get(at) != after.get(at);
-            let is_there = after.get(at).is_some_and(|line| line.contains(&item.name));
+            let line = item.line as usize;
+            let is_touched = before.get(line) != after.get(line);
+            let is_there = after.get(line).is_some_and(|line| line.contains(&item.name));
             if is_touched && !is_there {
                 item.name = NAME_WITHHELD.to_owned();
             }
@@ -185,20 +213,39 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    fn open(&self, hit: Hit) -> Looked {
-        let known = self.prepared.ground.known(hit.file);
-        let file = self.prepared.file(hit.file);
-        let size = u64::from(file.facts.bytes);
-        let why_not = match file.path_only {
-            Some(PathOnly::Secret) => return Looked::Listed(Box::new(self.listed(hit, Reason::Secret))),
+    /// Why a file is not opened, if so.
+    fn why_not(&self, file: FileNo) -> Option<Reason> {
+        let (known, file) = (self.prepared.ground.known(file), self.prepared.file(file));
+        match file.path_only {
             Some(why) => Some(left_out(why)),
-            None if !known.filter.admits_size(size) => Some(Reason::TooLarge),
+            None if !known.filter.admits_size(u64::from(file.facts.bytes)) => Some(Reason::TooLarge),
             None => None,
-        };
-        let read = match why_not.map_or_else(|| self.prepared.reading(hit.file), Err) {
+        }
+    }
+
+    /// A file that can be listed, and is not looked into.
+    fn named(&self, hit: Hit) -> Looked {
+        match self.why_not(hit.file) {
+            Some(Reason::Secret) => Looked::Listed(Box::new(self.listed(hit, Reason::Secret))),
+            Some(reason) => Looked::LeftOut(not_shown(self.prepared, &hit, reason)),
+            None => {
+                let file = self.prepared.file(hit.file);
+                let (alias, what) = (self.alias(hit.file), file.facts.language.name());
+                let header = Header { alias, path: &file.path, what, lines: None, title: None };
+                Looked::Listed(Box::new(Item {
+                    hash: file.hash,
+                    ..self.bare(hit, listed_line(&header), None)
+                }))
+            }
+        }
+    }
+
+    fn open(&self, hit: Hit) -> Looked {
+        let file = self.prepared.file(hit.file);
+        let read = match self.why_not(hit.file).map_or_else(|| self.prepared.reading(hit.file), Err) {
             Ok(read) => read,
-            // What is named for sure is named at least, unless it is gone.
-            Err(reason) if self.is_pinned && reason != Reason::Changed => {
+            // What is named for sure is named at least, unless it is gone; that there is a secret is told.
+            Err(reason) if reason == Reason::Secret || self.is_pinned && reason != Reason::Changed => {
                 return Looked::Listed(Box::new(self.listed(hit, reason)));
             }
             Err(reason) => return Looked::LeftOut(not_shown(self.prepared, &hit, reason)),
@@ -206,17 +253,18 @@ impl Look<'_> {
         let shown = self.means.redactor.redact_file_lines(&file.path, read.bytes());
         let redacted = match &shown {
             Cow::Borrowed(_) => None,
-            Cow::Owned(redacted) => Some(String::from_utf8_lossy(redacted).into_owned()),
+            Cow::Owned(redacted) => {
+                Some(Arc::new(Lines::new(String::from_utf8_lossy(redacted).into_owned())))
+            }
         };
         Looked::Open(Open { hit, read, redacted })
     }
 
     fn item(&self, open: &Open, outline: Option<&Arc<Outline>>) -> Item {
         let Open { hit, read, .. } = open;
-        let (text, is_redacted) = (open.text(), open.is_redacted());
-        let lines = lines_of(text);
+        let is_redacted = open.is_redacted();
         let outline = outline.cloned().unwrap_or_else(|| Arc::new(scanned(open)));
-        let title = (kind(&read.facts) == FragmentKind::Doc).then(|| read.facts.defs.first()).flatten();
+        let title = (kind(&read.facts) == FragmentKind::Doc).then(|| read.facts.defs().first()).flatten();
         let header = Header {
             alias: self.alias(hit.file),
             path: &self.prepared.file(hit.file).path,
@@ -232,8 +280,9 @@ impl Look<'_> {
             kind: kind(&read.facts),
             header: self.rung(header_line(&header)),
             listed: self.rung(listed),
-            pieces: self.pieces(open, &lines, &outline),
-            lines,
+            pieces: self.pieces(open, &outline),
+            outline,
+            lines: Arc::clone(open.lines()),
             hash: Some(read.hash),
             is_verbatim: !is_redacted && read.facts.is_utf8,
             is_redacted,
@@ -245,11 +294,9 @@ impl Look<'_> {
         }
     }
 
-    /// The parts of a file, with what each costs and how well it matches.
-    fn pieces(&self, open: &Open, lines: &[String], outline: &Outline) -> Vec<Piece> {
-        let spans = outline.spans(open.text());
-        let ladder = Ladder::new(lines, outline, open.read.facts.language.kind(), self.means.counter);
-        let mut pieces: Vec<Piece> = spans.iter().map(|span| ladder.piece(span)).collect();
+    /// The parts of a file, and how well each matches.
+    fn pieces(&self, open: &Open, outline: &Outline) -> Vec<Piece> {
+        let spans = outline.spans(open.lines());
         let stretch = |span: &Span| Stretch {
             from: span.from,
             to: span.to,
@@ -258,33 +305,48 @@ impl Look<'_> {
         let stretches: Vec<Stretch<'_>> = spans.iter().map(stretch).collect();
         let mut words = Words::default();
         let scores = if open.is_redacted() {
-            self.weigher.scores(&self.weigher.met(open.text(), &mut words), &stretches)
+            self.weigher.scores(&self.weigher.met(open.lines().text(), &mut words), &stretches)
         } else {
             self.weigher.scores(open.read.met(self.weigher, &mut words), &stretches)
         };
-        pieces.iter_mut().zip(scores).for_each(|(piece, score)| piece.score = score);
-        pieces
+        let piece = |(span, score): (&Span, f32)| Piece {
+            from: span.from,
+            to: span.to,
+            is_head: span.kind == SpanKind::Head,
+            is_pinned: false,
+            score,
+            defines: span.begins(),
+            costs: Default::default(),
+        };
+        spans.iter().zip(scores).map(piece).collect()
     }
 
-    /// A file that is named and not looked into.
+    /// A file that is named, with the reason why it is not looked into.
     fn listed(&self, hit: Hit, reason: Reason) -> Item {
         let file = self.prepared.file(hit.file);
         let what = format!("{reason}, not shown");
         let header =
             Header { alias: self.alias(hit.file), path: &file.path, what: &what, lines: None, title: None };
+        self.bare(hit, header_line(&header), Some(reason))
+    }
+
+    /// A file of which this line can be shown.
+    fn bare(&self, hit: Hit, line: String, only_listed: Option<Reason>) -> Item {
+        let line = self.rung(line);
         Item {
             file: hit.file,
             place: self.prepared.place(hit.file),
-            kind: kind(&file.facts),
-            header: self.rung(header_line(&header)),
-            listed: self.rung(header_line(&header)),
+            kind: kind(&self.prepared.file(hit.file).facts),
+            header: line.clone(),
+            listed: line,
             pieces: Vec::new(),
-            lines: Arc::from([]),
+            outline: Arc::default(),
+            lines: Arc::default(),
             hash: None,
             is_verbatim: false,
             is_redacted: false,
             is_pinned: self.is_pinned,
-            only_listed: Some(reason),
+            only_listed,
             score: 0.0,
             why: Vec::new(),
             hit,

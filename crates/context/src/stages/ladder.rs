@@ -3,13 +3,11 @@
 //! # Invariants
 //! 1. Every rung is whole lines, and its cost is the sum of theirs.
 
-use std::sync::Arc;
-
 use domain::context::FragmentKind;
 
-use super::{Piece, Rung};
+use super::{Item, Piece, Showing};
 use crate::TokenCounter;
-use crate::index::{Facts, FileKind, Item, Outline, Span, SpanKind};
+use crate::index::{Facts, FileKind, Item as Defined};
 use crate::render::{gap_line, numbers_line};
 
 const NAME_CHARS_MAX: usize = 120;
@@ -26,70 +24,66 @@ pub(super) fn kind(facts: &Facts) -> FragmentKind {
     }
 }
 
-/// The lines of a text, each with an end.
-pub(super) fn lines_of(text: &str) -> Arc<[String]> {
-    let ended = |line: &str| if line.ends_with('\n') { line.to_owned() } else { format!("{line}\n") };
-    text.split_inclusive('\n').map(ended).collect()
-}
-
-/// What the parts of one file are made of.
-pub(super) struct Ladder<'a> {
-    lines: usize,
-    line_costs: Vec<u64>,
-    outline: &'a Outline,
-    kind: FileKind,
-    counter: &'a dyn TokenCounter,
-}
-
-impl<'a> Ladder<'a> {
-    pub(super) fn new(
-        lines: &[String],
-        outline: &'a Outline,
-        kind: FileKind,
-        counter: &'a dyn TokenCounter,
-    ) -> Self {
-        let line_costs = lines.iter().map(|line| counter.hundredths(line)).collect();
-        Self { lines: lines.len(), line_costs, outline, kind, counter }
-    }
-
-    /// A part and what it costs; it is weighed later.
-    pub(super) fn piece(&self, span: &Span) -> Piece {
-        let item = self.outline.item_of(span);
-        let inside = span.from as usize - 1..(span.to as usize).min(self.lines);
-        let body: u64 = self.line_costs.get(inside).map_or(0, |costs| costs.iter().sum());
-        let round =
-            self.counter.hundredths(&numbers_line(span.from, span.to)) + self.counter.hundredths(gap_line());
-        Piece {
-            from: span.from,
-            to: span.to,
-            is_head: span.kind == SpanKind::Head,
-            is_pinned: false,
-            score: 0.0,
-            outline: item.map(|item| self.rung(item.line, &self.outline_text(item))),
-            signature: item.map(|item| self.rung(item.line, &brief(item))),
-            described: item.and_then(described).zip(item).map(|(text, item)| self.rung(item.line, &text)),
-            full: body + round,
+impl Item {
+    /// Whether a part can be shown so.
+    pub(crate) fn has_rung(&self, piece: &Piece, showing: Showing) -> bool {
+        match (showing, self.defined(piece)) {
+            (Showing::Lines, _) => true,
+            (Showing::Name | Showing::Signature, defined) => defined.is_some(),
+            (Showing::Described, defined) => defined.is_some_and(|defined| described(defined).is_some()),
         }
     }
 
-    fn rung(&self, line: u32, text: &str) -> Rung {
-        let text = format!("{line}: {text}\n");
-        let cost = text.split_inclusive('\n').map(|line| self.counter.hundredths(line)).sum();
-        Rung { text, cost }
+    /// A part as whole lines of ours; none if it cannot be shown so. Its own lines stand in the file.
+    pub(crate) fn rung(&self, piece: &Piece, showing: Showing) -> Option<String> {
+        let defined = self.defined(piece)?;
+        let text = match showing {
+            Showing::Name => self.name(defined),
+            Showing::Signature => brief(defined),
+            Showing::Described => described(defined)?,
+            Showing::Lines => return None,
+        };
+        Some(format!("{}: {text}\n", defined.line))
     }
 
-    fn outline_text(&self, item: &Item) -> String {
+    /// What a part costs so, from nothing; its lines with the line before them that tells their numbers and the one
+    /// after them. All who ask for one assembly ask with its counter.
+    pub(crate) fn rung_cost(&self, piece: &Piece, showing: Showing, counter: &dyn TokenCounter) -> u64 {
+        *piece.costs[showing as usize].get_or_init(|| match showing {
+            Showing::Lines => self.lines_cost(piece, counter),
+            Showing::Name | Showing::Signature | Showing::Described => {
+                let text = self.rung(piece, showing).unwrap_or_default();
+                text.split_inclusive('\n').map(|line| counter.hundredths(line)).sum()
+            }
+        })
+    }
+
+    fn lines_cost(&self, piece: &Piece, counter: &dyn TokenCounter) -> u64 {
+        let cost = |line: &str| match line.ends_with('\n') {
+            true => counter.hundredths(line),
+            false => counter.hundredths(&format!("{line}\n")),
+        };
+        let lines = self.lines.between(piece.from as usize, piece.to as usize);
+        let body: u64 = lines.split_inclusive('\n').map(cost).sum();
+        body + counter.hundredths(&numbers_line(piece.from, piece.to)) + counter.hundredths(gap_line())
+    }
+
+    fn defined(&self, piece: &Piece) -> Option<&Defined> {
+        piece.defines.and_then(|defined| self.outline.items.get(defined))
+    }
+
+    fn name(&self, defined: &Defined) -> String {
         let name: String =
-            item.name.chars().filter(|character| !character.is_control()).take(NAME_CHARS_MAX).collect();
+            defined.name.chars().filter(|character| !character.is_control()).take(NAME_CHARS_MAX).collect();
         match self.kind {
-            FileKind::Code => format!("{} {name}", item.kind.word()),
-            FileKind::Doc | FileKind::Config | FileKind::Text => name,
+            FragmentKind::Code => format!("{} {name}", defined.kind.word()),
+            FragmentKind::Doc | FragmentKind::Config | FragmentKind::Text | FragmentKind::Decision => name,
         }
     }
 }
 
 /// The first lines of the signature: what tells it from others costs little, so more of them can be shown.
-fn brief(item: &Item) -> String {
+fn brief(item: &Defined) -> String {
     let mut text = String::new();
     for line in item.signature.trim_end().lines() {
         if !text.is_empty() && text.len() + line.len() > BRIEF_BYTES {
@@ -104,7 +98,7 @@ fn brief(item: &Item) -> String {
 }
 
 /// The whole signature and the first line of its documentation, if that is more than the beginning.
-fn described(item: &Item) -> Option<String> {
+fn described(item: &Defined) -> Option<String> {
     let signature = item.signature.trim_end();
     match item.doc.as_deref().map(str::trim) {
         Some(doc) if !doc.is_empty() => Some(format!("{signature}\n    {doc}")),

@@ -29,7 +29,7 @@ mod preamble;
 mod score;
 mod select;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use domain::Hash;
 use domain::context::{Depth, FragmentKind, Name, Reason};
@@ -44,6 +44,7 @@ pub use self::pack::{BudgetPacker, GreedyKnapsackPacker, PackRequest};
 pub use self::preamble::{PreambleFacts, PreambleGenerator, ProvenancePreamble};
 pub use self::score::{FragmentScorer, WeightedCompositeScorer};
 pub use self::select::{ConfidenceWeightedSelector, Refused, Selected, Selection, StrategySelector, Wanted};
+use crate::index::{Lines, Outline};
 use crate::prepared::FileNo;
 
 /// The stages of a pipeline.
@@ -119,7 +120,7 @@ pub struct LeftOut {
     pub score: f32,
 }
 
-/// A file that may be shown, with what each part of it costs at which depth.
+/// A file that may be shown. What a part looks like at which depth, and costs, is found when it is asked for.
 #[derive(Clone, Debug)]
 pub struct Item {
     /// The file.
@@ -134,9 +135,11 @@ pub struct Item {
     pub listed: Rung,
     /// Its parts, by line.
     pub pieces: Vec<Piece>,
-    /// Its lines as they may be shown, each with its end.
-    pub lines: Arc<[String]>,
-    /// Of the bytes that were read; none if they were not.
+    /// What is said of its parts where their lines are not shown.
+    pub outline: Arc<Outline>,
+    /// Its lines as they may be shown.
+    pub lines: Arc<Lines>,
+    /// Of the bytes that were read, or of a file that was not opened those that the index knows; none if nobody read it.
     pub hash: Option<Hash>,
     /// Whether its lines are those of the file, without a mark or a replaced byte.
     pub is_verbatim: bool,
@@ -144,7 +147,7 @@ pub struct Item {
     pub is_redacted: bool,
     /// Whether the request names it for sure.
     pub is_pinned: bool,
-    /// Whether it is listed and no more, and why.
+    /// Why it is listed and no more, if that is not for the tokens.
     pub only_listed: Option<Reason>,
     /// From 0 to 1, set by the scorer.
     pub score: f32,
@@ -167,14 +170,10 @@ pub struct Piece {
     pub is_pinned: bool,
     /// How well it matches the query, from 0 to 1.
     pub score: f32,
-    /// That it is there: its line, kind and name.
-    pub outline: Option<Rung>,
-    /// Its line and the beginning of its signature.
-    pub signature: Option<Rung>,
-    /// Its whole signature and what is said about it; none if that is no more.
-    pub described: Option<Rung>,
-    /// What all its lines cost, with the line before them that tells their numbers and the one after them.
-    pub full: u64,
+    /// Which of the outline's items it begins with.
+    pub defines: Option<usize>,
+    /// What it costs at each depth, from the least; counted when somebody first asks.
+    pub costs: [OnceLock<u64>; 4],
 }
 
 /// A text and what it costs, in hundredths of a token.

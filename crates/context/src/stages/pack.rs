@@ -16,6 +16,7 @@ use std::collections::BinaryHeap;
 use domain::context::{Depth, Reason, Shown};
 
 use super::{Bought, Item, Packed, Piece, Showing, Step};
+use crate::TokenCounter;
 
 const LISTING: f64 = 0.65;
 const SIGNATURE: f64 = 0.53;
@@ -26,8 +27,10 @@ const FULL: f64 = 0.15;
 const PART_MIN: f64 = 0.03;
 
 /// What bounds a purchase.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct PackRequest<'a> {
+    /// Who counts.
+    pub counter: &'a dyn TokenCounter,
     /// In hundredths of a token.
     pub budget: u64,
     /// Nothing is shown deeper.
@@ -222,18 +225,15 @@ impl<'a> Purchase<'a> {
     /// Whether there is more of a part to show so, it may be shown so deep, and was not before.
     fn is_offered(&self, item: usize, piece: usize, showing: Showing) -> bool {
         let part = &self.items[item].pieces[piece];
-        let exists = match showing {
-            Showing::Name => part.outline.is_some(),
-            Showing::Signature => part.signature.is_some(),
-            Showing::Described => part.described.is_some(),
-            Showing::Lines => true,
-        };
         let is_more = match &self.files[item] {
             Ok(bought) => bought.pieces[piece].is_none_or(|has| showing > has),
             Err(_) => true,
         };
         let depth = showing.depth();
-        exists && is_more && depth <= self.request.depth && !self.was_shown(item, part, depth)
+        is_more
+            && depth <= self.request.depth
+            && self.items[item].has_rung(part, showing)
+            && !self.was_shown(item, part, depth)
     }
 
     fn was_shown(&self, item: usize, part: &Piece, depth: Depth) -> bool {
@@ -271,12 +271,12 @@ impl<'a> Purchase<'a> {
         };
         let Step::Show { piece, showing, .. } = step else { return item.listed.cost.saturating_sub(named) };
         let header = item.header.cost.saturating_sub(named);
-        let part = &item.pieces[piece];
+        let cost = |showing: Showing| item.rung_cost(&item.pieces[piece], showing, self.request.counter);
         let has = match &self.files[step.item()] {
-            Ok(bought) => bought.pieces[piece].map_or(0, |has| cost_of(part, has)),
+            Ok(bought) => bought.pieces[piece].map_or(0, cost),
             Err(_) => 0,
         };
-        header + cost_of(part, showing).saturating_sub(has)
+        header + cost(showing).saturating_sub(has)
     }
 
     fn buy(&mut self, step: Step) -> bool {
@@ -315,17 +315,6 @@ fn apply(files: &mut [Result<Bought, Reason>], items: &[Item], step: Step) {
     }
     if let (Ok(bought), Step::Show { piece, showing, .. }) = (file, step) {
         bought.pieces[piece] = Some(showing);
-    }
-}
-
-/// What a part costs so, from nothing.
-fn cost_of(part: &Piece, showing: Showing) -> u64 {
-    let rung = |rung: &Option<super::Rung>| rung.as_ref().map_or(0, |rung| rung.cost);
-    match showing {
-        Showing::Name => rung(&part.outline),
-        Showing::Signature => rung(&part.signature),
-        Showing::Described => rung(&part.described),
-        Showing::Lines => part.full,
     }
 }
 

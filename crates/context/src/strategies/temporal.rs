@@ -7,9 +7,9 @@
 use domain::context::{Candidate, Name};
 
 use super::{Confidence, ContextStrategy, built_in_name, candidates};
-use crate::index::{CommitFacts, count};
-use crate::lexical::rarity;
-use crate::prepared::{FileNo, Known, Prepared, Standing, best};
+use crate::index::CommitFacts;
+use crate::lexical::{Asked, rarity};
+use crate::prepared::{FileNo, Known, Prepared, best};
 use crate::{Stop, Strategy, StrategyError};
 
 /// So many commits are a history that can be trusted.
@@ -82,16 +82,10 @@ fn commits(known: &Known) -> &[CommitFacts] {
     known.project.snapshot.commits()
 }
 
-/// The files of a commit that may be seen.
-fn files<'a>(
-    prepared: &'a Prepared,
-    known: &'a Known,
-    commit: &'a CommitFacts,
-) -> impl Iterator<Item = FileNo> + 'a {
-    commit.paths.iter().filter_map(|path| match prepared.standing(known.project.no, path) {
-        Standing::Seen(file) => Some(file),
-        Standing::LeftOut | Standing::Outside | Standing::NoProject => None,
-    })
+/// The files of a commit that may be seen, by its place.
+fn files(known: &Known, commit: usize) -> impl Iterator<Item = FileNo> {
+    let there = known.derived.commit_files(&known.project.snapshot, commit);
+    there.iter().filter_map(|place| known.numbers[*place as usize]).map(FileNo)
 }
 
 /// What the messages that match best give to their files.
@@ -106,7 +100,7 @@ fn by_message(prepared: &Prepared, stop: &Stop) -> Result<Vec<f32>, StrategyErro
             let recent = 0.5 + 0.5 * (-(commit.rank as f32) / MESSAGE_HALF_LIFE).exp2();
             let value = score * recent;
             let each = value * value / (commit.paths.len().max(1) as f32).sqrt();
-            files(prepared, known, commit).for_each(|file| given[file.0 as usize] += each);
+            files(known, at).for_each(|file| given[file.0 as usize] += each);
         }
     }
     Ok(given)
@@ -120,28 +114,28 @@ fn message_scores(
 ) -> Result<Vec<(usize, f32)>, StrategyError> {
     let length = |commit: &CommitFacts| commit.terms.iter().map(|(_, count)| f32::from(*count)).sum::<f32>();
     let average = commits.iter().map(length).sum::<f32>() / commits.len().max(1) as f32;
-    let counts_of = |commit: &CommitFacts| -> Vec<f32> {
-        prepared.terms().iter().map(|term| f32::from(count(&commit.terms, term.hash))).collect()
-    };
+    let asked = Asked::of(prepared.terms().iter().map(|term| term.hash));
     let mut holding = vec![0.0_f32; prepared.terms().len()];
-    let mut hits: Vec<(usize, Vec<f32>)> = Vec::new();
+    let mut hits: Vec<(usize, Vec<(usize, f32)>)> = Vec::new();
     for (at, commit) in commits.iter().enumerate() {
         if at % COMMITS_PER_LOOK == 0 {
             stop.check()?;
         }
-        let counts = counts_of(commit);
-        if counts.iter().all(|count| *count == 0.0) {
+        let mut counts = Vec::new();
+        asked.for_common(commit.terms.iter().copied(), |term, count| counts.push((term, f32::from(count))));
+        if counts.is_empty() {
             continue;
         }
-        holding.iter_mut().zip(&counts).filter(|(_, count)| **count > 0.0).for_each(|(sum, _)| *sum += 1.0);
+        counts.sort_by_key(|(term, _)| *term);
+        counts.iter().for_each(|(term, _)| holding[*term] += 1.0);
         hits.push((at, counts));
     }
     let all = commits.len() as f32;
     let rarities: Vec<f32> = holding.iter().map(|holding| rarity(all, *holding)).collect();
-    let score = |(at, counts): (usize, Vec<f32>)| {
+    let score = |(at, counts): (usize, Vec<(usize, f32)>)| {
         let normal = K1 * (1.0 - B + B * length(&commits[at]) / average.max(1.0));
-        let part = |(tf, rarity): (&f32, &f32)| rarity * tf * (K1 + 1.0) / (tf + normal);
-        (at, counts.iter().zip(&rarities).map(part).sum::<f32>())
+        let part = |(term, tf): &(usize, f32)| rarities[*term] * tf * (K1 + 1.0) / (tf + normal);
+        (at, counts.iter().map(part).sum::<f32>())
     };
     Ok(hits.into_iter().map(score).collect())
 }
@@ -160,7 +154,7 @@ fn changed_together(prepared: &Prepared, stop: &Stop) -> Result<Vec<f32>, Strate
                 stop.check()?;
             }
             let recent = (-(commit.rank as f32) / CHANGE_HALF_LIFE).exp2();
-            let changed: Vec<FileNo> = files(prepared, known, commit).collect();
+            let changed: Vec<FileNo> = files(known, at).collect();
             let of_seeds: f32 = changed.iter().map(|file| seeds[file.0 as usize]).sum();
             let others = commit.paths.len().saturating_sub(1);
             for file in changed {

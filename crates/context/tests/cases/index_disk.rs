@@ -147,6 +147,7 @@ fn facts_that_decayed_are_read_anew() {
         let spoil = "UPDATE facts SET body = zeroblob(length(body)) WHERE rowid % 3 = 0;
                      UPDATE file SET path = x'2e2e2f78' WHERE path = CAST('f1.rs' AS BLOB);";
         connection.execute_batch(spoil).expect("it runs");
+        fs::remove_file(file.with_extension("image")).expect("there is one");
     });
     let updated = rig.update(&rig.in_file(&file), &tree);
     assert_eq!(*updated.snapshot, tree.rebuilt());
@@ -536,4 +537,63 @@ fn paths_of_any_bytes_are_kept() {
     let again = rig.update(&rig.in_file(&file), &tree);
     assert_eq!((tree.reads().len(), again.snapshot.files().len()), (0, 4));
     assert_eq!(paths(&again.snapshot), ["## x.rs", "'quote.rs", r"caf\xE9.rs", r"new\x0Aline.rs"]);
+}
+
+#[test]
+fn what_followed_from_a_snapshot_is_kept_for_the_next_process_and_the_oldest_goes() {
+    let rig = Rig::new();
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("index.sqlite");
+    let tree = MemTree::of(&rig.wall, &[("a.rs", "fn a() {}\n")]);
+    let key = |number: u8| Hash::of(&[number]);
+    {
+        let index = rig.in_file(&file);
+        index.keep(&key(0), b"before it was opened");
+        assert_eq!(index.kept(&key(0)), None, "there was no file yet");
+        rig.update(&index, &tree);
+        for number in 1..=5 {
+            index.keep(&key(number), &[number; 20_000]);
+        }
+        index.keep(&key(2), b"again");
+    }
+    let index = rig.in_file(&file);
+    rig.update(&index, &tree);
+    let kept: Vec<Option<usize>> =
+        (1..=6).map(|number| index.kept(&key(number)).map(|bytes| bytes.len())).collect();
+    assert_eq!(kept, [None, Some(5), Some(20_000), Some(20_000), Some(20_000), None]);
+}
+
+#[test]
+fn what_is_stored_under_another_key_is_not_taken_for_it() {
+    let rig = Rig::new();
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("index.sqlite");
+    let tree = MemTree::of(&rig.wall, &[("a.rs", "fn a() {}\n"), ("b.rs", "fn bee() { one() }\n")]);
+    rig.wall.pass(10);
+    rig.update(&rig.in_file(&file), &tree);
+    let swap = "UPDATE facts SET body = (SELECT body FROM facts WHERE rowid = 2) WHERE rowid = 1";
+    let connection = rusqlite::Connection::open(&file).expect("an index");
+    assert_eq!(connection.execute(swap, []).expect("two facts"), 1);
+    drop(connection);
+    let again = rig.update(&rig.in_file(&file), &tree);
+    assert_eq!(*again.snapshot, tree.rebuilt());
+    assert_eq!(again.changed, 1, "the one was read again");
+}
+
+#[test]
+fn who_keeps_something_while_another_process_writes_goes_on_without() {
+    let rig = Rig::new();
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("index.sqlite");
+    let tree = MemTree::of(&rig.wall, &[("a.rs", "fn a() {}\n")]);
+    let index = rig.in_file(&file);
+    rig.update(&index, &tree);
+    let other = rusqlite::Connection::open(&file).expect("an index");
+    other.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");
+    let key = Hash::of(b"key");
+    index.keep(&key, b"something");
+    assert_eq!(index.kept(&key), None);
+    other.execute_batch("COMMIT").expect("it has the file");
+    index.keep(&key, b"something");
+    assert_eq!(index.kept(&key).as_deref(), Some(&b"something"[..]));
 }

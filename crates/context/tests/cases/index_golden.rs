@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use context::index::{Facts, OutlineBy, Span, SpanKind, outline, scan, spans};
+use context::index::{Facts, Lines, OutlineBy, Span, SpanKind, outline, scan, spans};
 
 use crate::index_support::path;
 
 /// `line kind name [first-last]` of each definition.
 fn defs(facts: &Facts) -> String {
-    facts.defs.iter().fold(String::new(), |mut out, def| {
+    facts.defs().iter().fold(String::new(), |mut out, def| {
         let _ = writeln!(out, "{} {} {} [{}-{}]", def.line, def.kind.word(), def.name, def.start, def.end);
         out
     })
@@ -41,9 +41,10 @@ pub(crate) fn check(name: &str, text: &str, by: OutlineBy, expected_defs: &str, 
     let (found_by, found) = items(text, &facts);
     assert_eq!(found, expected_items, "outline of {name}");
     assert_eq!(found_by, by, "{name}");
-    is_partition(text, &spans(text, &facts));
+    let lines = Lines::new(text.to_owned());
+    is_partition(text, &spans(&lines, &facts));
     let outline = outline(text, &facts);
-    let along = outline.spans(text);
+    let along = outline.spans(&lines);
     is_partition(text, &along);
     let begun = along.iter().filter(|span| span.kind == SpanKind::Def).count();
     assert_eq!(begun, outline.items.len(), "each item begins one span");

@@ -352,7 +352,7 @@ fn a_reader_keeps_its_snapshot_while_updates_go_on() {
                 loop {
                     let snapshot = index.snapshot();
                     let names: Vec<&str> =
-                        snapshot.files().iter().map(|file| &*file.facts.defs[0].name).collect();
+                        snapshot.files().iter().map(|file| &*file.facts.defs()[0].name).collect();
                     assert_eq!(names[0], names[1], "one snapshot is one moment");
                     if names[0] == last {
                         return;

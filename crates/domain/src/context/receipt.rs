@@ -157,7 +157,7 @@ pub struct IncludedLine {
     pub tokens: u32,
     /// From 0 to 1.
     pub score: f32,
-    /// The bytes that were read; none of a file that is only listed without having been read.
+    /// The bytes that were read, or that the index knows of a file that is only listed; none if nobody read it.
     #[serde(serialize_with = "hex")]
     pub hash: Option<Hash>,
     /// Which strategies proposed it, how strongly, and `proximity`.

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use context::index::{Facts, Index, IndexConfig, Oid, Outline, Snapshot};
+use context::index::{Facts, Index, IndexConfig, Language, Oid, Outline, Parts, Snapshot};
 use context::ports::{Commit, FileStat, History, Log, Onward, PortError, SystemWallClock, Tree, Walked};
 use context::stages::Stages;
 use context::strategies::ContextStrategy;
@@ -137,6 +137,22 @@ impl Source for Shared {
 
     fn outlines(&self, texts: &[(Hash, &str, &Facts)], stop: &Stop) -> Vec<Arc<Outline>> {
         self.0.index.outlines(texts, stop)
+    }
+
+    fn parts(&self, contents: &[(Hash, Language)], stop: &Stop) -> Vec<Option<Parts>> {
+        self.0.index.parts(contents, stop)
+    }
+
+    fn keep_parts(&self, parts: &[(Hash, Language, Parts)]) {
+        self.0.index.keep_parts(parts);
+    }
+
+    fn kept(&self, key: &Hash) -> Option<Vec<u8>> {
+        self.0.index.kept(key)
+    }
+
+    fn keep(&self, key: &Hash, bytes: &[u8]) {
+        self.0.index.keep(key, bytes);
     }
 }
 

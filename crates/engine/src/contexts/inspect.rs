@@ -129,7 +129,7 @@ impl Contexts {
             language: file.facts.language.name(),
             lines: file.facts.lines,
             tokens: self.costs(projects, project, file, stop)?,
-            definitions: file.facts.defs.iter().map(definition).collect(),
+            definitions: file.facts.defs().iter().map(definition).collect(),
             referred_by,
             refers_to,
             changes_with: changes_with(snapshot, &file.path),
@@ -158,7 +158,7 @@ impl Contexts {
             let name = shown.rsplit('/').next().unwrap_or(&shown).to_owned();
             names.entry(name).or_insert_with(|| shown.clone());
             paths.push(shown);
-            for def in &file.facts.defs {
+            for def in file.facts.defs() {
                 names.entry(def.name.to_string()).or_insert_with(|| def.name.to_string());
             }
         }
@@ -219,7 +219,7 @@ fn find<'a>(opened: &'a Opened, sought: &Sought) -> Result<Found<'a>, PipelineEr
             let mut places = Vec::new();
             for project in &opened.projects {
                 for file in project.snapshot.files() {
-                    for def in file.facts.defs.iter().filter(|def| *def.name == **name) {
+                    for def in file.facts.defs().iter().filter(|def| *def.name == **name) {
                         first.get_or_insert((project.no, file));
                         places.push((project.no, file.path.clone(), def.line));
                     }
@@ -240,7 +240,7 @@ fn references(snapshot: &Snapshot, at: usize) -> (Vec<Neighbour>, Vec<Neighbour>
     let mut definers: HashMap<u32, (String, BTreeSet<usize>)> = HashMap::new();
     for (index, other) in snapshot.files().iter().enumerate() {
         let module = module_name(&other.path);
-        let names = other.facts.defs.iter().map(|def| &*def.name).chain(module.as_deref());
+        let names = other.facts.defs().iter().map(|def| &*def.name).chain(module.as_deref());
         for name in names {
             let is_name = name.len() >= NAME_LETTERS_MIN && !name.contains(char::is_whitespace);
             if is_name && !terms::is_everyday(name) {
@@ -260,13 +260,13 @@ fn references(snapshot: &Snapshot, at: usize) -> (Vec<Neighbour>, Vec<Neighbour>
             for (index, other) in
                 snapshot.files().iter().enumerate().filter(|(index, _)| !files.contains(index))
             {
-                let count = other.facts.ident_count(*hash);
+                let count = other.facts.idents().get(*hash);
                 if count > 0 {
                     by.entry(index).or_default().push((worth(count, files.len()), name.clone()));
                 }
             }
         } else {
-            let count = file.facts.ident_count(*hash);
+            let count = file.facts.idents().get(*hash);
             for index in files.iter().filter(|_| count > 0) {
                 to.entry(*index).or_default().push((worth(count, files.len()), name.clone()));
             }

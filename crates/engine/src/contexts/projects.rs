@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use context::index::{Facts, Index, Outline, Updated, Verified};
+use context::index::{Facts, Index, Language, Outline, Parts, Updated, Verified};
 use context::ports::Tree;
 use context::{Error, Opened, Project, Projects, Source, Stop, Stopped};
 use domain::context::{IndexLine, ProjectNo};
@@ -190,5 +190,21 @@ impl Source for Reading {
 
     fn outlines(&self, texts: &[(Hash, &str, &Facts)], stop: &Stop) -> Vec<Arc<Outline>> {
         self.index.outlines(texts, stop)
+    }
+
+    fn parts(&self, contents: &[(Hash, Language)], stop: &Stop) -> Vec<Option<Parts>> {
+        self.index.parts(contents, stop)
+    }
+
+    fn keep_parts(&self, parts: &[(Hash, Language, Parts)]) {
+        self.index.keep_parts(parts);
+    }
+
+    fn kept(&self, key: &Hash) -> Option<Vec<u8>> {
+        self.index.kept(key)
+    }
+
+    fn keep(&self, key: &Hash, bytes: &[u8]) {
+        self.index.keep(key, bytes);
     }
 }

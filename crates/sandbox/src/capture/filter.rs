@@ -14,6 +14,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use domain::RelPath;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -87,11 +88,30 @@ pub(crate) struct Filter<'a> {
     ignored: Gitignore,
     git: Option<GitRules>,
     classes: HashMap<RelPath, Class>,
+    /// The directory of the path that was asked for last: mostly the next one lies in it too.
+    within: Option<Within>,
+}
+
+/// What holds for all that lies in one directory.
+struct Within {
+    /// The directory; none is the root.
+    dir: Option<RelPath>,
+    class: Class,
+    /// What its `.gitignore` says and those above it in the tree, closest first, each with the length of the way to it.
+    rules: Vec<(Arc<Gitignore>, usize)>,
+}
+
+impl Within {
+    fn holds(&self, path: &RelPath) -> bool {
+        let bytes = path.as_bytes();
+        let slash = bytes.iter().rposition(|byte| *byte == b'/');
+        slash.map(|slash| &bytes[..slash]) == self.dir.as_ref().map(RelPath::as_bytes)
+    }
 }
 
 struct GitRules {
     /// The `.gitignore` of each directory in the tree, read when it is needed; the root's under none.
-    inside: HashMap<Option<RelPath>, Gitignore>,
+    inside: HashMap<Option<RelPath>, Arc<Gitignore>>,
     /// Those of the directories above the project, closest first, each with the way down to the project.
     above: Vec<(Gitignore, Vec<u8>)>,
 }
@@ -113,27 +133,58 @@ impl<'a> Filter<'a> {
             ignored: patterns(others.map(String::as_str)),
             git,
             classes: HashMap::new(),
+            within: None,
+        }
+    }
+
+    /// Told by who has listed a directory: it holds no `.gitignore`, so none is looked for.
+    pub(crate) fn has_no_rules(&mut self, dir: Option<&RelPath>) {
+        if let Some(git) = &mut self.git {
+            git.inside.entry(dir.cloned()).or_insert_with(|| Arc::new(Gitignore::empty()));
         }
     }
 
     pub(crate) fn class(&mut self, path: &RelPath, is_dir: bool) -> Class {
-        let parent = path.parent().map(|dir| self.class_of_dir(&dir));
-        match parent {
-            Some(Class::Protected) => Class::Protected,
-            _ if PROTECTED.contains(&path.file_name())
-                || fits(&self.protected, path.as_bytes(), is_dir) == Some(true) =>
-            {
+        let within = match self.within.take() {
+            Some(within) if within.holds(path) => within,
+            Some(_) | None => self.enter(path.parent()),
+        };
+        let class = match within.class {
+            Class::Protected => Class::Protected,
+            Class::Captured | Class::Ignored { .. } if self.is_named_protected(path, is_dir) => {
                 Class::Protected
             }
-            Some(Class::Ignored { .. }) => Class::Ignored { within: true },
-            Some(Class::Captured) | None => {
-                if self.is_ignored(path, is_dir) {
-                    Class::Ignored { within: is_dir }
-                } else {
-                    Class::Captured
+            Class::Ignored { .. } => Class::Ignored { within: true },
+            Class::Captured if self.is_ignored(&within, path, is_dir) => Class::Ignored { within: is_dir },
+            Class::Captured => Class::Captured,
+        };
+        self.within = Some(within);
+        class
+    }
+
+    fn enter(&mut self, dir: Option<RelPath>) -> Within {
+        let class = dir.as_ref().map_or(Class::Captured, |dir| self.class_of_dir(dir));
+        let mut rules = Vec::new();
+        if let Some(git) = self.git.as_mut().filter(|_| class == Class::Captured) {
+            let mut at = dir.clone();
+            loop {
+                let tree = self.tree;
+                let found =
+                    git.inside.entry(at.clone()).or_insert_with(|| Arc::new(gitignore_in(tree, at.as_ref())));
+                if !found.is_empty() {
+                    rules.push((Arc::clone(found), at.as_ref().map_or(0, |dir| dir.as_bytes().len() + 1)));
+                }
+                match at {
+                    Some(inner) => at = inner.parent(),
+                    None => break,
                 }
             }
         }
+        Within { dir, class, rules }
+    }
+
+    fn is_named_protected(&self, path: &RelPath, is_dir: bool) -> bool {
+        PROTECTED.contains(&path.file_name()) || fits(&self.protected, path.as_bytes(), is_dir) == Some(true)
     }
 
     fn class_of_dir(&mut self, dir: &RelPath) -> Class {
@@ -155,30 +206,17 @@ impl<'a> Filter<'a> {
         !self.tracked.has_below(dir)
     }
 
-    fn is_ignored(&mut self, path: &RelPath, is_dir: bool) -> bool {
-        if let Some(verdict) = fits(&self.ignored, path.as_bytes(), is_dir) {
-            return verdict;
-        }
-        let Some(git) = &mut self.git else { return false };
-        let mut dir = path.parent();
-        loop {
-            let rules =
-                git.inside.entry(dir.clone()).or_insert_with(|| gitignore_in(self.tree, dir.as_ref()));
-            let below =
-                dir.as_ref().map_or(path.as_bytes(), |dir| &path.as_bytes()[dir.as_bytes().len() + 1..]);
-            if let Some(verdict) = fits(rules, below, is_dir) {
-                return verdict;
-            }
-            match dir {
-                Some(inner) => dir = inner.parent(),
-                None => break,
-            }
-        }
-        let above = git
-            .above
-            .iter()
-            .find_map(|(rules, way)| fits(rules, &[way.as_slice(), path.as_bytes()].concat(), is_dir));
-        above.unwrap_or(false)
+    fn is_ignored(&self, within: &Within, path: &RelPath, is_dir: bool) -> bool {
+        let of_plan = || fits(&self.ignored, path.as_bytes(), is_dir);
+        let inside = || {
+            let mut rules = within.rules.iter();
+            rules.find_map(|(rules, way)| fits(rules, &path.as_bytes()[*way..], is_dir))
+        };
+        let above = || {
+            let mut rules = self.git.iter().flat_map(|git| &git.above).filter(|(rules, _)| !rules.is_empty());
+            rules.find_map(|(rules, way)| fits(rules, &[way.as_slice(), path.as_bytes()].concat(), is_dir))
+        };
+        of_plan().or_else(inside).or_else(above).unwrap_or(false)
     }
 }
 
@@ -203,8 +241,11 @@ fn patterns<'a>(lines: impl Iterator<Item = &'a str>) -> Gitignore {
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
+/// Where git is told what to ignore.
+pub(crate) const GITIGNORE: &str = ".gitignore";
+
 fn gitignore_in(tree: BorrowedFd<'_>, dir: Option<&RelPath>) -> Gitignore {
-    let Ok(path) = crate::copy::join_name(dir, b".gitignore") else { return Gitignore::empty() };
+    let Ok(path) = crate::copy::join_name(dir, GITIGNORE.as_bytes()) else { return Gitignore::empty() };
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     // Git does not follow a link here, so that what is ignored does not depend on files elsewhere.
     match beneath::open(tree.as_fd(), &path, flags, Mode::empty(), Links::Refuse) {
@@ -233,7 +274,7 @@ fn rules_above(tracked: &Tracked, project: &Path) -> Vec<(Gitignore, Vec<u8>)> {
         Ok(_) | Err(_) => Vec::new(),
     };
     for dir in project.ancestors().skip(1).take_while(|dir| dir.starts_with(top)) {
-        if let Ok(file) = std::fs::File::open(dir.join(".gitignore")) {
+        if let Ok(file) = std::fs::File::open(dir.join(GITIGNORE)) {
             rules.push((read_rules(file), way_from(dir)));
         }
     }

@@ -37,7 +37,7 @@ use crate::content::ContentSink;
 use crate::listing::{Unlocked, is_absent};
 use crate::manifest::Manifest;
 
-pub(crate) use filter::{Class, Filter};
+pub(crate) use filter::{Class, Filter, GITIGNORE};
 pub use filter::{GITIGNORED, Protected, is_protected};
 pub use original::UNKNOWN_CONTENT;
 pub(crate) use original::{Whose, read_state};

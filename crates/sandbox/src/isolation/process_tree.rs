@@ -203,9 +203,9 @@ fn held_where(meant: impl Fn(&[u8]) -> bool) -> Vec<(Pid, OwnedFd)> {
     processes().into_iter().filter_map(&mut held).collect()
 }
 
-/// The environment of a process, read into `room`; none when it cannot be looked at. One that is about to become another program has for
-/// a moment the memory of the new one, and no environment in it yet: it is looked at until it has. An empty one is believed
-/// when it was so twice in the same memory.
+/// The environment of a process, read into `room`; none when it cannot be looked at. One that is about to become another
+/// program has for a moment the memory of the new one, and no environment in it yet: it is looked at until it has. An empty
+/// one is believed when it was so twice in the same memory.
 fn settled_environ(pid: Pid, room: &mut Vec<u8>) -> Option<&[u8]> {
     let until = Instant::now() + BETWEEN_WAIT;
     let mut memory = None;

@@ -237,3 +237,55 @@ fn where_there_is_no_repository_there_is_no_history() {
     let history = GitHistory::around(broken.path()).unwrap();
     assert!(matches!(history.head(&never), Err(GitLogError::Failed { .. })));
 }
+
+#[test]
+fn the_newest_commit_is_told_without_git_where_files_say_it() {
+    let dir = repository();
+    let root = dir.path();
+    let first = commit(root, "a", "1", "first");
+    git(root, &["checkout", "-q", "-b", "topic/one"]);
+    let second = commit(root, "a", "2", "second");
+    let beside = tempfile::tempdir().unwrap();
+    let tree = beside.path().join("tree");
+    git(root, &["worktree", "add", "-q", tree.to_str().unwrap(), "main"]);
+    let config = fs::read(root.join(".git/config")).unwrap();
+    // Git itself says nothing while its settings cannot be read.
+    let head = |at: &Path| {
+        fs::write(root.join(".git/config"), "[core\n").unwrap();
+        let told = GitHistory::around(at).unwrap().head(&never);
+        fs::write(root.join(".git/config"), &config).unwrap();
+        told.ok()
+    };
+    assert_eq!(head(root), Some(Some(second.clone())), "a branch");
+    assert_eq!(head(&tree), Some(Some(first.clone())), "another working tree");
+    git(root, &["pack-refs", "--all"]);
+    assert!(!root.join(".git/refs/heads/topic/one").exists());
+    assert_eq!(head(root), Some(Some(second.clone())), "a packed branch");
+    let third = commit(root, "a", "3", "third");
+    assert_eq!(head(root), Some(Some(third)), "a branch that moved since it was packed");
+    let branch = root.join(".git/refs/heads/topic/one");
+    fs::write(&branch, fs::read_to_string(&branch).unwrap().trim_end()).unwrap();
+    assert_eq!(head(root), None, "git is asked what a line without an end means, and not the packed ones");
+    git(root, &["checkout", "-q", "--detach", &first]);
+    assert_eq!(head(root), Some(Some(first.clone())), "no branch");
+    git(root, &["checkout", "-q", "--orphan", "empty"]);
+    assert_eq!(head(root), None, "git is asked about a branch without a commit");
+    for text in
+        ["ref: refs/bisect/main\n", "ref: ../../etc/passwd\n", "ref: refs/heads/main\nmore\n", "nothing", ""]
+    {
+        fs::write(root.join(".git/HEAD"), text).unwrap();
+        assert_eq!(head(root), None, "git is asked what {text:?} means");
+    }
+    fs::write(root.join(".git/HEAD"), "ref: refs/heads/linked\n").unwrap();
+    std::os::unix::fs::symlink("main", root.join(".git/refs/heads/linked")).unwrap();
+    assert_eq!(head(root), None, "git is asked where a link leads");
+}
+
+#[test]
+fn a_commit_that_is_not_there_has_no_history() {
+    let dir = repository();
+    let root = dir.path();
+    commit(root, "a", "1", "first");
+    fs::write(root.join(".git/HEAD"), format!("{}\n", "12345678".repeat(5))).unwrap();
+    assert_eq!(log(root, None, 10), GitLog::default());
+}

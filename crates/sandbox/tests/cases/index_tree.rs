@@ -128,6 +128,27 @@ fn names_of_any_bytes_are_told_with_their_record() {
 }
 
 #[test]
+fn hundreds_of_folders_are_told_each_by_its_own_rules() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let mut expected = Vec::new();
+    for number in 0..300 {
+        let folder = format!("a{}/b{}/c{number}", number % 3, number % 20);
+        let ignored = if number % 2 == 0 { "x.rs" } else { "y.rs" };
+        write(root, &format!("{folder}/.gitignore"), ignored);
+        let kept = if number % 2 == 0 { "y.rs" } else { "x.rs" };
+        for name in ["x.rs", "y.rs", "deep/er/x.rs", "deep/er/y.rs"] {
+            write(root, &format!("{folder}/{name}"), "");
+        }
+        expected.extend([".gitignore", kept].map(|name| format!("{folder}/{name}")));
+        expected.push(format!("{folder}/deep/er/{kept}"));
+    }
+    expected.sort();
+    assert!(Command::new("git").arg("init").arg("-q").arg(root).status().unwrap().success());
+    assert_eq!(names(root), expected);
+}
+
+#[test]
 fn a_walk_that_is_stopped_says_so_and_a_missing_root_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "a", "x");

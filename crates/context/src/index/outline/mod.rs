@@ -15,8 +15,8 @@ mod parse;
 mod scanned;
 mod signature;
 
-use super::spans::{Span, SpanKind, partition};
-use super::{DefKind, Facts};
+use super::spans::{Span, partition_lines};
+use super::{DefKind, Facts, Lines};
 
 /// How many lines a signature has at most.
 pub const SIGNATURE_LINES_MAX: usize = 4;
@@ -74,23 +74,18 @@ pub struct Item {
 /// The outline of a text whose facts these are.
 pub fn outline(text: &str, facts: &Facts) -> Outline {
     let parsed = parse::parse(facts.language, text).map(|items| Outline { items, by: OutlineBy::Parser });
-    parsed.unwrap_or_else(|| Outline { items: scanned::items(text, facts), by: OutlineBy::Scan })
+    parsed.unwrap_or_else(|| scanned_outline(&Lines::new(text.to_owned()), facts))
 }
 
 /// The outline by the scanner's definitions alone, for files that are not worth parsing.
-pub fn scanned_outline(text: &str, facts: &Facts) -> Outline {
-    Outline { items: scanned::items(text, facts), by: OutlineBy::Scan }
+pub fn scanned_outline(lines: &Lines, facts: &Facts) -> Outline {
+    Outline { items: scanned::items(lines, facts), by: OutlineBy::Scan }
 }
 
 impl Outline {
     /// The text cut along the items, as [`super::spans()`] cuts it along the scanner's definitions.
-    pub fn spans(&self, text: &str) -> Vec<Span> {
+    pub fn spans(&self, lines: &Lines) -> Vec<Span> {
         let starts: Vec<(u32, u32)> = self.items.iter().map(|item| (item.from, item.line)).collect();
-        partition(text, &starts)
-    }
-
-    /// The item that a span begins with.
-    pub fn item_of(&self, span: &Span) -> Option<&Item> {
-        span.def.filter(|_| span.kind == SpanKind::Def).and_then(|place| self.items.get(place))
+        partition_lines(lines, &starts)
     }
 }

@@ -1,27 +1,27 @@
 //! Outlines from the scanner's definitions: the line of each, or the heading and its first sentence.
 
 use super::super::language::FileKind;
-use super::super::{Def, Facts, Language};
+use super::super::{Def, Facts, Language, Lines};
 use super::signature::{cut, doc_line, is_comment, signature};
 use super::{Item, SENTENCE_BYTES_MAX};
 
 /// The scanner's definitions as items; those that the text no longer has are left out.
-pub(super) fn items(text: &str, facts: &Facts) -> Vec<Item> {
-    let lines: Vec<&str> = text.lines().collect();
+pub(super) fn items(lines: &Lines, facts: &Facts) -> Vec<Item> {
     let last = u32::try_from(lines.len()).unwrap_or(u32::MAX);
-    let there = facts.defs.iter().filter(|def| def.line <= last);
-    there.map(|def| item(def, &lines, facts)).collect()
+    let there = facts.defs().iter().filter(|def| def.line <= last);
+    there.map(|def| item(def, lines, facts)).collect()
 }
 
-fn item(def: &Def, lines: &[&str], facts: &Facts) -> Item {
+fn item(def: &Def, lines: &Lines, facts: &Facts) -> Item {
     let (start, line) = (def.start as usize, def.line as usize);
     let end = (def.end as usize).min(lines.len());
+    let between = |from: usize, to: usize| (from..=to).filter_map(|number| lines.get(number));
     let doc = match facts.language.kind() {
         FileKind::Code => {
-            let comment = lines[start - 1..line - 1].iter().copied();
+            let comment = between(start, line - 1);
             doc_line(comment.filter(|text| is_comment(facts.language, text.trim())))
         }
-        FileKind::Doc => sentence(&lines[line..end]),
+        FileKind::Doc => sentence(between(line + 1, end)),
         FileKind::Config | FileKind::Text => None,
     };
     Item {
@@ -30,29 +30,32 @@ fn item(def: &Def, lines: &[&str], facts: &Facts) -> Item {
         line: def.line,
         from: def.start,
         to: end as u32,
-        signature: of_lines(facts.language, &lines[line - 1..end]),
+        signature: of_lines(facts.language, between(line, end)),
         doc,
     }
 }
 
 /// The line of the definition, and those after it while its parentheses are open.
-fn of_lines(language: Language, lines: &[&str]) -> String {
+fn of_lines<'a>(language: Language, lines: impl Iterator<Item = &'a str>) -> String {
     let mut depth = 0_i32;
-    let mut taken = 0;
+    let mut taken = String::new();
     for line in lines {
-        taken += 1;
+        if !taken.is_empty() {
+            taken.push('\n');
+        }
+        taken.push_str(line);
         depth += line.matches('(').count() as i32 - line.matches(')').count() as i32;
         if depth <= 0 {
             break;
         }
     }
-    signature(language, &lines[..taken].join("\n"))
+    signature(language, &taken)
 }
 
 /// The first sentence below a heading.
-fn sentence(lines: &[&str]) -> Option<String> {
-    let is_said = |line: &&&str| line.chars().any(char::is_alphanumeric) && !line.trim().starts_with("```");
-    let line = lines.iter().find(is_said)?.trim();
+fn sentence<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<String> {
+    let is_said = |line: &&str| line.chars().any(char::is_alphanumeric) && !line.trim().starts_with("```");
+    let line = lines.find(is_said)?.trim();
     let end = line.find(". ").map_or(line.len(), |at| at + 1);
     Some(cut(&line[..end], SENTENCE_BYTES_MAX).to_owned())
 }

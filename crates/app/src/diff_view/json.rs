@@ -1,0 +1,109 @@
+//! A plan's changes as programs read them.
+//!
+//! # Invariants
+//! 1. A name that is not UTF-8 is given exactly, beside the form for people.
+
+use domain::{Base, FileState, Hunk, LineTag, NotCaptured, Op, RelPath};
+use engine::plans::{FileDiff, Unread};
+use serde_json::{Value, json};
+
+use super::{ShownDiff, kind_word, sums};
+
+/// The changes as programs read them.
+pub fn to_json(plan: &str, files: &[ShownDiff<'_>], not_captured: &NotCaptured) -> Value {
+    let (insertions, deletions) = sums(files);
+    json!({
+        "plan": plan,
+        "summary": {
+            "files": files.len(), "insertions": insertions, "deletions": deletions, "not_captured": not_captured,
+            "redacted": files.iter().any(ShownDiff::is_redacted),
+        },
+        "files": files.iter().map(file_json).collect::<Vec<_>>(),
+    })
+}
+
+fn file_json(shown: &ShownDiff<'_>) -> Value {
+    let file = shown.file;
+    let change = &file.change;
+    let text = |path: &RelPath| String::from_utf8_lossy(path.as_bytes()).into_owned();
+    let mode = |state: &Option<FileState>| state.map(|state| format!("{:04o}", state.mode));
+    let kind = change.after.or(change.before).map(|state| kind_word(state.kind));
+    let mut value = json!({
+        "project": file.alias, "path": text(&change.path), "from": change.from.as_ref().map(text),
+        "address": file.address, "op": op_word(file), "kind": kind,
+        "mode_before": mode(&change.before), "mode_after": mode(&change.after), "binary": file.binary,
+        "unread": match file.unread { Unread::Nothing => None, Unread::Base => Some("before"), Unread::Content => Some("after") },
+        "insertions": file.lines.insertions, "deletions": file.lines.deletions,
+        "base": match change.base { Base::Known => "known", Base::Moved => "moved" },
+        "calls": change.calls, "redacted": shown.is_redacted,
+        "hunks": shown.hunks.iter().map(|hunk| hunk_json(file, hunk)).collect::<Vec<_>>(),
+    });
+    if std::str::from_utf8(change.path.as_bytes()).is_err() {
+        value["path_b64"] = base64(change.path.as_bytes()).into();
+    }
+    value
+}
+
+fn op_word(file: &FileDiff) -> &'static str {
+    let change = &file.change;
+    let op = match (&change.from, &change.before, &change.after) {
+        (Some(from), ..) => Op::Rename { from: from.clone() },
+        (None, None, _) => Op::Create,
+        (None, Some(_), None) => Op::Delete,
+        (None, Some(before), Some(after)) if before.hash == after.hash && before.kind == after.kind => {
+            Op::Mode
+        }
+        (None, Some(_), Some(_)) => Op::Modify,
+    };
+    match op {
+        Op::Create => "create",
+        Op::Modify => "modify",
+        Op::Delete => "delete",
+        Op::Rename { .. } => "rename",
+        Op::Mode => "mode",
+    }
+}
+
+fn hunk_json(file: &FileDiff, hunk: &Hunk) -> Value {
+    let line = |line: &domain::Line| {
+        let sign = match line.tag {
+            LineTag::Context => ' ',
+            LineTag::Removed => '-',
+            LineTag::Added => '+',
+        };
+        format!("{sign}{}", String::from_utf8_lossy(&line.bytes))
+    };
+    json!({
+        "id": format!("{}#{}", file.address, hunk.number), "old_start": hunk.old_start, "old_lines": hunk.old_lines,
+        "new_start": hunk.new_start, "new_lines": hunk.new_lines,
+        "lines": hunk.lines.iter().map(line).collect::<Vec<_>>(),
+    })
+}
+
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+fn base64(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for group in bytes.chunks(3) {
+        let word =
+            group.iter().fold(0_u32, |word, byte| (word << 8) | u32::from(*byte)) << (8 * (3 - group.len()));
+        for place in 0..4 {
+            let letter = BASE64[(word >> (18 - 6 * place)) as usize & 63];
+            text.push(if place <= group.len() { char::from(letter) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::base64;
+
+    #[test]
+    fn bytes_are_told_in_base_64() {
+        assert_eq!(
+            ["", "f", "fo", "foo", "foob"].map(|text| base64(text.as_bytes())),
+            ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]
+        );
+    }
+}

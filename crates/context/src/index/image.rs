@@ -1,0 +1,434 @@
+//! What the index knows of all files as one file, of which only what a request asks for is read.
+//!
+//! The tables hold what is known; the image is a copy of them as they were, laid out for a reader: the facts of each
+//! content by themselves, for each word the contents that hold it, and a row for each file. A process reads the rows; the
+//! facts of a file when somebody looks at them; of the words those of a query.
+//!
+//! # Invariants
+//! 1. An image is written under another name, then renamed, and never changed: whoever has one open has all of it.
+//! 2. An old image is right where it is believed: newer rows of the tables go before its own, and like those each stands
+//!    only as long as its file is as it was.
+//! 3. Each piece stands behind a sum of its own. What is damaged is taken from the tables, or found from what is not; and
+//!    the image is taken away, so that the next process draws another.
+//! 4. An image with rows from the future is neither drawn nor read: which rows of the tables are newer could not be told.
+//!
+//! # Not here
+//! When it is written: `writer`.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::fs::{self, File as OsFile, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use domain::{Hash, RelPath};
+
+use super::codec::{From, Out};
+use super::disk::{self, Row};
+use super::facts::{FACTS_VERSION, Facts, FactsHead};
+use super::{File, Language, PathOnly};
+
+/// The version of the layout: an image of another is not used.
+const IMAGE_VERSION: u32 = 1;
+
+/// Words are kept together by so many bits of their hash.
+const SHELF_BITS: u32 = 10;
+const SHELVES: usize = 1 << SHELF_BITS;
+
+/// Where a piece lies in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    at: u64,
+    len: u64,
+}
+
+/// How many bytes stand at the end: where the rows lie.
+const END_BYTES: usize = 16;
+
+/// An image that is open.
+pub(crate) struct Image {
+    path: PathBuf,
+    file: OsFile,
+    /// How long the file is.
+    bytes: u64,
+    /// The contents, by their numbers.
+    facts: Vec<(Hash, Piece)>,
+    shelves: Vec<Piece>,
+    is_damaged: AtomicBool,
+}
+
+/// The contents that hold a word: their numbers and how often, in the text and in the names of definitions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Holders {
+    in_text: Vec<(u32, u16)>,
+    in_names: Vec<(u32, u16)>,
+}
+
+/// An image and its rows.
+pub(crate) struct ReadImage {
+    pub(crate) rows: Vec<Row>,
+    /// When the youngest look at a file began.
+    pub(crate) newest_ns: i64,
+}
+
+/// Where the image of the index at `path` is.
+fn image_path(path: &Path) -> PathBuf {
+    path.with_extension(EXTENSION)
+}
+
+/// What the name of an image ends in, and of one that is being written.
+pub(super) const EXTENSION: &str = "image";
+pub(super) const UNFINISHED: &str = "image-new";
+
+/// How long the image of the index at `path` is.
+pub(super) fn bytes(path: &Path) -> u64 {
+    fs::metadata(image_path(path)).map_or(0, |found| found.len())
+}
+
+/// Opens the image of the index at `path`; none if there is none that can be used.
+pub(crate) fn read(path: &Path, file_bytes_max: u64) -> Option<ReadImage> {
+    let path = image_path(path);
+    let file = OsFile::open(&path).ok()?;
+    let bytes = file.metadata().ok()?.len();
+    let mut end = [0; END_BYTES];
+    file.read_exact_at(&mut end, bytes.checked_sub(END_BYTES as u64)?).ok()?;
+    let (at, len) = (u64::from_le_bytes(*end.first_chunk()?), u64::from_le_bytes(*end.last_chunk()?));
+    let rows = read_piece(&file, bytes, Piece { at, len })?;
+    let mut from = From::checked(&rows)?;
+    let versions = (from.number()?, from.number()?, from.long()?);
+    if versions != (IMAGE_VERSION, FACTS_VERSION, file_bytes_max) {
+        return None;
+    }
+    let contents: Vec<(Hash, Language, FactsHead, Piece)> =
+        (0..from.number()?).map(|_| content(&mut from)).collect::<Option<_>>()?;
+    let shelves: Vec<Piece> = (0..SHELVES).map(|_| piece(&mut from)).collect::<Option<_>>()?;
+    let image = Arc::new(Image {
+        path,
+        file,
+        bytes,
+        facts: contents.iter().map(|(hash, .., piece)| (*hash, *piece)).collect(),
+        shelves,
+        is_damaged: AtomicBool::new(false),
+    });
+    let of_content = |(number, (hash, language, head, _)): (usize, (Hash, Language, FactsHead, Piece))| {
+        (hash, Arc::new(Facts::of_image(language, head, &image, number as u32)))
+    };
+    let contents: Vec<(Hash, Arc<Facts>)> = contents.into_iter().enumerate().map(of_content).collect();
+    let rows: Vec<Row> = (0..from.number()?).map(|_| row(&mut from, &contents)).collect::<Option<_>>()?;
+    let newest_ns = rows.iter().map(|row| row.seen_ns).max().unwrap_or(i64::MIN);
+    Some(ReadImage { rows, newest_ns })
+}
+
+fn content(from: &mut From<'_>) -> Option<(Hash, Language, FactsHead, Piece)> {
+    let hash = Hash::from_bytes(*from.take(32)?.first_chunk()?);
+    let language = Language::from_code(from.byte()?)?;
+    let path_only = match from.byte()? {
+        0 => None,
+        code => Some(PathOnly::from_code(code)?),
+    };
+    let is_utf8 = from.byte()? == 1;
+    let (bytes, lines) = (from.number()?, from.number()?);
+    let (terms_len, def_terms_len) = (from.number()?, from.number()?);
+    let head = FactsHead { bytes, lines, is_utf8, path_only, terms_len, def_terms_len };
+    Some((hash, language, head, piece(from)?))
+}
+
+fn piece(from: &mut From<'_>) -> Option<Piece> {
+    Some(Piece { at: from.long()?, len: from.long()? })
+}
+
+fn row(from: &mut From<'_>, contents: &[(Hash, Arc<Facts>)]) -> Option<Row> {
+    let len = from.number()? as usize;
+    let path = RelPath::new(from.take(len)?).ok()?;
+    let size = from.long()?;
+    let (mtime_ns, ctime_ns) = (from.long()? as i64, from.long()? as i64);
+    let (inode, seen_ns) = (from.long()?, from.long()? as i64);
+    let file = match (from.number()? as usize).checked_sub(1) {
+        None => File::unread(path, size, PathOnly::from_code(from.byte()?)?),
+        Some(content) => {
+            let (hash, facts) = contents.get(content)?;
+            File::scanned(path, *hash, Arc::clone(facts))
+        }
+    };
+    Some(Row { size, mtime_ns, ctime_ns, inode, seen_ns, file })
+}
+
+/// A piece of a file that has so many bytes.
+fn read_piece(file: &OsFile, all: u64, piece: Piece) -> Option<Vec<u8>> {
+    if piece.len > all {
+        return None;
+    }
+    let mut bytes = vec![0; piece.len as usize];
+    file.read_exact_at(&mut bytes, piece.at).ok()?;
+    Some(bytes)
+}
+
+impl Image {
+    /// The facts of a content, as they were stored; none if they are damaged here and in the tables.
+    pub(super) fn facts(&self, content: u32, language: Language) -> Option<Vec<u8>> {
+        let (hash, piece) = self.facts.get(content as usize)?;
+        let whole = self.read(*piece).filter(|bytes| From::checked(bytes).is_some());
+        let in_tables = || disk::facts_alone(&self.path.with_extension("sqlite"), hash, language);
+        self.noticed(whole).or_else(in_tables)
+    }
+
+    /// Which contents hold each of some words; none if that is damaged.
+    fn holders(&self, hashes: &[u32]) -> Option<Vec<Holders>> {
+        let mut holders = vec![Holders::default(); hashes.len()];
+        let shelves: HashSet<usize> = hashes.iter().map(|hash| shelf(*hash)).collect();
+        for number in shelves {
+            let found = self.take_from(number, hashes, &mut holders);
+            self.noticed(found)?;
+        }
+        Some(holders)
+    }
+
+    fn take_from(&self, number: usize, hashes: &[u32], holders: &mut [Holders]) -> Option<()> {
+        let shelf = self.read(*self.shelves.get(number)?)?;
+        let mut from = From::checked(&shelf)?;
+        while !from.is_empty() {
+            let hash = from.number()?;
+            let (in_text, in_names) = (from.counts()?, from.counts()?);
+            for (holders, _) in holders.iter_mut().zip(hashes).filter(|(_, asked)| **asked == hash) {
+                let (in_text, in_names) = (in_text.iter().collect(), in_names.iter().collect());
+                *holders = Holders { in_text, in_names };
+            }
+        }
+        Some(())
+    }
+
+    fn read(&self, piece: Piece) -> Option<Vec<u8>> {
+        read_piece(&self.file, self.bytes, piece)
+    }
+
+    /// Takes the image away if something was not found in it that must be there.
+    fn noticed<T>(&self, found: Option<T>) -> Option<T> {
+        if found.is_none() && !self.is_damaged.swap(true, Ordering::Relaxed) && is_at(&self.file, &self.path)
+        {
+            // Where that fails, the next who reads it notices too.
+            let _ = fs::remove_file(&self.path);
+        }
+        found
+    }
+}
+
+fn shelf(hash: u32) -> usize {
+    (hash >> (u32::BITS - SHELF_BITS)) as usize
+}
+
+/// Writes the image of these rows beside the index at `path`, unless another process is about it. Rows whose facts are
+/// lost are left out.
+pub(crate) fn write<'r>(
+    path: &Path,
+    rows: impl Iterator<Item = &'r Row>,
+    file_bytes_max: u64,
+) -> io::Result<()> {
+    let unfinished = path.with_extension(UNFINISHED);
+    let Some(file) = begin(&unfinished)? else { return Ok(()) };
+    let written = Writing { out: BufWriter::new(file), at: 0 }
+        .all(rows, file_bytes_max)
+        .and_then(|_locked| fs::rename(&unfinished, image_path(path)));
+    if written.is_err() {
+        let _ = fs::remove_file(&unfinished);
+    }
+    written
+}
+
+/// The file to write to, emptied of what somebody left who was killed; none if somebody is writing.
+fn begin(unfinished: &Path) -> io::Result<Option<OsFile>> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(unfinished)?;
+    if file.try_lock().is_err() {
+        return Ok(None);
+    }
+    // Who had the lock may have finished: then this is the image itself.
+    if !is_at(&file, unfinished) {
+        return Ok(None);
+    }
+    file.set_len(0)?;
+    Ok(Some(file))
+}
+
+/// Whether a file that is open still lies at a path.
+fn is_at(file: &OsFile, path: &Path) -> bool {
+    let place = |found: fs::Metadata| (found.dev(), found.ino());
+    let (own, named) = (file.metadata().map(place), fs::metadata(path).map(place));
+    own.ok().zip(named.ok()).is_some_and(|(own, named)| own == named)
+}
+
+/// An image that is being written.
+struct Writing {
+    out: BufWriter<OsFile>,
+    at: u64,
+}
+
+impl Writing {
+    /// Writes all of it; the file is still locked.
+    fn all<'r>(mut self, rows: impl Iterator<Item = &'r Row>, file_bytes_max: u64) -> io::Result<OsFile> {
+        let mut numbers: HashMap<(Hash, Language), u32> = HashMap::new();
+        let mut contents: Vec<(Hash, &Facts)> = Vec::new();
+        let mut listed: Vec<(&Row, u32)> = Vec::new();
+        // By path, so that what is known alone decides the bytes.
+        let mut rows: Vec<&Row> = rows.collect();
+        rows.sort_unstable_by_key(|row| &row.file.path);
+        for row in rows {
+            let facts = &*row.file.facts;
+            let number = match row.file.hash {
+                None => 0,
+                Some(_) if facts.is_lost() => continue,
+                Some(hash) => *numbers.entry((hash, facts.language)).or_insert_with(|| {
+                    contents.push((hash, facts));
+                    contents.len() as u32
+                }),
+            };
+            listed.push((row, number));
+        }
+        let mut out = Out::default();
+        out.number(IMAGE_VERSION);
+        out.number(FACTS_VERSION);
+        out.long(file_bytes_max);
+        out.number(contents.len() as u32);
+        for (hash, facts) in &contents {
+            let piece = self.piece(facts.encoded())?;
+            put_content(&mut out, hash, facts, piece);
+        }
+        for shelf in self.shelves(&contents)? {
+            put_piece(&mut out, shelf);
+        }
+        out.number(listed.len() as u32);
+        for (row, content) in listed {
+            put_row(&mut out, row, content);
+        }
+        let rows = self.piece(&out.summed())?;
+        self.out.write_all(&rows.at.to_le_bytes())?;
+        self.out.write_all(&rows.len.to_le_bytes())?;
+        Ok(self.out.into_inner()?)
+    }
+
+    fn piece(&mut self, bytes: &[u8]) -> io::Result<Piece> {
+        self.out.write_all(bytes)?;
+        let piece = Piece { at: self.at, len: bytes.len() as u64 };
+        self.at += piece.len;
+        Ok(piece)
+    }
+
+    /// Writes which contents hold which words, shelf by shelf: the lists of all contents are sorted, so each is gone
+    /// through once.
+    fn shelves(&mut self, contents: &[(Hash, &Facts)]) -> io::Result<Vec<Piece>> {
+        let mut lists: Vec<[_; 2]> = contents
+            .iter()
+            .map(|(_, facts)| [facts.terms(), facts.def_terms()].map(|list| list.iter().peekable()))
+            .collect();
+        let mut shelves = Vec::with_capacity(SHELVES);
+        let mut held: Vec<(u32, usize, u32, u16)> = Vec::new();
+        for number in 0..SHELVES {
+            held.clear();
+            for (content, of_content) in lists.iter_mut().enumerate() {
+                for (field, list) in of_content.iter_mut().enumerate() {
+                    while let Some((hash, count)) = list.next_if(|(hash, _)| shelf(*hash) == number) {
+                        held.push((hash, field, content as u32, count));
+                    }
+                }
+            }
+            held.sort_unstable();
+            let mut out = Out::default();
+            for of_word in held.chunk_by(|one, other| one.0 == other.0) {
+                out.number(of_word[0].0);
+                let names_from = of_word.partition_point(|(_, field, ..)| *field == 0);
+                for of_field in [&of_word[..names_from], &of_word[names_from..]] {
+                    let list: Vec<(u32, u16)> =
+                        of_field.iter().map(|(.., content, count)| (*content, *count)).collect();
+                    out.counts(&list);
+                }
+            }
+            shelves.push(self.piece(&out.summed())?);
+        }
+        Ok(shelves)
+    }
+}
+
+fn put_content(out: &mut Out, hash: &Hash, facts: &Facts, piece: Piece) {
+    out.raw(hash.as_bytes());
+    out.byte(facts.language.code());
+    out.byte(facts.path_only.map_or(0, PathOnly::code));
+    out.byte(u8::from(facts.is_utf8));
+    [facts.bytes, facts.lines, facts.terms_len, facts.def_terms_len()]
+        .into_iter()
+        .for_each(|number| out.number(number));
+    put_piece(out, piece);
+}
+
+fn put_piece(out: &mut Out, piece: Piece) {
+    out.long(piece.at);
+    out.long(piece.len);
+}
+
+fn put_row(out: &mut Out, row: &Row, content: u32) {
+    let path = row.file.path.as_bytes();
+    out.number(path.len() as u32);
+    out.raw(path);
+    [row.size, row.mtime_ns as u64, row.ctime_ns as u64, row.inode, row.seen_ns as u64]
+        .into_iter()
+        .for_each(|number| out.long(number));
+    out.number(content);
+    if content == 0 {
+        out.byte(row.file.path_only.map_or(0, PathOnly::code));
+    }
+}
+
+/// Which of some words the contents of images hold.
+pub(crate) struct Held(Vec<(Arc<Image>, HeldBy)>);
+
+/// By content: which of the words, in which field, how often; by word.
+type HeldBy = Vec<Vec<(u32, Field, u16)>>;
+
+/// Where a word stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Field {
+    /// Anywhere in the text.
+    Text,
+    /// In the name of a definition.
+    Name,
+}
+
+impl Held {
+    /// What the images of these facts tell about words.
+    pub(crate) fn of<'f>(facts: impl Iterator<Item = &'f Facts>, hashes: &[u32]) -> Held {
+        let mut images: Vec<&Arc<Image>> = Vec::new();
+        for (image, _) in facts.filter_map(Facts::image) {
+            if !images.iter().any(|known| Arc::ptr_eq(known, image)) {
+                images.push(image);
+            }
+        }
+        let held = images.into_iter().filter_map(|image| Some((Arc::clone(image), held_by(image, hashes)?)));
+        Held(held.collect())
+    }
+
+    /// The words that a content holds; none if no image tells: then its facts are to be looked at.
+    pub(crate) fn in_content(&self, facts: &Facts) -> Option<&[(u32, Field, u16)]> {
+        let (image, number) = facts.image()?;
+        let (_, held) = self.0.iter().find(|(known, _)| Arc::ptr_eq(known, image))?;
+        held.get(number as usize).map(Vec::as_slice)
+    }
+}
+
+/// None if the image is damaged.
+fn held_by(image: &Image, hashes: &[u32]) -> Option<HeldBy> {
+    let mut held = vec![Vec::new(); image.facts.len()];
+    for (word, holders) in image.holders(hashes)?.iter().enumerate() {
+        for (field, list) in [(Field::Text, &holders.in_text), (Field::Name, &holders.in_names)] {
+            for (content, count) in list {
+                held.get_mut(*content as usize)?.push((word as u32, field, *count));
+            }
+        }
+    }
+    Some(held)
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Image").field("path", &self.path).finish_non_exhaustive()
+    }
+}
