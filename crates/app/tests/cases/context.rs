@@ -256,8 +256,7 @@ fn a_plan_is_seen_with_what_it_changed_until_it_is_applied() {
     assert!(base.contains("sum - discount(code)") && !base.contains("refund_voucher"), "{base}");
     assert!(seen.contains("sum.saturating_sub(discount(code))") && seen.contains("refund_voucher"), "{seen}");
     assert!(!seen.contains("src/mail.rs"), "{seen}");
-    let offers = "Ask request_context for more";
-    assert!(seen.contains(offers) && !base.contains(offers), "only a plan's nodes have the tool");
+    assert!(!format!("{seen}{base}").contains("request_context"), "who reads this has no such tool");
     assert_eq!(ask(&[]), base, "nothing of the plan is in the index");
     let said = person.json(&["context", "inspect", "refund_voucher", "--plan", &plan]);
     assert_eq!(said.data()["path"], json!("src/refund.rs"), "{said:?}");
@@ -347,6 +346,19 @@ fn a_file_is_inspected_by_its_path_or_by_what_it_defines() {
     assert!(of("signatures") < of("full"), "{tokens}");
     let said = person.agents(&["context", "inspect", "src/discount.rs"]);
     assert!(said.stdout.starts_with("src/discount.rs  (rust, 4 lines)\ntokens  listing "), "{said:?}");
+}
+
+#[test]
+fn of_files_that_are_not_to_be_seen_nothing_is_told() {
+    let person = shop();
+    person.write(".cleveragents/config.toml", "[context]\nexclude = [\"src/checkout.rs\"]\n");
+    let told = person.json(&["context", "inspect", "src/discount.rs"]);
+    assert_eq!(told.data()["definitions"][0]["name"], json!("discount"));
+    let near = person.json(&["context", "inspect", "src/chekout.rs"]);
+    assert_eq!(near.exit, 3, "{near:?}");
+    let hidden = person.json(&["context", "inspect", "src/checkout.rs"]);
+    assert_eq!((hidden.exit, &hidden.envelope()["messages"][0]["code"]), (4, &json!("FOCUS_EXCLUDED")));
+    assert!(!format!("{}{}", told.stdout, near.stdout).contains("checkout.rs"), "{told:?} {near:?}");
 }
 
 #[test]

@@ -195,6 +195,8 @@ fn another_agent_asks_what_to_read_in_the_project() {
     assert!(found["text"].as_str().unwrap().contains("def login(user):"), "{found}");
     assert!(found["tokens"].as_u64().unwrap() <= 400, "{found}");
     assert!(found["included"].as_array().unwrap().iter().any(|one| one["path"] == "login.py"), "{found}");
+    let more = client.done("request_context", &json!({ "query": "why does login fail", "tokens": 1024 }));
+    assert!(more.to_string().contains("Ask request_context for more"), "{more}");
     let wrong = client.call("request_context", &json!({ "query": "x", "focus": ["src/logni.py"] }));
     assert_eq!(code(&wrong), "FOCUS_NOT_FOUND");
     assert!(wrong.to_string().contains("did you mean `login.py`?"), "{wrong}");

@@ -72,6 +72,7 @@ fn a_model_is_shown_its_project_before_it_is_asked_within_its_tokens_and_it_is_k
         assert_eq!(world.run(&[]).exit, 0);
         let (shown, _) = asked(&world.server.asked().body);
         assert!(shown.contains(first), "{shown}");
+        assert_eq!(shown.contains("Ask request_context for more"), tokens >= 1_000, "{shown}");
         let counted = LexicalCounter::with_factor(COUNTER).tokens(&shown);
         assert!(counted <= tokens && counted > tokens / 3, "{counted} of {tokens}: {shown}");
         let kept = kept(&world);

@@ -19,6 +19,9 @@ const EVICTED_DAY: &str = "evicted_day";
 /// How many facts go at a time.
 const FACTS_AT_ONCE: i64 = 1000;
 
+/// What is kept of a content beside its facts.
+const OF_FACTS: [&str; 2] = ["outline", "parts"];
+
 const UNUSED: &str = "hash NOT IN (SELECT hash FROM file WHERE hash IS NOT NULL)";
 
 /// Throws away what is too old, once a day, or too much.
@@ -39,18 +42,24 @@ pub(super) fn evict(disk: &mut Disk, today: i64, keep_days: u32, bytes_max: u64)
         was_freed = transaction.execute("DELETE FROM kept", [])? > 0;
     }
     while bytes_used(&transaction)? > bytes_max {
-        let oldest = format!(
-            "DELETE FROM facts WHERE rowid IN
-                (SELECT rowid FROM facts WHERE {UNUSED} ORDER BY used_day, rowid LIMIT ?1)"
-        );
-        let more = transaction.prepare_cached(&oldest)?.execute(params![FACTS_AT_ONCE])?;
+        let oldest =
+            format!("rowid IN (SELECT rowid FROM facts WHERE {UNUSED} ORDER BY used_day, rowid LIMIT ?1)");
+        let delete = |from: &str| {
+            let statement = format!("DELETE FROM {from}");
+            Ok::<_, DiskError>(transaction.prepare_cached(&statement)?.execute([FACTS_AT_ONCE])?)
+        };
+        // What belongs to them goes with them, so that no more of them go than have to.
+        for of_facts in OF_FACTS {
+            delete(&format!("{of_facts} WHERE hash IN (SELECT hash FROM facts WHERE {oldest})"))?;
+        }
+        let more = delete(&format!("facts WHERE {oldest}"))?;
         if more == 0 {
             break;
         }
         gone += more;
     }
     if gone > 0 {
-        for of_facts in ["outline", "parts"] {
+        for of_facts in OF_FACTS {
             let alone = format!("DELETE FROM {of_facts} WHERE hash NOT IN (SELECT hash FROM facts)");
             transaction.execute(&alone, [])?;
         }

@@ -141,8 +141,7 @@ impl Writing<'_> {
                 shown: order.len(),
                 left_out: shelf.items.len() - order.len() + shelf.left_out.len(),
                 is_partial: self.opened.index.partial,
-                // The nodes of a plan have the tool; whoever pipes the text into a model has not.
-                can_ask: self.request.plan.is_some(),
+                can_ask: self.request.can_ask,
             };
             stages.preamble.preamble(&facts, self.split.preamble, counter)
         };

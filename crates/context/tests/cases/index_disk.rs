@@ -448,6 +448,35 @@ fn above_its_bytes_an_index_keeps_the_facts_of_living_files_only() {
 }
 
 #[test]
+fn what_belongs_to_facts_goes_with_them_and_no_more_go_than_must() {
+    const FILES: u64 = 3000;
+    let mut rig = Rig::new();
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("i.sqlite");
+    let tree = MemTree::new(&rig.wall);
+    let index = rig.in_file(&file);
+    for round in 0..2 {
+        for number in 0..FILES {
+            let part =
+                |line: u32| format!("fn part_{round}_{number}_{line}() {{ word_{line}_{number}() }}\n");
+            tree.write(&format!("{number}.rs"), (0..20).map(part).collect::<String>().as_bytes());
+        }
+        rig.update(&index, &tree);
+    }
+    let facts = |index: &Index| index.size(&rig.stop()).facts;
+    assert_eq!(facts(&index), 2 * FILES);
+    drop(index);
+    // A third of what no file has is a sixth of all, and more than a tenth too much.
+    let tables = fs::metadata(&file).expect("it is there").len();
+    rig.config.disk_bytes_max = tables - tables / 10;
+    rig.wall.pass(24 * 3600);
+    let index = rig.in_file(&file);
+    rig.update(&index, &tree);
+    let left = index.size(&rig.stop()).facts;
+    assert_eq!(left, 2 * FILES - 1000);
+}
+
+#[test]
 fn a_thousand_projects_stay_within_memory_and_disk() {
     let rig = Rig::new();
     // Each index waits for the disk when it is closed; in memory that is a moment.

@@ -64,6 +64,8 @@ pub struct ContextRequest {
     pub plan: Option<PlanFacts>,
     /// What was given before, and is not given again.
     pub shown: Vec<Shown>,
+    /// Whether who reads the answer has the tool `request_context`, and is told so.
+    pub can_ask: bool,
     /// What the plan above this one was given.
     #[serde(skip)]
     pub parent: Option<Arc<AssembledContext>>,
@@ -86,6 +88,7 @@ impl ContextRequest {
             deadline: None,
             plan: None,
             shown: Vec::new(),
+            can_ask: false,
             parent: None,
         }
     }

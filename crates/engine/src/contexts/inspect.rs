@@ -4,6 +4,7 @@
 //! 1. What a file costs at each depth is what the pipeline charges for it: it is asked.
 //! 2. Lists are bounded, the best first, ties by path.
 //! 3. Names are text of files: secrets are taken out of them.
+//! 4. Only of files that the default view shows is anything told.
 //!
 //! # Not here
 //! Ranking: these are the plain facts that the strategies rank by.
@@ -12,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use context::index::{File, Snapshot, module_name, terms};
-use context::{LexicalCounter, Opened, Projects};
-use domain::context::{Budget, ContextRequest, Depth, Focus, Name, ProjectNo};
+use context::{Filter, LexicalCounter, Opened, Projects};
+use domain::context::{AssembledContext, Budget, ContextRequest, Depth, Focus, Name, ProjectNo, View};
 use domain::{ContextId, RelPath};
 use sync::Observed;
 
@@ -105,9 +106,16 @@ impl Contexts {
         sought: &Sought,
         stop: &Observed,
     ) -> Result<Inspected, ContextError> {
-        let settings = self.settings(projects)?;
-        let opened = self.opening(projects.to_vec(), settings).open(&self.stop(stop))?;
-        let (project, file, defined_at) = find(&opened, sought)?;
+        let opened = self.in_view(projects, stop)?;
+        let (project, file, defined_at) = match (find(&opened, sought), sought) {
+            (Ok(found), _) => found,
+            // Whether it is hidden or not there is the pipeline's to say.
+            (Err(error), Sought::Path(no, path)) => {
+                self.about(projects, Focus::Path(*no, path.clone()), Depth::Listing, stop)?;
+                return Err(error.into());
+            }
+            (Err(error), Sought::Symbol(_)) => return Err(error.into()),
+        };
         let snapshot = &opened.projects[usize::from(project.0)].snapshot;
         let at = snapshot.position(&file.path);
         let redactor = self.redactor()?;
@@ -148,8 +156,7 @@ impl Contexts {
         word: &str,
         stop: &Observed,
     ) -> Result<Option<String>, ContextError> {
-        let settings = self.settings(projects)?;
-        let opened = self.opening(projects.to_vec(), settings).open(&self.stop(stop))?;
+        let opened = self.in_view(projects, stop)?;
         let path =
             word.rsplit_once(':').filter(|(_, lines)| lines.contains('-')).map_or(word, |(path, _)| path);
         let (mut paths, mut names) = (Vec::new(), BTreeMap::new());
@@ -171,6 +178,23 @@ impl Contexts {
         Ok(whole.or_else(by_name).map(|name| redactor.redact_str(&name).into_owned()))
     }
 
+    /// The projects, and of their files those that the default view shows.
+    fn in_view(&self, projects: &[ContextProject], stop: &Observed) -> Result<Opened, ContextError> {
+        let settings = self.settings(projects)?;
+        let of_user = settings.pipeline.views.resolve(View::Default);
+        let mut opened = self.opening(projects.to_vec(), settings).open(&self.stop(stop))?;
+        for project in &mut opened.projects {
+            let own = project.views.resolve(View::Default);
+            let filter = Filter::compile(&[&of_user, &own]).map_err(PipelineError::from)?;
+            let hidden = project.snapshot.files().iter().filter(|file| !filter.admits(&file.path));
+            let hidden: Vec<_> = hidden.map(|file| (file.path.clone(), None)).collect();
+            if !hidden.is_empty() {
+                project.snapshot = Arc::new(project.snapshot.with_changes(hidden));
+            }
+        }
+        Ok(opened)
+    }
+
     /// What the file costs at each depth, as the pipeline has it.
     fn costs(
         &self,
@@ -183,23 +207,32 @@ impl Contexts {
             Some(_) => &Depth::ALL[..1],
             None => &Depth::ALL[..],
         };
-        let only: Vec<Name> = "simple-keyword".parse().into_iter().collect();
         let mut costs = Vec::new();
         for depth in depths {
-            let request = ContextRequest {
-                focus: vec![Focus::Path(project, file.path.clone())],
-                depth: *depth,
-                only: only.clone(),
-                ..ContextRequest::new(ContextId::from_u128(0), Budget::fixed(TOKENS))
-            };
-            let counter = Arc::new(LexicalCounter::default());
-            let ask = ContextAsk { projects: projects.to_vec(), request, counter };
-            let context = self.assemble_here(ask, stop)?;
+            let context = self.about(projects, Focus::Path(project, file.path.clone()), *depth, stop)?;
             let is_its = |place: &domain::context::Place| place.project == project && place.path == file.path;
             let of_file = context.receipt.included.iter().filter(|line| is_its(&line.place));
             costs.push((*depth, of_file.map(|line| line.tokens).sum()));
         }
         Ok(costs)
+    }
+
+    /// What the pipeline shows of one thing.
+    fn about(
+        &self,
+        projects: &[ContextProject],
+        focus: Focus,
+        depth: Depth,
+        stop: &Observed,
+    ) -> Result<AssembledContext, ContextError> {
+        let request = ContextRequest {
+            focus: vec![focus],
+            depth,
+            only: "simple-keyword".parse::<Name>().into_iter().collect(),
+            ..ContextRequest::new(ContextId::from_u128(0), Budget::fixed(TOKENS))
+        };
+        let counter = Arc::new(LexicalCounter::default());
+        self.assemble_here(ContextAsk { projects: projects.to_vec(), request, counter }, stop)
     }
 }
 

@@ -201,12 +201,13 @@ impl Asked {
         }
     }
 
-    /// The same within a server: signals stay what they are to it.
+    /// The same within a server, for who can ask again: signals stay what they are to it.
     ///
     /// # Errors
     /// It names what is not there or may not be seen.
     pub(super) async fn assemble_unheard(&self) -> Result<AssembledContext, Failure> {
-        let request = ContextRequest { id: ContextId::from_u128(self.ids.ulid()), ..self.request.clone() };
+        let id = ContextId::from_u128(self.ids.ulid());
+        let request = ContextRequest { id, can_ask: true, ..self.request.clone() };
         let never = CancellationToken::new();
         match self.ground.contexts.assemble(self.ask(request), never.observe()).await {
             Ok(context) => Ok(context),

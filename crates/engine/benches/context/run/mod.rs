@@ -118,8 +118,8 @@ pub(super) fn run() {
 /// Ours, in new processes.
 fn ours(checkout: &mut Checkout, query: &str, edited: &str, costs: &mut Costs) {
     let (root, index) = (checkout.root(), checkout.beside("index.sqlite"));
-    for ending in ["", "-wal", "-shm"] {
-        let _ = std::fs::remove_file(checkout.beside(&format!("index.sqlite{ending}")));
+    for ending in ["sqlite", "sqlite-wal", "sqlite-shm", "image"] {
+        let _ = std::fs::remove_file(index.with_extension(ending));
     }
     costs.push(Case::Cold, Who::Ours, once::index(&root, &index).1);
     edit(checkout, edited);

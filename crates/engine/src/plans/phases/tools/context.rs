@@ -185,7 +185,13 @@ impl Gate<'_> {
             Phase::Execute => View::Execute,
             Phase::Apply => View::Default,
         };
-        ContextRequest { at: self.house.wall(), query, view, ..ContextRequest::new(id, Budget::fixed(0)) }
+        ContextRequest {
+            at: self.house.wall(),
+            query,
+            view,
+            can_ask: true,
+            ..ContextRequest::new(id, Budget::fixed(0))
+        }
     }
 
     /// Assembles, and leaves out of the focus what it cannot be about.
