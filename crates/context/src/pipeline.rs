@@ -13,7 +13,9 @@ mod write;
 
 use std::sync::Arc;
 
-use domain::context::{AssembledContext, Candidate, ContextRequest, Fragment, Name, QUERY_BYTES_MAX};
+use domain::context::{
+    AssembledContext, Candidate, ContextRequest, Depth, Fragment, Name, Place, QUERY_BYTES_MAX,
+};
 use domain::{Hash, Redactor};
 use sync::Clock;
 
@@ -24,7 +26,7 @@ use crate::derived::SnapshotCache;
 use crate::prepare::prepare;
 use crate::prepared::Prepared;
 use crate::stages::{
-    Deduplicated, Item, LeftOut, Means, PackRequest, Packed, Selection, Share, Stages, Wanted,
+    Deduplicated, Item, LeftOut, Means, PackRequest, Packed, Selection, Share, Showing, Stages, Wanted,
 };
 use crate::strategies::{ContextStrategy, built_in};
 use crate::view::lowest_above_zero;
@@ -125,6 +127,7 @@ impl Pipeline {
         };
         let (written, shelf) = writing.write(shelf);
         go_on(stop)?;
+        note_unshown(request, &shelf, &mut notes);
         let text = written.text();
         let tokens = self.parts.counter.tokens(&text);
         let receipt = receipt(
@@ -271,6 +274,31 @@ fn note_emptiness(prepared: &Prepared, notes: &mut Vec<String>) {
     } else if !prepared.terms().is_empty() && !prepared.has_hits() {
         notes.push("no file holds a word of the query".to_owned());
     }
+}
+
+/// Tells which of the lines that are named for sure are not shown for want of tokens.
+fn note_unshown(request: &ContextRequest, shelf: &Shelf, notes: &mut Vec<String>) {
+    if request.depth < Depth::Full {
+        return;
+    }
+    let mut unshown: Vec<(&Place, u32, u32)> = Vec::new();
+    for (item, bought) in shelf.items.iter().zip(&shelf.packed.files) {
+        for (at, piece) in item.pieces.iter().enumerate().filter(|(_, piece)| piece.is_pinned) {
+            let is_shown = bought.as_ref().is_ok_and(|bought| bought.pieces[at] == Some(Showing::Lines));
+            let was_shown = request.shown.iter().any(|shown| {
+                let covers = shown.place.span.is_none_or(|(from, to)| from <= piece.from && piece.to <= to);
+                covers && shown.depth == Depth::Full && shown.place.path == item.place.path
+            });
+            match unshown.last_mut() {
+                _ if is_shown || was_shown => {}
+                Some((place, _, to)) if **place == item.place && *to + 1 == piece.from => *to = piece.to,
+                Some(_) | None => unshown.push((&item.place, piece.from, piece.to)),
+            }
+        }
+    }
+    notes.extend(unshown.into_iter().map(|(place, from, to)| {
+        format!("there are too few tokens for lines {from}-{to} of {}", place.path)
+    }));
 }
 
 /// What the view, or else the configuration, enables, and no project takes away.

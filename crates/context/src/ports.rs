@@ -120,6 +120,9 @@ pub trait History: Send + Sync {
     /// Git could not be asked.
     fn head(&self, stop: &Stop) -> Result<Option<Oid>, PortError>;
 
+    /// Where it was cut off, as a mark that is another when it is cut elsewhere; empty if it is whole.
+    fn cut_at(&self) -> String;
+
     /// At most `max` commits that are no merges, down to `stop_at`, which is not told.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
-use domain::RelPath;
+use domain::{Hash, RelPath};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -39,6 +39,9 @@ const HEAD_BYTES_MAX: usize = 4096;
 
 /// Of longer lists of packed branches git is asked.
 const PACKED_REFS_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// How much of a shallow clone's list of ends is looked at.
+const SHALLOW_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The history of a project.
 #[derive(Clone, Debug)]
@@ -109,6 +112,15 @@ impl GitHistory {
             Some(head) => Ok(Some(head)),
             None => self.head_by_git(is_over),
         }
+    }
+
+    /// Which commits a shallow clone ends at, as one mark; empty if the history is whole.
+    pub fn cut_at(&self) -> String {
+        let Ok(ends) = std::fs::File::open(self.git_dir.common.join("shallow")) else { return String::new() };
+        let mut bytes = Vec::new();
+        // What cannot be read is cut off somewhere.
+        let _ = ends.take(SHALLOW_BYTES_MAX).read_to_end(&mut bytes);
+        Hash::of(&bytes).to_string()
     }
 
     fn head_by_git(&self, is_over: &IsOver<'_>) -> Result<Option<String>, GitLogError> {

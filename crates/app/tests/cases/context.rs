@@ -349,6 +349,23 @@ fn a_file_is_inspected_by_its_path_or_by_what_it_defines() {
 }
 
 #[test]
+fn a_history_that_is_switched_off_or_gone_is_not_used() {
+    let person = shop();
+    let commits = || {
+        let state = person.json(&["context", "index"]).data();
+        assert_eq!(person.agents(&["context", "index", "--verify"]).exit, 0);
+        state["commits"].clone()
+    };
+    assert_eq!(commits(), json!(2));
+    person.write(".cleveragents/config.toml", "[context]\nhistory_commits = 0\n");
+    assert_eq!(commits(), json!(0));
+    fs::remove_dir_all(person.project().join(".cleveragents")).unwrap();
+    assert_eq!(commits(), json!(2));
+    fs::remove_dir_all(person.project().join(".git")).unwrap();
+    assert_eq!(commits(), json!(0));
+}
+
+#[test]
 fn of_files_that_are_not_to_be_seen_nothing_is_told() {
     let person = shop();
     person.write(".cleveragents/config.toml", "[context]\nexclude = [\"src/checkout.rs\"]\n");

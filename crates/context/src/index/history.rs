@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. What is kept after any number of updates is what a look at all of history would give. Where new commits are not
-//!    all younger than the known ones, or HEAD does not descend from where it was, history is read anew.
+//!    all younger than the known ones, HEAD does not descend from where it was, or a clone was made deeper, history is
+//!    read anew.
 //! 2. Only commits of 1 to [`COMMIT_PATHS_MAX`] paths are kept; the others count in the ranks.
 
 use std::sync::Arc;
@@ -28,6 +29,8 @@ const SUBJECT_BYTES_MAX: usize = 200;
 pub(super) struct Known {
     /// The newest commit at that time.
     pub(super) head: Option<Oid>,
+    /// Where it was cut off then.
+    pub(super) cut_at: String,
     /// How many commits were asked for.
     pub(super) max: u32,
     /// When the youngest of all was made, those included that are not told.
@@ -43,24 +46,28 @@ pub(super) fn refresh(
     stop: &Stop,
 ) -> Result<Option<Known>, PortError> {
     let head = if max == 0 { None } else { history.head(stop)? };
-    if head == known.head && max == known.max {
+    let cut_at = if max == 0 { String::new() } else { history.cut_at() };
+    let is_as_long = max == known.max && cut_at == known.cut_at;
+    if head == known.head && is_as_long {
         return Ok(None);
     }
-    let Some(head) = head else { return Ok(Some(Known { max, ..Known::default() })) };
-    if let Some(old) = known.head.as_ref().filter(|_| max == known.max) {
+    let Some(head) = head else { return Ok(Some(Known { max, cut_at, ..Known::default() })) };
+    if let Some(old) = known.head.as_ref().filter(|_| is_as_long) {
         let log = history.log(Some(old), max, stop)?;
         if log.joins && log.commits.iter().all(|commit| Some(commit.at) > known.youngest_at) {
-            return Ok(Some(Known::joined(head, &log.commits, known, max)));
+            return Ok(Some(known.with(head, &log.commits)));
         }
     }
     let log = history.log(None, max, stop)?;
-    Ok(Some(Known::joined(head, &log.commits, &Known::default(), max)))
+    Ok(Some(Known { max, cut_at, ..Known::default() }.with(head, &log.commits)))
 }
 
 impl Known {
-    fn joined(head: Oid, new: &[Commit], old: &Known, max: u32) -> Known {
-        let youngest_at = new.iter().map(|commit| commit.at).max().max(old.youngest_at);
-        Known { head: Some(head), max, youngest_at, commits: joined(new, &old.commits, max) }
+    /// The same with newer commits.
+    fn with(&self, head: Oid, new: &[Commit]) -> Known {
+        let youngest_at = new.iter().map(|commit| commit.at).max().max(self.youngest_at);
+        let commits = joined(new, &self.commits, self.max);
+        Known { head: Some(head), cut_at: self.cut_at.clone(), max: self.max, youngest_at, commits }
     }
 }
 
@@ -113,6 +120,7 @@ impl Disk {
             select.query_row([key], |row| row.get::<_, String>(0)).optional()
         };
         let (head, max, youngest) = (meta("head")?, meta("history_commits")?, meta("youngest_at")?);
+        let cut_at = meta("history_cut_at")?.unwrap_or_default();
         let Some(head) = head.and_then(|head| Oid::new(&head)) else { return Ok(Known::default()) };
         let mut select = self
             .connection
@@ -136,7 +144,7 @@ impl Disk {
         }
         let max = max.and_then(|max| max.parse().ok()).unwrap_or(0);
         let youngest_at = youngest.and_then(|at| at.parse().ok());
-        Ok(Known { head: Some(head), max, youngest_at, commits: commits.into() })
+        Ok(Known { head: Some(head), cut_at, max, youngest_at, commits: commits.into() })
     }
 
     pub(super) fn save_history(&mut self, known: &Known) -> Result<(), DiskError> {
@@ -158,7 +166,13 @@ impl Disk {
         let head = known.head.as_ref().map_or("", Oid::as_str);
         let youngest = known.youngest_at.map(|at| at.to_string()).unwrap_or_default();
         let max = known.max.to_string();
-        for (key, value) in [("head", head), ("history_commits", &max), ("youngest_at", &youngest)] {
+        let all = [
+            ("head", head),
+            ("history_cut_at", &known.cut_at),
+            ("history_commits", &max),
+            ("youngest_at", &youngest),
+        ];
+        for (key, value) in all {
             transaction
                 .prepare_cached("INSERT OR REPLACE INTO meta(key, value) VALUES(?1, ?2)")?
                 .execute(params![key, value])?;

@@ -89,8 +89,16 @@ pub(super) fn update(writer: &mut Writer, work: &Work<'_>) -> Done {
             writer.put_history(newer);
             done.has_new_history = true;
         }
+        // There is none, or it is not to be looked at.
+        None if writer.history != Known::default() => {
+            writer.put_history(Known::default());
+            done.has_new_history = true;
+        }
         Some(Ok(None)) | None => {}
-        Some(Err(why)) => done.notes.push(format!("history is left out: {why}")),
+        Some(Err(why)) if writer.history.commits.is_empty() => {
+            done.notes.push(format!("history is left out: {why}"));
+        }
+        Some(Err(why)) => done.notes.push(format!("history is that of before: {why}")),
     }
     done
 }

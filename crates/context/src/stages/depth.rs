@@ -13,9 +13,11 @@ use std::sync::Arc;
 use domain::context::{FragmentKind, Reason, Shown};
 use domain::{Hash, Redactor};
 
+use super::cut::{Cut, cut};
 use super::ladder::kind;
 use super::{Hit, Item, LeftOut, Piece, Rung};
-use crate::index::{Facts, Lines, Outline, Span, SpanKind, scanned_outline};
+use crate::focus::Anchor;
+use crate::index::{Facts, Lines, Outline, SpanKind, scanned_outline};
 use crate::parallel::in_parallel;
 use crate::prepared::{FileNo, Prepared};
 use crate::reading::{ReadFile, left_out};
@@ -296,29 +298,33 @@ impl Look<'_> {
 
     /// The parts of a file, and how well each matches.
     fn pieces(&self, open: &Open, outline: &Outline) -> Vec<Piece> {
-        let spans = outline.spans(open.lines());
-        let stretch = |span: &Span| Stretch {
-            from: span.from,
-            to: span.to,
-            name: span.def.and_then(|def| outline.items.get(def)).map(|item| item.name.as_str()),
+        let is_named = |anchor: &&Anchor| anchor.is_pinned && anchor.file == open.hit.file;
+        let named = self.prepared.anchors().iter().filter(is_named).filter_map(|anchor| anchor.span);
+        let named: Vec<(u32, u32)> = named.collect();
+        let cuts = cut(&outline.spans(open.lines()), open.lines(), &named, self.means.tokens);
+        let stretch = |Cut { part, .. }: &Cut| Stretch {
+            from: part.from,
+            to: part.to,
+            name: part.def.and_then(|def| outline.items.get(def)).map(|item| item.name.as_str()),
         };
-        let stretches: Vec<Stretch<'_>> = spans.iter().map(stretch).collect();
+        let stretches: Vec<Stretch<'_>> = cuts.iter().map(stretch).collect();
         let mut words = Words::default();
         let scores = if open.is_redacted() {
             self.weigher.scores(&self.weigher.met(open.lines().text(), &mut words), &stretches)
         } else {
             self.weigher.scores(open.read.met(self.weigher, &mut words), &stretches)
         };
-        let piece = |(span, score): (&Span, f32)| Piece {
-            from: span.from,
-            to: span.to,
-            is_head: span.kind == SpanKind::Head,
+        let piece = |(Cut { part, of }, score): (&Cut, f32)| Piece {
+            from: part.from,
+            to: part.to,
+            is_head: part.kind == SpanKind::Head,
             is_pinned: false,
             score,
-            defines: span.begins(),
+            of: *of,
+            defines: part.begins(),
             costs: Default::default(),
         };
-        spans.iter().zip(scores).map(piece).collect()
+        cuts.iter().zip(scores).map(piece).collect()
     }
 
     /// A file that is named, with the reason why it is not looked into.
@@ -372,19 +378,21 @@ fn weigh_named(prepared: &Prepared, items: &mut [Item]) {
     for item in items {
         let anchors: Vec<_> = prepared.anchors().iter().filter(|anchor| anchor.file == item.file).collect();
         for piece in &mut item.pieces {
-            let overlaps = |span: &(u32, u32)| span.0 <= piece.to && piece.from <= span.1;
+            let meet = |one: (u32, u32), other: (u32, u32)| one.0 <= other.1 && other.0 <= one.1;
+            let (own, of) = ((piece.from, piece.to), piece.of);
             let mut share = if largest > 0.0 { piece.score / largest } else { 0.0 };
             for anchor in &anchors {
                 share = match anchor.span {
                     None => share.max(NAMED_FILE_PART),
-                    Some(span) if overlaps(&span) => {
-                        piece.is_pinned |= anchor.is_pinned;
+                    // What stands round named lines explains them.
+                    Some(span) if meet(span, of) => {
+                        piece.is_pinned |= anchor.is_pinned && meet(span, own);
                         1.0
                     }
                     Some(_) => share,
                 };
             }
-            if item.hit.lines.iter().any(overlaps) {
+            if item.hit.lines.iter().any(|lines| meet(*lines, of)) {
                 share = 1.0;
             }
             piece.score = share;

@@ -19,6 +19,7 @@
 
 mod allocate;
 mod compress;
+mod cut;
 mod deduplicate;
 mod depth;
 mod execute;
@@ -170,6 +171,8 @@ pub struct Piece {
     pub is_pinned: bool,
     /// How well it matches the query, from 0 to 1.
     pub score: f32,
+    /// First and last line of what it was cut from, itself if it was not cut.
+    pub of: (u32, u32),
     /// Which of the outline's items it begins with.
     pub defines: Option<usize>,
     /// What it costs at each depth, from the least; counted when somebody first asks.

@@ -134,6 +134,55 @@ fn lines_and_symbols_that_are_named_are_shown_in_full() {
 }
 
 #[test]
+fn lines_that_are_named_are_shown_where_what_is_round_them_does_not_fit() {
+    let body: String = (2..=70).map(|line| format!("    total += price_of(order.lines[{line}])\n")).collect();
+    let long = format!("def process_order(order):\n{body}");
+    let prose: String = (1..=150).map(|line| format!("{line} {}\n", "words and words ".repeat(15))).collect();
+    let ground = Ground::files(&files(&[("job.py", &long), ("notes.txt", &prose), ("other.py", "x = 1\n")]));
+    let about = |name: &str, from: u32, to: u32, tokens: u32| {
+        let focus = vec![Focus::Lines(FIRST, path(name), from, to)];
+        ground.assemble(&ContextRequest { focus, ..request("process order", tokens) })
+    };
+    let code = about("job.py", 40, 41, 300);
+    assert!(
+        code.text.contains("order.lines[40])\n    total += price_of(order.lines[41])\n"),
+        "{}",
+        code.text
+    );
+    assert!(
+        code.text.contains("def process_order(order)"),
+        "what is round them is worth most: {}",
+        code.text
+    );
+    let lines = |text: &str, from: u32, to: u32| {
+        (from..=to).all(|line| text.lines().any(|shown| shown.starts_with(&format!("{line} words"))))
+    };
+    let text = about("notes.txt", 10, 12, 900);
+    assert!(lines(&text.text, 10, 12), "{}", text.text);
+    assert_eq!((code.receipt.notes, text.receipt.notes), (Vec::<String>::new(), Vec::new()));
+    // As many as there is room for; of the others it is told.
+    let few = about("notes.txt", 10, 30, 900);
+    assert!(lines(&few.text, 10, 12) && !lines(&few.text, 10, 30), "{}", few.text);
+    let [note] = &few.receipt.notes[..] else { panic!("{:?}", few.receipt.notes) };
+    assert!(
+        note.starts_with("there are too few tokens for lines ") && note.ends_with("-30 of notes.txt"),
+        "{note}"
+    );
+}
+
+#[test]
+fn the_best_of_a_text_is_shown_where_all_of_it_does_not_fit() {
+    let line = |number: usize| match number {
+        70 => "the login session cookie fails behind a proxy that strips it\n".to_owned(),
+        _ => format!("{number} {}\n", "nothing of the kind, ".repeat(12)),
+    };
+    let notes: String = (1..=120).map(line).collect();
+    let ground = Ground::files(&files(&[("notes.txt", &notes), ("main.py", "def start():\n    pass\n")]));
+    let context = ground.assemble(&request("login session cookie fails proxy", 500));
+    assert!(context.text.contains("the login session cookie fails behind a proxy"), "{}", context.text);
+}
+
+#[test]
 fn what_cannot_be_named_for_sure_is_an_error() {
     let many: Vec<(String, String)> =
         (0..21).map(|at| (format!("m{at}.rs"), "pub fn everywhere() {}\n".to_owned())).collect();
@@ -232,15 +281,14 @@ fn a_key_in_a_source_is_taken_out_before_it_is_counted() {
 }
 
 #[test]
-fn a_file_larger_than_the_budget_falls_to_signatures_and_others_are_still_packed() {
+fn a_file_larger_than_the_budget_falls_to_signatures_and_a_part_and_others_are_still_packed() {
     let body = "    let retry = limit(retry);\n".repeat(60);
     let large: String = (0..40).map(|at| format!("pub fn retry_{at}() {{\n{body}}}\n\n")).collect();
     let mut all = sample_files();
     all.extend(files(&[("src/large.rs", &large)]));
     let context = Ground::files(&all).assemble(&request("retry limit", 700));
-    let line = context.receipt.included.iter().find(|line| line.place.path == path("src/large.rs"));
-    let depth = line.map(|line| line.depth);
-    assert_eq!(depth, Some(Depth::Signatures), "{}", context.text);
+    assert_eq!(context.text.matches("pub fn retry_").count(), 40, "{}", context.text);
+    assert!(context.text.matches("    let retry = limit(retry);\n").count() < 60, "{}", context.text);
     assert!(paths(&context).len() > 3, "{}", context.text);
 }
 

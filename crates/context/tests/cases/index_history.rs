@@ -24,6 +24,7 @@ struct FakeHistory {
     rounds: Mutex<Vec<(Oid, Vec<Commit>)>>,
     asked: Mutex<Vec<Option<Oid>>>,
     is_broken: Mutex<bool>,
+    cut_at: Mutex<String>,
 }
 
 impl FakeHistory {
@@ -53,6 +54,10 @@ impl History for FakeHistory {
     fn head(&self, _: &Stop) -> Result<Option<Oid>, PortError> {
         self.answer()?;
         Ok(self.rounds.lock().expect("not poisoned").last().map(|(head, _)| head.clone()))
+    }
+
+    fn cut_at(&self) -> String {
+        self.cut_at.lock().expect("not poisoned").clone()
     }
 
     fn log(&self, stop_at: Option<&Oid>, max: u32, _: &Stop) -> Result<Log, PortError> {
@@ -146,8 +151,43 @@ fn a_git_that_fails_is_a_note_and_what_is_known_stays() {
     rig.update_with(&index, &tree, Some(&history));
     *history.is_broken.lock().expect("not poisoned") = true;
     let updated = rig.update_with(&index, &tree, Some(&history));
-    assert_eq!(updated.notes, ["history is left out: git is broken"]);
+    assert_eq!(updated.notes, ["history is that of before: git is broken"]);
     assert_eq!(subjects(updated.snapshot.commits()), [(0, "first")]);
+    let none = rig.update_with(&rig.in_memory(), &tree, Some(&history));
+    assert_eq!(none.notes, ["history is left out: git is broken"]);
+}
+
+#[test]
+fn a_history_that_is_gone_or_not_to_be_looked_at_is_forgotten_for_good() {
+    let rig = Rig::new();
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("i.sqlite");
+    let tree = MemTree::of(&rig.wall, &[("a.rs", "fn a() {}\n")]);
+    let history = FakeHistory::of(vec![commit(1, 10, "first", &["a"])]);
+    let commits = |history: Option<&FakeHistory>| {
+        let index = rig.in_file(&file);
+        let history = history.map(|history| history as &dyn History);
+        rig.update_with(&index, &tree, history).snapshot.commits().len()
+    };
+    assert_eq!(
+        [commits(Some(&history)), commits(None), commits(None), commits(Some(&history))],
+        [1, 0, 0, 1]
+    );
+}
+
+#[test]
+fn a_clone_that_was_made_deeper_is_read_anew() {
+    let rig = Rig::new();
+    let tree = MemTree::of(&rig.wall, &[("a.rs", "fn a() {}\n")]);
+    let history = FakeHistory::of(vec![commit(2, 20, "second", &["a"])]);
+    *history.cut_at.lock().expect("not poisoned") = "2".to_owned();
+    let index = rig.in_memory();
+    rig.update_with(&index, &tree, Some(&history));
+    history.rounds.lock().expect("not poisoned")[0].1.push(commit(1, 10, "first", &["a"]));
+    assert_eq!(rig.update_with(&index, &tree, Some(&history)).snapshot.commits().len(), 1);
+    history.cut_at.lock().expect("not poisoned").clear();
+    let whole = rig.update_with(&index, &tree, Some(&history)).snapshot;
+    assert_eq!(subjects(whole.commits()), [(0, "second"), (1, "first")]);
 }
 
 #[test]

@@ -184,6 +184,10 @@ impl History for Commits {
         Ok(head.and_then(|head| Oid::new(&head)))
     }
 
+    fn cut_at(&self) -> String {
+        self.0.cut_at()
+    }
+
     fn log(&self, stop_at: Option<&Oid>, max: u32, stop: &Stop) -> Result<Log, PortError> {
         let paths_max = context::ports::COMMIT_PATHS_MAX;
         let told = self.0.log(stop_at.map(Oid::as_str), max, paths_max, &|| stop.should_stop());

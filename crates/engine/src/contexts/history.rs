@@ -24,6 +24,10 @@ impl History for OfGit {
         Ok(head.and_then(|head| Oid::new(&head)))
     }
 
+    fn cut_at(&self) -> String {
+        self.0.cut_at()
+    }
+
     fn log(&self, stop_at: Option<&Oid>, max: u32, stop: &Stop) -> Result<Log, PortError> {
         let stop_at = stop_at.map(Oid::as_str);
         let log = self.0.log(stop_at, max, COMMIT_PATHS_MAX, &|| stop.should_stop()).map_err(not_told)?;

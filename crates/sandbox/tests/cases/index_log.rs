@@ -119,7 +119,12 @@ fn a_shallow_clone_tells_what_it_has() {
     let from = format!("file://{}", dir.path().display());
     git(clone.path(), &["clone", "-q", "--depth", "1", &from, "c"]);
     // The last there is has all files for its change, since nothing is known before it.
-    assert_eq!(lines(&log(&clone.path().join("c"), None, 10)), ["second: a b"]);
+    let clone = clone.path().join("c");
+    assert_eq!(lines(&log(&clone, None, 10)), ["second: a b"]);
+    let cut_at = |dir: &Path| GitHistory::around(dir).unwrap().cut_at();
+    assert_eq!((cut_at(&clone).is_empty(), cut_at(dir.path()).as_str()), (false, ""));
+    git(&clone, &["fetch", "-q", "--unshallow"]);
+    assert_eq!((cut_at(&clone).as_str(), lines(&log(&clone, None, 10)).len()), ("", 2));
 }
 
 #[test]
