@@ -3,12 +3,14 @@
 //! # Invariants
 //! 1. Every strategy has one line; every proposed file is included or counted under one reason.
 //! 2. Nothing is decided here: what the stages did is told.
+//! 3. The tokens add up: those of the files are what was spent on files, and with all other parts and what is free the
+//!    whole.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use domain::context::{
-    BudgetLine, Candidate, ContextRequest, EXCLUDED_LINES_MAX, ExcludedLine, INCLUDED_LINES_MAX,
+    BudgetLine, Candidate, ContextRequest, EXCLUDED_LINES_MAX, ExcludedLine, Fragment, INCLUDED_LINES_MAX,
     IncludedLine, IndexLine, Outcome, Reason, Receipt, StrategyLine,
 };
 
@@ -32,25 +34,38 @@ pub(crate) struct Account<'a> {
     pub(crate) left_out: &'a [LeftOut],
     pub(crate) preamble: &'a str,
     pub(crate) skeleton: &'a str,
+    pub(crate) decisions: &'a [Fragment],
+    /// What all of the text costs.
     pub(crate) tokens: u32,
+}
+
+/// What each part of the text costs: its share of the whole, in whole tokens.
+struct Costs {
+    preamble: u32,
+    skeleton: u32,
+    decisions: u32,
+    /// In the order of the text.
+    files: Vec<u32>,
 }
 
 /// The receipt of a context.
 pub(crate) fn receipt(account: &Account<'_>, notes: Vec<String>) -> Receipt {
     let (excluded, excluded_by) = excluded(account);
+    let costs = costs(account);
     let shown = account.order.iter().map(|at| &account.items[*at]);
     Receipt {
         at: account.request.at,
         view: account.request.view,
         index: account.index.clone(),
-        budget: budget(account),
+        budget: budget(account, &costs),
         counter: account.counter.name().to_owned(),
         strategies: strategies(account),
         included: account
             .order
             .iter()
+            .zip(&costs.files)
             .take(INCLUDED_LINES_MAX)
-            .filter_map(|at| included(account, *at))
+            .filter_map(|(at, tokens)| included(account, *at, *tokens))
             .collect(),
         excluded,
         excluded_by,
@@ -59,18 +74,37 @@ pub(crate) fn receipt(account: &Account<'_>, notes: Vec<String>) -> Receipt {
     }
 }
 
-fn budget(account: &Account<'_>) -> BudgetLine {
-    let preamble = account.counter.tokens(account.preamble);
-    let skeleton = account.counter.tokens(account.skeleton);
-    // Each part is rounded up, so together they may be a token above the whole.
-    let files = account.tokens.saturating_sub(preamble).saturating_sub(skeleton);
+fn costs(account: &Account<'_>) -> Costs {
+    let decisions: String = account.decisions.iter().map(|fragment| fragment.text.as_str()).collect();
+    let files = account.order.iter().map(|at| text_of(account, *at));
+    let parts = [account.preamble, account.skeleton, &decisions].map(|part| account.counter.hundredths(part));
+    let parts = parts.into_iter().chain(files.map(|text| account.counter.hundredths(&text)));
+    let mut shares = shares(account.tokens, &parts.collect::<Vec<u64>>());
+    let files = shares.split_off(3);
+    Costs { preamble: shares[0], skeleton: shares[1], decisions: shares[2], files }
+}
+
+/// Divides whole tokens among parts by their costs, without a remainder.
+fn shares(tokens: u32, costs: &[u64]) -> Vec<u32> {
+    let sum: u64 = costs.iter().sum();
+    let (mut spent, mut given) = (0, 0);
+    let share = |cost: &u64| {
+        spent += cost;
+        let up_to = (u128::from(tokens) * u128::from(spent)).checked_div(u128::from(sum)).unwrap_or(0) as u32;
+        up_to - std::mem::replace(&mut given, up_to)
+    };
+    costs.iter().map(share).collect()
+}
+
+fn budget(account: &Account<'_>, costs: &Costs) -> BudgetLine {
     BudgetLine {
         window: account.request.budget.window,
         total: account.split.total,
-        preamble,
-        skeleton,
-        files,
-        free: account.split.total.saturating_sub(preamble + skeleton + files),
+        preamble: costs.preamble,
+        skeleton: costs.skeleton,
+        decisions: costs.decisions,
+        files: costs.files.iter().sum(),
+        free: account.split.total.saturating_sub(account.tokens),
     }
 }
 
@@ -117,17 +151,23 @@ fn outcome(outcome: &crate::Outcome) -> Outcome {
     }
 }
 
-fn included(account: &Account<'_>, at: usize) -> Option<IncludedLine> {
+/// What is shown of a file.
+fn text_of(account: &Account<'_>, at: usize) -> String {
+    let bought = account.packed.files.get(at).and_then(|bought| bought.as_ref().ok());
+    let shown = account.items.get(at).zip(bought);
+    let fragments = shown.map(|(item, bought)| fragments(item, bought, account.counter)).unwrap_or_default();
+    fragments.into_iter().map(|fragment| fragment.text).collect()
+}
+
+fn included(account: &Account<'_>, at: usize, tokens: u32) -> Option<IncludedLine> {
     let item = account.items.get(at)?;
     let bought = account.packed.files.get(at)?.as_ref().ok()?;
-    let text: String =
-        fragments(item, bought, account.counter).into_iter().map(|fragment| fragment.text).collect();
     Some(IncludedLine {
         place: item.place.clone(),
         depth: bought.depth(),
         full_parts: bought.pieces.iter().filter(|showing| **showing == Some(Showing::Lines)).count() as u32,
         parts: item.pieces.len() as u32,
-        tokens: account.counter.tokens(&text),
+        tokens,
         score: item.score,
         hash: item.hash,
         why: item.why.clone(),

@@ -146,6 +146,7 @@ impl Pipeline {
                 left_out: &shelf.left_out,
                 preamble: &written.preamble,
                 skeleton: &written.skeleton,
+                decisions: &shelf.decisions,
                 tokens,
             },
             notes,

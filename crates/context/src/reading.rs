@@ -95,7 +95,8 @@ pub(crate) fn left_out(why: PathOnly) -> Reason {
         PathOnly::Secret => Reason::Secret,
         PathOnly::TooLarge => Reason::TooLarge,
         PathOnly::Binary => Reason::Binary,
-        PathOnly::Generated | PathOnly::LongLines | PathOnly::LockFile => Reason::Generated,
+        PathOnly::LongLines => Reason::LongLines,
+        PathOnly::Generated | PathOnly::LockFile => Reason::Generated,
         PathOnly::Unreadable => Reason::Unreadable,
     }
 }

@@ -159,9 +159,17 @@ impl Invocation {
     /// # Errors
     /// Nothing says where it could be, or it cannot be made.
     pub(super) fn made_data_dir(&self) -> Result<PathBuf, Failure> {
-        let data_dir = places::data_dir(self.global.data_dir.as_deref(), &self.env)?;
+        let data_dir = self.data_dir()?;
         places::make_data_dir(&data_dir)?;
         Ok(data_dir)
+    }
+
+    /// Where data is kept, whether or not it is there.
+    ///
+    /// # Errors
+    /// Nothing says where.
+    pub(super) fn data_dir(&self) -> Result<PathBuf, Failure> {
+        places::data_dir(self.global.data_dir.as_deref(), &self.env)
     }
 
     /// What contexts are made with.

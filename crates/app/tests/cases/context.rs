@@ -244,7 +244,7 @@ fn a_plan_is_seen_with_what_it_changed_until_it_is_applied() {
     let person = shop();
     let plan = person.plan(
         "sed -i 's/sum - discount(code)/sum.saturating_sub(discount(code))/' src/checkout.rs; \
-         echo 'pub fn refund_voucher() {}' > src/refund.rs; rm src/mail.rs",
+         echo 'pub fn refund_voucher() {}' > src/refund.rs; rm src/mail.rs; echo 'for refunds' > NOTES",
     );
     let ask = |extra: &[&str]| {
         let said =
@@ -258,6 +258,8 @@ fn a_plan_is_seen_with_what_it_changed_until_it_is_applied() {
     assert!(!seen.contains("src/mail.rs"), "{seen}");
     assert!(!format!("{seen}{base}").contains("request_context"), "who reads this has no such tool");
     assert_eq!(ask(&[]), base, "nothing of the plan is in the index");
+    assert!(ask(&["--plan", &plan, "--focus", "NOTES"]).contains("for refunds\n"), "by its name alone");
+    assert_eq!(person.json(&["context", "inspect", "NOTES", "--plan", &plan]).data()["path"], json!("NOTES"));
     let said = person.json(&["context", "inspect", "refund_voucher", "--plan", &plan]);
     assert_eq!(said.data()["path"], json!("src/refund.rs"), "{said:?}");
     let said = person.agents(&["context", "index", "--verify"]);
@@ -515,6 +517,11 @@ fn an_index_that_cannot_be_used_costs_a_note_and_nothing_else() {
     fs::remove_dir_all(person.home().join("data/index")).unwrap();
     fs::write(person.home().join("data/index"), "in the way").unwrap();
     let said = person.json(&["context", "assemble", QUERY]);
+    assert_eq!((said.exit, &said.data()["text"]), (0, &json!(whole)), "{said:?}");
+    assert!(notes(&said).contains("the index is kept in memory"), "{said:?}");
+    // Nor where nothing at all can be kept.
+    fs::write(person.home().join("no-folder"), "").unwrap();
+    let said = person.json(&["context", "assemble", QUERY, "--data-dir", "../no-folder/data"]);
     assert_eq!((said.exit, &said.data()["text"]), (0, &json!(whole)), "{said:?}");
     assert!(notes(&said).contains("the index is kept in memory"), "{said:?}");
 }

@@ -434,16 +434,12 @@ impl Disk {
     ) -> Result<(), DiskError> {
         let transaction = self.begin()?;
         for (hash, language, outline) in outlines {
-            transaction
-                .prepare_cached(
-                    "INSERT OR REPLACE INTO outline(hash, lang, version, body) VALUES(?1, ?2, ?3, ?4)",
-                )?
-                .execute(params![
-                    hash.as_bytes().as_slice(),
-                    language.code(),
-                    OUTLINE_VERSION,
-                    bound(hash, encode_outline(outline))
-                ])?;
+            put_beside_facts(
+                &transaction,
+                "outline",
+                (hash, language, OUTLINE_VERSION),
+                encode_outline(outline),
+            )?;
         }
         Ok(transaction.commit()?)
     }
@@ -548,14 +544,23 @@ fn put_parts(
     language: Language,
     parts: &Parts,
 ) -> Result<(), DiskError> {
-    let body = bound(hash, parts.encoded().to_vec());
-    // Only beside facts, with which they go: what a plan wrote in its sandbox leaves nothing here.
+    put_beside_facts(transaction, "parts", (hash, language, PARTS_VERSION), parts.encoded().to_vec())
+}
+
+/// Stores what belongs to facts, only beside them: with those it goes, and what a plan wrote in its sandbox leaves nothing
+/// here.
+fn put_beside_facts(
+    transaction: &Transaction<'_>,
+    table: &str,
+    (hash, language, version): (&Hash, Language, u32),
+    body: Vec<u8>,
+) -> Result<(), DiskError> {
     transaction
-        .prepare_cached(
-            "INSERT OR REPLACE INTO parts(hash, lang, version, body)
-             SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM facts WHERE hash = ?1 AND lang = ?2)",
-        )?
-        .execute(params![hash.as_bytes().as_slice(), language.code(), PARTS_VERSION, body])?;
+        .prepare_cached(&format!(
+            "INSERT OR REPLACE INTO {table}(hash, lang, version, body)
+             SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM facts WHERE hash = ?1 AND lang = ?2)"
+        ))?
+        .execute(params![hash.as_bytes().as_slice(), language.code(), version, bound(hash, body)])?;
     Ok(())
 }
 

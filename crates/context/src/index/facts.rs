@@ -19,7 +19,7 @@ use super::image::Image;
 use super::{Language, PathOnly};
 
 /// The version of scanning: facts of another are not used. To be raised with any change of what is found.
-pub(crate) const FACTS_VERSION: u32 = 1;
+pub(crate) const FACTS_VERSION: u32 = 2;
 
 /// What is known of a content.
 pub struct Facts {

@@ -91,6 +91,8 @@ pub(super) fn bytes(path: &Path) -> u64 {
 /// Opens the image of the index at `path`; none if there is none that can be used.
 pub(crate) fn read(path: &Path, file_bytes_max: u64) -> Option<ReadImage> {
     let path = image_path(path);
+    // A pipe in its place would be waited for.
+    fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_file)?;
     let file = OsFile::open(&path).ok()?;
     let bytes = file.metadata().ok()?.len();
     let mut end = [0; END_BYTES];

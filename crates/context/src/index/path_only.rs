@@ -9,6 +9,8 @@
 
 use domain::{RelPath, TEXT_PROBE_BYTES};
 
+use super::FileKind;
+
 /// Why only the path of a file is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PathOnly {
@@ -41,6 +43,9 @@ const CODES: [(PathOnly, u8); 7] = [
 
 /// Lines longer than this on average are not written by people.
 const MEAN_LINE_BYTES_MAX: usize = 300;
+
+/// In prose a line may be a paragraph.
+const MEAN_PARAGRAPH_BYTES_MAX: usize = 2000;
 
 /// How many lines may say that a file is generated.
 const MARK_LINES: usize = 5;
@@ -144,8 +149,12 @@ pub(super) fn is_generated(bytes: &[u8]) -> bool {
 }
 
 /// Whether the lines are too long to have been written.
-pub(super) fn has_long_lines(bytes: usize, lines: u32) -> bool {
-    bytes > MEAN_LINE_BYTES_MAX * (lines.max(1) as usize)
+pub(super) fn has_long_lines(bytes: usize, lines: u32, kind: FileKind) -> bool {
+    let mean_max = match kind {
+        FileKind::Doc => MEAN_PARAGRAPH_BYTES_MAX,
+        FileKind::Code | FileKind::Config | FileKind::Text => MEAN_LINE_BYTES_MAX,
+    };
+    bytes > mean_max * (lines.max(1) as usize)
 }
 
 #[cfg(test)]
@@ -207,9 +216,9 @@ mod tests {
 
     #[test]
     fn minified_text_has_long_lines() {
-        assert!(has_long_lines(301, 1));
-        assert!(!has_long_lines(300, 1));
-        assert!(!has_long_lines(600, 2));
-        assert!(!has_long_lines(0, 0));
+        assert!(has_long_lines(301, 1, FileKind::Code));
+        assert!(!has_long_lines(300, 1, FileKind::Code));
+        assert!(!has_long_lines(600, 2, FileKind::Code));
+        assert!(!has_long_lines(0, 0, FileKind::Code));
     }
 }

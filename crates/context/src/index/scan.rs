@@ -81,7 +81,7 @@ impl Scanner {
             found.lines = lines(bytes);
             found.is_utf8 = std::str::from_utf8(bytes).is_ok();
         }
-        if found.path_only.is_none() && has_long_lines(bytes.len(), found.lines) {
+        if found.path_only.is_none() && has_long_lines(bytes.len(), found.lines, language.kind()) {
             found.path_only = Some(PathOnly::LongLines);
         }
         if found.path_only.is_none() {
@@ -341,6 +341,9 @@ mod tests {
             assert_eq!((found.path_only, found.lines), (Some(reason), lines));
             assert!(found.terms().is_empty() && found.idents().is_empty() && found.defs().is_empty());
         }
+        // In prose a line may be a paragraph.
+        assert_eq!(facts("a.md", &long).path_only, None);
+        assert_eq!(facts("a.md", &long.repeat(6)).path_only, Some(PathOnly::LongLines));
     }
 
     #[test]

@@ -28,8 +28,10 @@ use crate::{Stop, TokenCounter};
 /// One file for so many tokens may be listed: about as many as could be.
 const TOKENS_PER_FILE: usize = 24;
 const FILES_MIN: usize = 40;
-/// How many files may be listed at most.
-const FILES_MAX: usize = 120;
+/// How many files may be listed of many tokens, one for so many of more, and at most.
+const FILES_OF_MANY: usize = 120;
+const TOKENS_PER_FILE_OF_MORE: usize = 512;
+const FILES_MAX: usize = 2000;
 /// One file for so many tokens is opened: about as many as have something worth showing.
 const TOKENS_PER_OPEN: usize = 48;
 const OPEN_MIN: usize = 14;
@@ -85,9 +87,10 @@ impl DetailDepthResolver for LadderDepthResolver {
             let by_worth = other.fused().total_cmp(&one.fused()).then(one.file.cmp(&other.file));
             is_pinned(other).cmp(&is_pinned(one)).then(by_worth)
         });
-        let files = (means.tokens as usize / TOKENS_PER_FILE).clamp(FILES_MIN, FILES_MAX).max(pinned.len());
+        let files_max = files_max(means.tokens);
+        let files = (means.tokens as usize / TOKENS_PER_FILE).clamp(FILES_MIN, files_max).max(pinned.len());
         let beyond = hits.split_off(hits.len().min(files));
-        let outlines = (means.tokens as usize / TOKENS_PER_OUTLINE).clamp(OUTLINES_MIN, FILES_MAX);
+        let outlines = (means.tokens as usize / TOKENS_PER_OUTLINE).clamp(OUTLINES_MIN, files_max);
         let weigher = Weigher::new(prepared.terms());
         let look =
             |hit: &Hit| Look { prepared, means, weigher: &weigher, is_pinned: pinned.contains(&hit.file) };
@@ -116,10 +119,15 @@ impl DetailDepthResolver for LadderDepthResolver {
     }
 }
 
+/// How many files may be shown for so many tokens.
+fn files_max(tokens: u32) -> usize {
+    (tokens as usize / TOKENS_PER_FILE_OF_MORE).clamp(FILES_OF_MANY, FILES_MAX)
+}
+
 /// Which of the hits are opened: those that the request is about or whose lines were proposed, and the best of the others
 /// that were not given before.
 fn opened(prepared: &Prepared, hits: &[Hit], means: &Means<'_>) -> Vec<bool> {
-    let mut left = (means.tokens as usize / TOKENS_PER_OPEN).clamp(OPEN_MIN, FILES_MAX);
+    let mut left = (means.tokens as usize / TOKENS_PER_OPEN).clamp(OPEN_MIN, files_max(means.tokens));
     let is_meant =
         |hit: &Hit| !hit.lines.is_empty() || prepared.anchors().iter().any(|anchor| anchor.file == hit.file);
     let was_shown = |hit: &Hit| {

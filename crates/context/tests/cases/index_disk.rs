@@ -543,6 +543,14 @@ fn an_outline_is_made_once_a_content() {
     rig.update(&index, &tree);
     let found = index.outlines(&[(hash, "", &facts)], &rig.stop());
     assert_eq!(found, made);
+    // That of a content which no file has is not kept.
+    let other = "pub fn of_a_plan() {}\n";
+    index.outlines(&[(Hash::of(other.as_bytes()), other, &facts)], &rig.stop());
+    drop(index);
+    let connection = rusqlite::Connection::open(&file).expect("it opens");
+    let kept: u32 =
+        connection.query_row("SELECT count(*) FROM outline", [], |row| row.get(0)).expect("a row");
+    assert_eq!(kept, 1);
 }
 
 #[test]

@@ -219,6 +219,15 @@ fn a_damaged_image_is_noticed_and_drawn_anew() {
 }
 
 #[test]
+fn nobody_waits_for_a_pipe_in_place_of_an_image() {
+    let drawn = drawn();
+    fs::remove_file(drawn.image()).expect("it is there");
+    let made = std::process::Command::new("mkfifo").arg(drawn.image()).status().expect("it runs");
+    assert!(made.success());
+    drawn.knows_all();
+}
+
+#[test]
 fn facts_that_are_damaged_in_both_places_are_found_again() {
     let drawn = drawn();
     let expected = drawn.contexts(&Arc::new(drawn.tree.rebuilt()));

@@ -90,7 +90,7 @@ fn asked(files: &Files) -> impl Strategy<Value = ContextRequest> + use<> {
 }
 
 /// Every file that was proposed or named is in, or counted under one reason.
-fn adds_up(ground: &Ground, request: &ContextRequest, receipt: &domain::context::Receipt) {
+fn adds_up(ground: &Ground, request: &ContextRequest, receipt: &domain::context::Receipt, tokens: u32) {
     let mut wanted: BTreeSet<Place> = ground.spy.proposed.lock().expect("unlocked").iter().cloned().collect();
     wanted.extend(request.focus.iter().filter_map(|focus| match focus {
         Focus::Path(project, path) => Some(Place::file(*project, path.clone())),
@@ -104,7 +104,9 @@ fn adds_up(ground: &Ground, request: &ContextRequest, receipt: &domain::context:
     let told: BTreeSet<Place> = included.union(&excluded).cloned().collect();
     assert_eq!(told, wanted);
     let budget = &receipt.budget;
-    assert_eq!(budget.preamble + budget.skeleton + budget.files + budget.free, budget.total);
+    assert_eq!(receipt.included.iter().map(|line| line.tokens).sum::<u32>(), budget.files);
+    let spent = budget.preamble + budget.skeleton + budget.decisions + budget.files;
+    assert_eq!((spent, spent + budget.free), (tokens, budget.total));
 }
 
 #[test]
@@ -146,7 +148,7 @@ fn random_requests_keep_every_promise() {
                 request.shown = shown.clone();
             }
             let context = ground.assemble(&request);
-            adds_up(&ground, &request, &context.receipt);
+            adds_up(&ground, &request, &context.receipt, context.tokens);
             if at % 10 == 0 {
                 prop_assert_eq!(&again.assemble(&request), &context, "the same twice");
             }

@@ -72,7 +72,9 @@ pub struct BudgetLine {
     pub preamble: u32,
     /// Spent on what the plan above was given.
     pub skeleton: u32,
-    /// Spent on decisions and files.
+    /// Spent on decisions of the plan.
+    pub decisions: u32,
+    /// Spent on files: what their lines say together.
     pub files: u32,
     /// Left over.
     pub free: u32,
@@ -200,6 +202,8 @@ pub enum Reason {
     Binary,
     /// No person wrote it.
     Generated,
+    /// Its lines are too long to be read.
+    LongLines,
     /// The same content stands elsewhere.
     Duplicate,
     /// It is gone since the index saw it.
@@ -223,6 +227,7 @@ impl Reason {
             Reason::TooLarge => "too large",
             Reason::Binary => "binary",
             Reason::Generated => "generated",
+            Reason::LongLines => "long lines",
             Reason::Duplicate => "duplicate",
             Reason::Changed => "changed",
             Reason::Unreadable => "unreadable",

@@ -68,7 +68,7 @@ impl ContextRecord {
     /// What the text costs, by the receipt.
     pub fn tokens(&self) -> u64 {
         let of = |part: &str| self.receipt["budget"][part].as_u64().unwrap_or(0);
-        of("preamble") + of("skeleton") + of("files")
+        of("preamble") + of("skeleton") + of("decisions") + of("files")
     }
 
     /// What was asked, in the words of who asked.

@@ -47,6 +47,11 @@ impl Changes {
         Changes { tree, paths: Arc::new(changed.into_iter().collect()) }
     }
 
+    /// What changed.
+    pub fn paths(&self) -> impl Iterator<Item = &RelPath> {
+        self.paths.iter()
+    }
+
     fn has(&self, path: &RelPath) -> bool {
         self.paths.contains(path)
     }

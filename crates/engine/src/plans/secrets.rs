@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. Keys of providers that stand in the environment are known from the start; those that stand in files from the moment
 //!    that this process has read them.
-//! 2. What was known stays known, and has the same mark.
+//! 2. What was known stays known, and has the same mark; where no key can be kept, as long as the process.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -92,18 +92,23 @@ fn read_or_make_key(file: &Path) -> io::Result<[u8; 32]> {
         return Ok(key);
     }
     getrandom::fill(&mut key).map_err(|error| io::Error::other(error.to_string()))?;
-    // Written beside and linked: of two processes that make one, both end up with the first.
-    let beside = file.with_extension(format!("key-{}", std::process::id()));
-    let mut new = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    new.write_all(&key)?;
-    let linked = std::fs::hard_link(&beside, file);
-    std::fs::remove_file(&beside)?;
-    match linked {
+    match keep_key(file, &key) {
         Ok(()) => Ok(key),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             std::fs::File::open(file)?.read_exact(&mut key)?;
             Ok(key)
         }
-        Err(error) => Err(error),
+        // Marks hold as long as the process then, and so does all that is made with them: no store is there either.
+        Err(_) => Ok(key),
     }
+}
+
+fn keep_key(file: &Path, key: &[u8]) -> io::Result<()> {
+    // Written beside and linked: of two processes that make one, both end up with the first.
+    let beside = file.with_extension(format!("key-{}", std::process::id()));
+    let mut new = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    new.write_all(key)?;
+    let linked = std::fs::hard_link(&beside, file);
+    std::fs::remove_file(&beside)?;
+    linked
 }

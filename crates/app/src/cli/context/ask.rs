@@ -4,8 +4,8 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use domain::ContextId;
 use domain::context::{Budget, ContextRequest, Depth, PlanFacts, View};
+use domain::{ContextId, RelPath};
 use engine::contexts::{
     AssembledContext, ContextAsk, ContextError, ContextProject, Contexts, LexicalCounter, Name,
     PipelineError, built_in_strategies,
@@ -91,7 +91,8 @@ impl ProjectsArgs {
         }
         let links = project::find_all(&self.project, &invocation.here)?;
         let settings = invocation.settings(Vec::new(), &links)?;
-        let data_dir = invocation.made_data_dir()?;
+        // Where nothing can be kept, the index is in memory, and says so.
+        let data_dir = invocation.made_data_dir().or_else(|_| invocation.data_dir())?;
         let setup = invocation.contexts(&settings);
         let contexts = invocation.held.get(&setup, &data_dir, &settings.providers)?;
         let project = |link: &domain::ProjectLink| {
@@ -114,7 +115,8 @@ impl AskArgs {
         let ground = self.projects.open(invocation).await?;
         let roots: Vec<(String, PathBuf)> =
             ground.projects.iter().map(|project| (project.alias.clone(), project.root.clone())).collect();
-        let places = Places { here: &invocation.here, roots: &roots, seen: ground.seen() };
+        let changed = ground.changed();
+        let places = Places { here: &invocation.here, roots: &roots, seen: ground.seen(), changed: &changed };
         let focus = self.focus.iter().map(|word| places.focus(word)).collect::<Result<Vec<_>, _>>()?;
         let ids = RandomIds::new();
         let request = ContextRequest {
@@ -228,6 +230,15 @@ impl Ground {
             Some(_) => Seen::ByPlan,
             None => Seen::OnDisk,
         }
+    }
+
+    /// Where the files lie, or would, that the plan changed.
+    pub(super) fn changed(&self) -> Vec<PathBuf> {
+        let of = |project: &ContextProject| {
+            let at = |path: &RelPath| project.root.join(path_of(path.as_bytes()));
+            project.changes.iter().flat_map(|changes| changes.paths().map(at)).collect::<Vec<PathBuf>>()
+        };
+        self.projects.iter().flat_map(of).collect()
     }
 
     /// Why there is no answer; of what is not there with the nearest name that is.

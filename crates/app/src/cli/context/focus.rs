@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A path lies in one of the projects, by its words or where it leads, or is refused: it is never looked for elsewhere.
-//! 2. A word is a path if it has a slash or lines, or if there is such a file; else it is a symbol.
+//! 2. A word is a path if it has a slash or lines, or if there is such a file, of the plan too; else it is a symbol.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -30,6 +30,8 @@ pub(super) struct Places<'a> {
     pub(super) roots: &'a [(String, PathBuf)],
     /// Whose files they are.
     pub(super) seen: Seen,
+    /// What the plan changed, if they are a plan's.
+    pub(super) changed: &'a [PathBuf],
 }
 
 impl Places<'_> {
@@ -60,11 +62,15 @@ impl Places<'_> {
     }
 
     fn is_path(&self, word: &str) -> bool {
-        let is_there = |base: &Path| base.join(word).symlink_metadata().is_ok();
+        let is_there = |base: &Path| self.is_there(&plain(&base.join(word)));
         word.contains('/')
             || self.named(word).is_some()
             || is_there(self.here)
             || self.roots.iter().any(|(_, root)| is_there(root))
+    }
+
+    fn is_there(&self, path: &Path) -> bool {
+        path.symlink_metadata().is_ok() || self.changed.iter().any(|changed| changed == path)
     }
 
     /// The project that `ALIAS:path` names, and the path.
@@ -98,7 +104,7 @@ impl Places<'_> {
         }
         let inside: Vec<(RootNo, RelPath, PathBuf)> =
             candidates.into_iter().filter_map(|path| self.inside(path)).collect();
-        let there = inside.iter().find(|(.., path)| path.symlink_metadata().is_ok());
+        let there = inside.iter().find(|(.., path)| self.is_there(path));
         match there.or(inside.first()) {
             Some((no, path, _)) => Ok((*no, path.clone())),
             None => Err(Failure::new(&codes::PATH_ESCAPES, format!("`{word}` lies in none of the projects"))
@@ -172,7 +178,7 @@ mod tests {
             fs::write(top.join(file), "x\n").unwrap();
         }
         let roots = [("a".to_owned(), top.join("a")), ("lib".to_owned(), top.join("b"))];
-        let places = Places { here: &top.join("a/src"), roots: &roots, seen: Seen::OnDisk };
+        let places = Places { here: &top.join("a/src"), roots: &roots, seen: Seen::OnDisk, changed: &[] };
         let rel = |text: &str| RelPath::new(text).unwrap();
         std::os::unix::fs::symlink(top.join("a"), top.join("link")).unwrap();
         std::os::unix::fs::symlink("/etc", top.join("a/etc")).unwrap();

@@ -29,7 +29,9 @@ pub(super) async fn run(args: InspectArgs, invocation: &Invocation) -> Result<Re
     let ground = args.projects.open(invocation).await?;
     let roots: Vec<(String, PathBuf)> =
         ground.projects.iter().map(|project| (project.alias.clone(), project.root.clone())).collect();
-    let sought = Places { here: &invocation.here, roots: &roots, seen: ground.seen() }.sought(&args.what)?;
+    let changed = ground.changed();
+    let places = Places { here: &invocation.here, roots: &roots, seen: ground.seen(), changed: &changed };
+    let sought = places.sought(&args.what)?;
     let (contexts, projects) = (ground.contexts.clone(), ground.projects.clone());
     let found = match blocking(move |stop| contexts.inspect(&projects, &sought, stop)).await {
         Ok(found) => found,

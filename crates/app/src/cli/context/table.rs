@@ -58,10 +58,15 @@ fn head(receipt: &Receipt) -> String {
         index.commits,
         calm(&receipt.counter)
     );
-    let BudgetLine { window: _, total, preamble, skeleton, files, free } = receipt.budget;
-    let skeleton = if skeleton > 0 { format!(" + skeleton {skeleton}") } else { String::new() };
+    let BudgetLine { window: _, total, preamble, skeleton, decisions, files, free } = receipt.budget;
+    let unless_none = |what: &str, tokens: u32| match tokens {
+        0 => String::new(),
+        1.. => format!(" + {what} {tokens}"),
+    };
     text.push_str(&format!(
-        "budget  {total} = preamble {preamble}{skeleton} + files {files} + free {free}\n"
+        "budget  {total} = preamble {preamble}{}{} + files {files} + free {free}\n",
+        unless_none("skeleton", skeleton),
+        unless_none("decisions", decisions)
     ));
     text
 }
