@@ -567,7 +567,8 @@ fn processes_that_index_at_once_agree() {
         children.into_iter().map(|child| Answer::of(&child.wait_with_output().unwrap())).collect();
     for one in &said {
         assert_eq!((one.exit, &one.stdout), (0, &said[0].stdout), "{one:?}");
-        assert!(!one.stderr.contains("the index is kept in memory"), "all share the file: {one:?}");
+        // A part of it may be, where the others are busy for long.
+        assert!(!one.stderr.contains("note: the index is kept in memory"), "all share the file: {one:?}");
     }
     assert!(said[0].stdout.contains("pub fn step_"), "{}", said[0].stdout);
     let verified = person.agents(&["context", "index", "--verify"]);
