@@ -1,21 +1,24 @@
 //! Who does a task that names nobody: what this machine has, and why that.
 //!
 //! # Invariants
-//! 1. What the user names (`--actor`, `actor.default`, `model.default`) is never overruled.
-//! 2. Choosing looks at settings, variables and PATH. It starts no program and asks nobody over a network.
-//! 3. Whoever is chosen is told with the reason and the way to another. Where nobody is there, what would do is told.
+//! 1. What the user names (`--actor`, `actor.default`, `model.default`, a provider's `model`) is never overruled.
+//! 2. Choosing looks at settings, variables and PATH, and asks servers on this machine which models they have, for
+//!    [`ASK_LIMIT`] at most. It starts no program and asks nobody over a network.
+//! 3. Whoever is chosen is told with the reason and the way to another, also when a project chose. Where nobody is there,
+//!    what would do is told.
 //!
 //! # Not here
 //! What the actors are: `engine::definition`.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-
+use actors::agents::{self, AGENTS, Agent};
+use actors::model::{Offer, offers};
 use engine::definition::Surroundings;
+use futures_util::future::join_all;
 
+use crate::config::{Key, Origin, Settings};
 use crate::failure::{Failure, codes};
 use crate::output::Note;
-use crate::places::Env;
+use crate::places::{self, Env};
 
 /// The actor that works with a model.
 const CODER: &str = "coder";
@@ -27,31 +30,50 @@ const KEYED: [(&str, &str); 3] = [
     ("OPENAI_API_KEY", "openai/gpt-5"),
     ("OPENROUTER_API_KEY", "openrouter/anthropic/claude-sonnet-4.5"),
 ];
-/// The agent programs that are actors by their own names, in the order in which they are looked for.
-const PROGRAMS: [&str; 5] = ["claude", "codex", "gemini", "aider", "goose"];
 
 /// Who was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Choice {
     actor: &'static str,
     /// The model that it works with, when the settings name none.
-    model: Option<&'static str>,
+    model: Option<String>,
     why: String,
 }
 
-/// Names whom the settings leave open, and says whom; nothing when they name somebody.
+impl Choice {
+    fn model(model: String, why: String) -> Choice {
+        Choice { actor: CODER, model: Some(model), why }
+    }
+}
+
+/// Names whom the settings leave open, and says whom; nothing when the user names somebody.
 ///
 /// # Errors
 /// Nobody is there.
-pub fn choose(surroundings: &mut Surroundings, env: &Env) -> Result<Option<Note>, Failure> {
-    if surroundings.actor.is_some() || surroundings.actor_default.is_some() {
+pub async fn choose(
+    surroundings: &mut Surroundings,
+    settings: &Settings,
+    env: &Env,
+) -> Result<Option<Note>, Failure> {
+    if surroundings.actor.is_some() {
         return Ok(None);
     }
-    let Some(choice) = chosen(surroundings.model_default.as_deref(), env) else { return Err(nobody()) };
-    let Choice { actor, model, why } = choice;
+    if let Some(actor) = &surroundings.actor_default {
+        let told = |of: String| {
+            Note::info(format!("actor: {actor} (`actor.default` {of}; choose another with `--actor`)"))
+        };
+        return Ok(of_project(settings, Key::ActorDefault).map(told));
+    }
+    let providers = places::providers(settings.providers.clone(), env);
+    let offers = offers(&providers, &|name| env.get(name).cloned());
+    let choice = match chosen(surroundings.model_default.as_deref(), settings, &offers, env) {
+        Some(choice) => Some(choice),
+        None => on_this_machine(&offers).await.or_else(|| program(env)),
+    };
+    let Some(Choice { actor, model, why }) = choice else { return Err(nobody(&offers)) };
     surroundings.actor_default = Some(actor.to_owned());
     if let Some(model) = model {
-        surroundings.model_default = Some(model.to_owned());
+        surroundings.model_default = Some(model);
         // As if it had been set.
         surroundings.strategist_default.get_or_insert_with(|| STRATEGIST.to_owned());
     }
@@ -60,98 +82,140 @@ pub fn choose(surroundings: &mut Surroundings, env: &Env) -> Result<Option<Note>
     ))))
 }
 
-fn chosen(model_default: Option<&str>, env: &Env) -> Option<Choice> {
-    if let Some(model) = model_default {
-        return Some(Choice { actor: CODER, model: None, why: format!("`model.default` is {model}") });
+/// Whose it is, when a project set it: what its user did not say is told as such.
+fn of_project(settings: &Settings, key: Key) -> Option<String> {
+    match settings.get(key).1 {
+        Origin::Project(place) => Some(format!("of the project, {place}")),
+        Origin::Flag | Origin::Environment { .. } | Origin::User(_) | Origin::Default => None,
     }
-    let is_set = |name: &str| env.get(name).is_some_and(|value| !value.trim().is_empty());
-    if let Some((name, model)) = KEYED.into_iter().find(|(name, _)| is_set(name)) {
-        let why = format!("{name} is set, so {model} is used");
-        return Some(Choice { actor: CODER, model: Some(model), why });
-    }
-    let path = env.get("PATH").map(String::as_str).unwrap_or_default();
-    let program = PROGRAMS.into_iter().find(|program| is_on(path, program))?;
-    Some(Choice { actor: program, model: None, why: format!("found {program} on PATH") })
 }
 
-/// Whether a program of this name can be started from PATH.
-fn is_on(path: &str, program: &str) -> bool {
-    let can_be_run = |file: &Path| {
-        file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    };
-    std::env::split_paths(path).filter(|dir| dir.is_absolute()).any(|dir| can_be_run(&dir.join(program)))
+/// What is named: by the settings, or by a key.
+fn chosen(model_default: Option<&str>, settings: &Settings, offers: &[Offer], env: &Env) -> Option<Choice> {
+    if let Some(model) = model_default {
+        let of = of_project(settings, Key::ModelDefault).map(|of| format!(" {of},")).unwrap_or_default();
+        return Some(Choice { actor: CODER, model: None, why: format!("`model.default`{of} is {model}") });
+    }
+    let named = |offer: &Offer| Some((offer.provider.clone(), offer.model.clone()?));
+    if let Some((provider, model)) = offers.iter().find_map(named) {
+        let why = format!("`providers.{provider}.model` is set, so {provider}/{model} is used");
+        return Some(Choice::model(format!("{provider}/{model}"), why));
+    }
+    let is_set = |name: &str| env.get(name).is_some_and(|value| !value.trim().is_empty());
+    let (name, model) = KEYED.into_iter().find(|(name, _)| is_set(name))?;
+    Some(Choice::model(model.to_owned(), format!("{name} is set, so {model} is used")))
+}
+
+/// The first model of the first server on this machine that has one. All are asked at once.
+async fn on_this_machine(offers: &[Offer]) -> Option<Choice> {
+    let local: Vec<&Offer> = offers.iter().filter(|offer| offer.is_local).collect();
+    let models = join_all(local.iter().map(|offer| offer.first_model())).await;
+    let (offer, model) = local.iter().zip(models).find_map(|(offer, model)| Some((offer, model?)))?;
+    let model = format!("{}/{model}", offer.provider);
+    let why = format!("{} answers at {}, so {model} is used", offer.provider, offer.base_url);
+    Some(Choice::model(model, why))
+}
+
+/// The first agent program on PATH.
+fn program(env: &Env) -> Option<Choice> {
+    let path = env.get("PATH").map(String::as_str).unwrap_or_default();
+    let is_here = |agent: &&Agent| agents::find(agent, path.as_ref(), None, &|_| None).is_some();
+    let agent = AGENTS.iter().find(is_here)?;
+    let why = format!("found {} on PATH, {}", agent.program, agent.tried_in_words());
+    Some(Choice { actor: agent.name, model: None, why })
 }
 
 /// What to set, on one screen.
-fn nobody() -> Failure {
+fn nobody(offers: &[Offer]) -> Failure {
     let keys: Vec<&str> = KEYED.iter().map(|(name, _)| *name).collect();
-    Failure::new(
+    let programs: Vec<&str> = AGENTS.iter().map(|agent| agent.program).collect();
+    let local = offers.iter().filter(|offer| offer.is_local).map(|offer| offer.provider.as_str());
+    let failure = Failure::new(
         &codes::NO_ACTOR,
         "there is a task and nobody to do it: name a model, a key or an agent program",
     )
-    .line("settings   actor.default and model.default are not set")
+    .line("settings   actor.default and model.default are not set, and no provider names a model")
     .line(format!("keys       none of {} is in the environment", keys.join(", ")))
-    .line(format!("programs   none of {} is on PATH", PROGRAMS.join(", ")))
+    .line(format!("servers    none on this machine says that it has a model: {}", local.collect::<Vec<_>>().join(", ")))
+    .line(format!("programs   none of {} is on PATH", programs.join(", ")))
     .hint("with a key: `export ANTHROPIC_API_KEY=…`, then the same command again")
-    .hint("with a model on this machine: `agents config set model.default=ollama/qwen3-coder`")
+    .hint("with a model on this machine: start its server, or `agents config set model.default=ollama/qwen3-coder`")
     .hint(
         "with an agent program: `npm install -g @openai/codex`, then `agents config set actor.default=codex`",
-    )
-    .hint("see who there is with `agents actor list`; a command needs nobody: `agents run -- COMMAND`")
+    );
+    let unnamed = offers.iter().find(|offer| offer.is_set && !offer.is_local && offer.model.is_none());
+    let failure = match unnamed {
+        Some(Offer { provider, .. }) => failure.hint(format!(
+            "with your provider {provider}: `agents config set providers.{provider}.model=NAME`"
+        )),
+        None => failure,
+    };
+    failure.hint("see who there is with `agents actor list`; a command needs nobody: `agents run -- COMMAND`")
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     use tempfile::TempDir;
 
     use super::*;
+    use crate::config::{self, Sources};
 
     fn env(pairs: &[(&str, &str)]) -> Env {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
-    fn program(dir: &TempDir, name: &str, mode: u32) {
+    fn program_file(dir: &TempDir, name: &str, mode: u32) {
         let file = dir.path().join(name);
         fs::write(&file, "").unwrap();
         fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    #[test]
-    fn a_model_comes_before_a_key_and_a_key_before_a_program() {
+    /// Settings of a user, and the offers that they make.
+    fn settings(text: &str, env: &Env) -> (Settings, Vec<Offer>) {
         let dir = TempDir::new().unwrap();
-        program(&dir, "goose", 0o755);
-        program(&dir, "codex", 0o755);
-        let path = dir.path().to_str().unwrap();
-        let both = env(&[("PATH", path), ("OPENAI_API_KEY", "k")]);
-        let who = |model, env: &Env| chosen(model, env).map(|choice| (choice.actor, choice.model));
-        assert_eq!(who(Some("ollama/m"), &both), Some(("coder", None)));
-        assert_eq!(who(None, &both), Some(("coder", Some("openai/gpt-5"))));
-        assert_eq!(who(None, &env(&[("PATH", path), ("OPENAI_API_KEY", " ")])), Some(("codex", None)));
+        let file = dir.path().join("config.toml");
+        fs::write(&file, text).unwrap();
+        let settings = config::load(&Sources { user_file: Some(&file), ..Sources::default() }).unwrap();
+        let offers = offers(&settings.providers, &|name| env.get(name).cloned());
+        (settings, offers)
     }
 
     #[test]
-    fn what_cannot_be_run_is_nobody() {
-        let dir = TempDir::new().unwrap();
-        program(&dir, "codex", 0o644);
-        fs::create_dir(dir.path().join("goose")).unwrap();
-        let path = dir.path().to_str().unwrap();
-        assert_eq!(chosen(None, &env(&[("PATH", path)])), None);
-        assert_eq!(chosen(None, &env(&[])), None);
-        let Err(failure) = choose(&mut Surroundings::default(), &env(&[])) else { panic!("nobody is there") };
-        assert_eq!((failure.code.name, failure.hints.len(), failure.lines.len()), ("NO_ACTOR", 4, 3));
+    fn a_model_that_is_named_comes_before_a_key() {
+        let keyed = env(&[("OPENAI_API_KEY", "k"), ("BOX_KEY", "sk-box-0123456789")]);
+        let who = |model, text: &str, env: &Env| {
+            let (settings, offers) = settings(text, env);
+            chosen(model, &settings, &offers, env).map(|choice| (choice.actor, choice.model))
+        };
+        let of = |model: &str| Some(("coder", Some(model.to_owned())));
+        assert_eq!(who(Some("ollama/m"), "", &keyed), Some(("coder", None)));
+        assert_eq!(who(None, "", &keyed), of("openai/gpt-5"));
+        assert_eq!(who(None, "", &env(&[("OPENAI_API_KEY", " ")])), None);
+        let table = "[providers.box]\nspeaks = \"openai\"\nurl = \"https://models.example/v1\"\nkey_env = \"BOX_KEY\"\n";
+        assert_eq!(who(None, table, &keyed), of("openai/gpt-5"), "it names no model");
+        let table = format!("{table}model = \"m-1\"\n");
+        assert_eq!(who(None, &table, &keyed), of("box/m-1"));
+        assert_eq!(
+            who(None, &table, &env(&[("OPENAI_API_KEY", "k")])),
+            of("openai/gpt-5"),
+            "its key is not there"
+        );
     }
 
     #[test]
-    fn whom_the_user_names_is_not_overruled() {
-        let named = || Surroundings { actor_default: Some("mine".to_owned()), ..Surroundings::default() };
-        let mut surroundings = named();
-        let told = choose(&mut surroundings, &env(&[("OPENAI_API_KEY", "k")])).unwrap();
-        assert_eq!((told, surroundings.actor_default.as_deref()), (None, Some("mine")));
-        let mut open = Surroundings::default();
-        let told = choose(&mut open, &env(&[("ANTHROPIC_API_KEY", "k")])).unwrap().unwrap();
-        assert!(told.message.starts_with("actor: coder (ANTHROPIC_API_KEY is set"), "{}", told.message);
-        assert_eq!(open.strategist_default.as_deref(), Some("strategist"));
+    fn what_cannot_be_run_is_nobody_and_an_untried_program_is_told_as_such() {
+        let dir = TempDir::new().unwrap();
+        program_file(&dir, "codex", 0o644);
+        fs::create_dir(dir.path().join("claude")).unwrap();
+        let path = env(&[("PATH", dir.path().to_str().unwrap())]);
+        assert_eq!((program(&path), program(&env(&[]))), (None, None));
+        program_file(&dir, "goose", 0o755);
+        let found = program(&path).unwrap();
+        assert_eq!((found.actor, found.why.as_str()), ("goose", "found goose on PATH, untried"));
+        let failure = nobody(&settings("", &env(&[])).1);
+        assert_eq!((failure.code.name, failure.hints.len(), failure.lines.len()), ("NO_ACTOR", 4, 4));
     }
 }

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 
 use domain::{ArgError, ProjectLink};
 use engine::definition::{
-    Action, Actor, DefinitionError, Finding, FindingKind, Library, Loaded, Surroundings, is_name,
+    Action, Actor, Configured, DefinitionError, Finding, FindingKind, Library, Loaded, Surroundings, is_name,
 };
+use engine::plans::builtin_providers;
 use serde_json::{Value, json};
 
 use crate::config::{Key, Settings};
@@ -41,8 +42,28 @@ pub fn surroundings(settings: &Settings, actor: Option<Loaded<Actor>>) -> Surrou
         actor_default: named(Key::ActorDefault),
         strategist_default: named(Key::ActorStrategist).or(usual).filter(|name| name != NOBODY),
         model_default,
-        servers: Some(settings.servers.keys().cloned().collect()),
+        item: None,
     }
+}
+
+/// What the settings describe and definitions name. Providers are left out where a run may do without: one that is needed
+/// is asked for when it is known whether it is.
+pub fn configured(settings: &Settings, with_providers: WithProviders) -> Configured {
+    let providers =
+        || builtin_providers().map(str::to_owned).chain(settings.providers.keys().cloned()).collect();
+    Configured {
+        servers: Some(settings.servers.keys().cloned().collect()),
+        providers: matches!(with_providers, WithProviders::Yes).then(providers),
+    }
+}
+
+/// Whether definitions are held against the providers of the settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithProviders {
+    /// They are.
+    Yes,
+    /// They are not.
+    No,
 }
 
 /// Whether a word means a file.

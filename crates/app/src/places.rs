@@ -10,6 +10,8 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use engine::plans::ProviderSettings;
+
 use crate::failure::{Failure, codes};
 
 /// Below the XDG directories.
@@ -70,6 +72,17 @@ pub fn expanded(path: &str, env: &Env) -> PathBuf {
         (Some(rest), Some(home)) => Path::new(home).join(rest),
         (Some(_) | None, _) => PathBuf::from(path),
     }
+}
+
+/// The providers of settings, with the files of their keys where they are.
+pub fn providers(
+    mut providers: BTreeMap<String, ProviderSettings>,
+    env: &Env,
+) -> BTreeMap<String, ProviderSettings> {
+    for file in providers.values_mut().filter_map(|provider| provider.key_file.as_mut()) {
+        *file = expanded(&file.to_string_lossy(), env);
+    }
+    providers
 }
 
 /// An XDG directory: one that is not absolute counts as not set, as the standard asks.

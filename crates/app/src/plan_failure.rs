@@ -10,7 +10,7 @@
 use domain::{
     Action, ApplyState, AskWhy, ErrorCategory, ErrorRecord, GatePoint, Phase, Plan, PlanState, Work,
 };
-use engine::plans::{PlanFacts, kept_in};
+use engine::plans::{ExecuteError, PlanFacts, kept_in};
 use serde_json::json;
 
 use crate::failure::{Failure, codes, from_engine};
@@ -31,7 +31,7 @@ pub fn last_error(facts: &PlanFacts) -> Option<&ErrorRecord> {
             | PlanState::Execute(Work::Errored)
             | PlanState::Apply(ApplyState::Errored)
     );
-    facts.errors.records().next_back().filter(|_| is_errored)
+    facts.errors.last_failure().filter(|_| is_errored)
 }
 
 /// Why the plan did not come where it was sent: none when it did.
@@ -66,7 +66,7 @@ pub fn failure_of(facts: &PlanFacts, id: &str) -> Option<Failure> {
 
 fn errored(facts: &PlanFacts, id: &str) -> Failure {
     let phase = facts.plan.state.phase();
-    let Some(record) = facts.errors.records().next_back() else {
+    let Some(record) = facts.errors.last_failure() else {
         return Failure::new(&codes::PLAN_ERRORED, format!("plan {id} failed in {phase}"))
             .hint(format!("try again with `agents plan resume {id}`"));
     };
@@ -79,11 +79,14 @@ fn errored(facts: &PlanFacts, id: &str) -> Failure {
     let code = if asks(facts) { &codes::PLAN_ASKS } else { &codes::PLAN_ERRORED };
     let failure = Failure::new(code, format!("plan {id} failed in {phase}: {}", record.error.message()))
         .detail(json!({ "category": record.error.category(), "phase": phase }));
-    let is_of_machine = matches!(record.error.category(), ErrorCategory::Sandbox | ErrorCategory::Auth);
-    if is_of_machine && record.error.phase() != Phase::Apply {
+    let category = record.error.category();
+    if category == ErrorCategory::Sandbox && record.error.phase() != Phase::Apply {
         return failure.hint(format!(
             "see what this machine offers with `agents doctor`; try again with `agents plan resume {id}`"
         ));
+    }
+    if let Some(hint) = not_by_itself(record, id) {
+        return failure.hint(format!("{hint}: `{}`", command_for(record, facts, id)));
     }
     if took_its_workers(record) {
         return failure.hint(hint_for(record, facts, id));
@@ -105,7 +108,7 @@ fn cancelled(facts: &PlanFacts, id: &str) -> Failure {
     let message =
         format!("plan {id} was cancelled; what it changed so far is kept, your files are untouched");
     let failure = Failure::new(&codes::CANCELLED, message);
-    match facts.errors.records().next_back().and_then(|last| kept_in(&last.error)) {
+    match facts.errors.last_failure().and_then(|last| kept_in(&last.error)) {
         None => failure,
         Some(dir) => failure
             .line(format!(
@@ -154,7 +157,8 @@ pub fn command_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String 
     match record.error.category() {
         // An apply needs no sandbox: what stood in its way is in the project itself.
         ErrorCategory::Sandbox if record.error.phase() == Phase::Apply => once_more,
-        ErrorCategory::Sandbox | ErrorCategory::Auth => "agents doctor".to_owned(),
+        ErrorCategory::Sandbox => "agents doctor".to_owned(),
+        ErrorCategory::InvalidInput if record.error.phase() != Phase::Apply => asked_anew(facts),
         // Of two nodes of the plan itself: only another attempt is without it.
         ErrorCategory::MergeConflict if record.error.phase() != Phase::Apply => {
             format!("agents plan prompt {id} \"…\" --replan")
@@ -170,6 +174,7 @@ pub fn command_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String 
         | ErrorCategory::Resource
         | ErrorCategory::ModelOutput
         | ErrorCategory::Validation
+        | ErrorCategory::Auth
         | ErrorCategory::InvalidInput
         | ErrorCategory::Internal => once_more,
     }
@@ -185,11 +190,31 @@ pub fn hint_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String {
     if kept_in(&record.error).is_some() {
         return "resuming captures what is in the sandbox, for as long as `capture.wait` allows; that of a cancelled plan stays until `agents plan gc`".to_owned();
     }
+    if let Some(hint) = not_by_itself(record, id) {
+        return hint;
+    }
     match took_its_workers(record) {
         true => format!(
             "each process that worked on it was killed or crashed, so it is not given to another by itself: see how far it came with `agents plan logs {id}`, then try once more with `agents plan resume {id}`"
         ),
         false => record.recovery.hint.clone(),
+    }
+}
+
+/// What a person does about what no other try can mend.
+fn not_by_itself(record: &ErrorRecord, id: &str) -> Option<String> {
+    let category = record.error.category();
+    if record.error.phase() == Phase::Apply {
+        None
+    } else if category == ErrorCategory::Auth {
+        Some("see to the key or the permission that is named, then go on with it".to_owned())
+    } else if category == ErrorCategory::InvalidInput {
+        Some(format!(
+            "if what stood in its way lies outside of the plan, mend that and `agents plan resume {id}`; else mend the \
+             definition or ask differently, in a new plan, since this one keeps what it was made from"
+        ))
+    } else {
+        None
     }
 }
 
@@ -219,6 +244,47 @@ pub fn say_differently(plan: &Plan, id: &str) -> String {
 /// Whether this went wrong for want of the network, as far as what the command printed tells.
 pub fn wants_network(record: &ErrorRecord, facts: &PlanFacts) -> bool {
     !facts.plan.spec.uses_network() && record.error.message().contains(NETWORK_WORDS)
+}
+
+/// What is typed to ask anew: what the plan was made from is frozen in it.
+pub fn asked_anew(facts: &PlanFacts) -> String {
+    let spec = &facts.plan.spec;
+    let actor = spec.sources.iter().find(|source| source.kind == "actor");
+    match (&spec.action, actor) {
+        (Some(action), _) => format!("agents run {action}"),
+        (None, Some(actor)) => format!("agents run \"…\" --actor {}", actor.name),
+        (None, None) => "agents run …".to_owned(),
+    }
+}
+
+/// Why a plan was not executed, in the light of its checks: what has done its work and failed a check is neither well nor
+/// to be resumed.
+pub fn not_executed(error: &ExecuteError, facts: &PlanFacts, id: &str) -> Failure {
+    let failure = from_engine::execute(error, id);
+    let is_done = match error {
+        ExecuteError::Complete { .. } => true,
+        ExecuteError::NotReady { state, .. } => *state == PlanState::Execute(Work::Complete),
+        ExecuteError::Busy { .. }
+        | ExecuteError::Final { .. }
+        | ExecuteError::Plan(_)
+        | ExecuteError::Unstored { .. }
+        | ExecuteError::NoWorker(_) => false,
+    };
+    if !is_done || facts.validations.lets_through() {
+        return failure;
+    }
+    let (what, names) = match facts.validations.failed.as_slice() {
+        [] => ("has not run for its present changes", &facts.validations.not_run),
+        _ => ("failed", &facts.validations.failed),
+    };
+    let names: Vec<String> = names.iter().map(|name| one_line(name)).collect();
+    let message = format!("plan {id} has done its work, and a required check {what}: {}", names.join(", "));
+    Failure::new(failure.code, message)
+        .hint(format!("see what it printed with `agents plan logs {id}`, what was changed with `agents plan diff {id}`"))
+        .hint(format!(
+            "say what to do differently with `agents plan prompt {id} \"…\"`, then do it anew with `agents plan \
+             execute {id} --again`"
+        ))
 }
 
 /// The network is frozen in the plan, so only a new plan can have it.

@@ -7,13 +7,13 @@
 //! # Not here
 //! What went wrong and how it is mended (`plan_failure`); how a plan looks (`plan_view`).
 
-use domain::{ApplyState, AskWhy, PlanState, Work};
+use domain::{ApplyState, AskWhy, ErrorCategory, PlanState, Work};
 use engine::plans::{PlanFacts, QueuePlace};
 use serde_json::{Value, json};
 
 use crate::diff_view::counted;
 use crate::ledger_view;
-use crate::plan_failure::{last_error, say_differently, wants_network, with_network};
+use crate::plan_failure::{asked_anew, last_error, say_differently, wants_network, with_network};
 
 /// A command that leads on, and why one would type it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +60,9 @@ pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
             let try_again = match last_error(facts) {
                 Some(record) if wants_network(record, facts) => {
                     NextStep { why: "do it anew with the network", command: with_network(facts) }
+                }
+                Some(record) if record.error.category() == ErrorCategory::InvalidInput => {
+                    NextStep { why: "ask differently", command: asked_anew(facts) }
                 }
                 Some(record) => match ledger_view::raise_command(record, facts, id) {
                     Some(command) => NextStep { why: "let it use more and go on", command },
@@ -135,6 +138,9 @@ pub fn waiting(facts: &PlanFacts, id: &str) -> Value {
     }
     if facts.goes_on {
         return Value::Null;
+    }
+    if let Some(why) = &facts.waits {
+        return json!({ "reason": why, "command": null });
     }
     if let Some(words) = queue_words(facts) {
         let command = (!facts.place.is_some_and(|place| place.is_served)).then_some("agents worker");

@@ -7,8 +7,8 @@
 //! # Not here
 //! What can be typed next (`plan_next`); what went wrong and how it is mended (`plan_failure`).
 
-use domain::{ApplyState, CallState, Phase, PlanState, Reason, Work};
-use engine::plans::PlanFacts;
+use domain::{ApplyState, CallState, NodeOutcome, Phase, PlanState, Reason, Work};
+use engine::plans::{PlanFacts, StepFacts};
 use serde_json::{Value, json};
 
 use crate::diff_view::{counted, left_out_line};
@@ -37,9 +37,7 @@ pub fn to_json(facts: &PlanFacts, id: &str) -> Value {
         .iter()
         .map(|step| {
             json!({
-                "node": step.node, "outcome": step.outcome.map_or(step.state.as_str(), |outcome| outcome.as_str()),
-                "tries": step.tries,
-                "duration_ms": step.duration_ms, "changed": step.changed,
+                "node": step.node, "outcome": outcome_word(step, facts), "tries": step.tries, "duration_ms": step.duration_ms, "changed": step.changed,
             })
         })
         .collect();
@@ -57,6 +55,7 @@ pub fn to_json(facts: &PlanFacts, id: &str) -> Value {
         })),
         "waiting": waiting(facts, id),
         "steps": steps,
+        "answer": facts.answer,
         "changes": {
             "files": facts.net.len(), "insertions": facts.insertions, "deletions": facts.deletions,
             "ignored": facts.not_captured.scratch, "not_captured": facts.not_captured,
@@ -70,6 +69,37 @@ pub fn to_json(facts: &PlanFacts, id: &str) -> Value {
         "times": plan_times::to_json(facts),
         "next": next,
     })
+}
+
+/// How a step ended, in the words of [`NodeOutcome`], or that it is at work.
+fn outcome_word(step: &StepFacts, facts: &PlanFacts) -> &'static str {
+    let is_worked_on = facts.live_job.is_some() && !facts.owner_is_gone;
+    let by_call = match step.state {
+        CallState::Ok => NodeOutcome::Succeeded,
+        CallState::Failed | CallState::TimedOut | CallState::Refused => NodeOutcome::Failed,
+        CallState::Running | CallState::Cancelled => NodeOutcome::Cancelled,
+    };
+    match step.outcome {
+        Some(outcome) => outcome.as_str(),
+        // A check is one call. Any other step that has not settled goes on after a call that ended.
+        None if is_check(&step.node) && step.state != CallState::Running => by_call.as_str(),
+        None if is_worked_on => "running",
+        None if by_call == NodeOutcome::Failed => by_call.as_str(),
+        None => NodeOutcome::Cancelled.as_str(),
+    }
+}
+
+fn is_check(node: &str) -> bool {
+    node.starts_with("validate/")
+}
+
+/// What a plan that changed nothing answers to what it was asked in words: then that is its result.
+pub fn answer_text(facts: &PlanFacts, look: &Look) -> Option<Vec<u8>> {
+    let is_asked = !facts.plan.spec.prompt.is_empty() && facts.net.is_empty();
+    let is_done = facts.plan.state == PlanState::Execute(Work::Complete);
+    let answer = facts.answer.as_deref().filter(|_| is_asked && is_done)?;
+    let answer = if look.width.is_some() { calm(answer) } else { answer.to_owned() };
+    Some(format!("\n{}\n", answer.trim_end()).into_bytes())
 }
 
 fn sandbox_json(facts: &PlanFacts) -> Value {
@@ -128,6 +158,7 @@ fn body(facts: &PlanFacts, id: &str, look: &Look) -> String {
     }
     text.extend(queue_words(facts).map(|words| format!("  {words}\n")));
     text.extend(gate_line(facts));
+    text.extend(facts.waits.as_ref().map(|why| format!("  waiting: {}\n", calm(&why.replace('\n', " ")))));
     text.push_str(&broken_line(facts));
     text.push_str(&error_lines(facts, id));
     for reason in &plan.constrained_by {

@@ -132,6 +132,7 @@ fn told(event: &EventRecord) -> Option<String> {
                     .map_or_else(|| node.clone(), |name| format!("validate: {}", one_line(name))),
             )
         }
+        EventKind::NodeWaiting => Some(format!("waiting: {}", calm(&word("why")).replace('\n', " "))),
         EventKind::CancelRequested => Some("cancelling".to_owned()),
         EventKind::PlanCreated
         | EventKind::PlanUndone

@@ -15,6 +15,7 @@ pub(crate) fn hint(verdict: Verdict, category: ErrorCategory) -> String {
         Action::Retry { after, attempt } => format!("retry {attempt} of this step in {}", shown_wait(after)),
         Action::Revert => "the plan goes back and thinks again, with what was found".to_owned(),
         Action::Ask | Action::GiveUp => way_on(verdict.why, category),
+        Action::Told => "the model was told, and went on".to_owned(),
     }
 }
 
@@ -31,7 +32,9 @@ fn way_on(why: Why, category: ErrorCategory) -> String {
         Why::NotIdempotent => "running the tool again might do harm; say how to go on".to_owned(),
         Why::ReplanGate => "say what to do differently, and the plan begins anew".to_owned(),
         Why::ReversionsSpent => "the plan has begun anew as often as it may; say how to go on".to_owned(),
-        Why::StepRetriesSpent | Why::RetriesLeft | Why::Category => by_category(category).to_owned(),
+        Why::StepRetriesSpent | Why::RetriesLeft | Why::Category | Why::Handled => {
+            by_category(category).to_owned()
+        }
     }
 }
 
@@ -58,7 +61,7 @@ pub(crate) fn command(verdict: Verdict, error: &NewError, plan: Option<PlanId>) 
     // Which limit it was stands in the details of the error.
     let limit = error.detail().get(LIMIT_KEY).and_then(|name| name.as_str()).unwrap_or("cost");
     let plan = plan.map_or_else(|| "@last".to_owned(), |plan| plan.to_string());
-    let goes_on = matches!(verdict.action, Action::Retry { .. } | Action::Revert)
+    let goes_on = matches!(verdict.action, Action::Retry { .. } | Action::Revert | Action::Told)
         || matches!(verdict.why, Why::AttemptOver { .. });
     if goes_on {
         return format!("agents plan watch {plan}");

@@ -157,6 +157,7 @@ pub struct NewError {
     detail: Detail,
     retry_after: Option<Duration>,
     idempotent: bool,
+    handled: bool,
 }
 
 impl NewError {
@@ -178,6 +179,7 @@ impl NewError {
             detail: Detail::new(),
             retry_after: None,
             idempotent: false,
+            handled: false,
         }
     }
 
@@ -204,6 +206,12 @@ impl NewError {
     #[must_use]
     pub fn idempotent(self) -> NewError {
         NewError { idempotent: true, ..self }
+    }
+
+    /// Its node goes on: the model was told what was wrong, and nothing is to be decided.
+    #[must_use]
+    pub fn handled(self) -> NewError {
+        NewError { handled: true, ..self }
     }
 
     /// Its name.
@@ -244,6 +252,11 @@ impl NewError {
     /// How long the other side asked us to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
+    }
+
+    /// Whether it was dealt with inside its node.
+    pub fn is_handled(&self) -> bool {
+        self.handled
     }
 
     /// Whether doing it again does no harm.

@@ -6,7 +6,8 @@
 //! 2. At most [`RECORDS_MAX`] records are kept, the newest.
 //! 3. A retry is counted exactly when [`Action::Retry`] was answered: per step for the newest attempt, and
 //!    per plan.
-//! 4. The same id again, while its record is kept, is not counted again and gets the first answer.
+//! 4. What was dealt with inside its node changes nothing but the record of it.
+//! 5. The same id again, while its record is kept, is not counted again and gets the first answer.
 //!
 //! # Not here
 //! The decision itself ([`decide`]), which only reads what stands here. Who may write:
@@ -131,6 +132,11 @@ impl ErrorHistory {
     /// The records that are kept whole, oldest first.
     pub fn records(&self) -> impl ExactSizeIterator<Item = &ErrorRecord> + DoubleEndedIterator {
         self.records.iter()
+    }
+
+    /// The newest that was not dealt with inside its node: what a plan that stopped stands at.
+    pub fn last_failure(&self) -> Option<&ErrorRecord> {
+        self.records.iter().rev().find(|record| record.recovery.action != Action::Told)
     }
 
     /// What is left of the older ones.

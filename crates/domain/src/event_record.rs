@@ -49,8 +49,11 @@ event_kinds! {
     DecisionRecorded = "decision.recorded",
     /// Decisions gave way to a later one: `{by, seqs}`.
     DecisionSuperseded = "decision.superseded",
-    /// The first call of a node was admitted: `{path}`. One that only reads is told by its end alone.
+    /// The first call of a node was admitted, or its model is about to be asked: `{path, model}`. One that only reads is
+    /// told by its end alone.
     NodeStarted = "node.started",
+    /// A node waits for something that passes by itself: `{path, why, ms}`.
+    NodeWaiting = "node.waiting",
     /// A node was settled: `{path, phase, outcome, tries}`.
     NodeFinished = "node.finished",
     /// A tool call was admitted: `{call, node, tool}`.
@@ -61,7 +64,7 @@ event_kinds! {
     ContextAssembled = "context.assembled",
     /// A changeset takes no more entries: `{id, entries, how}`.
     ChangesetClosed = "changeset.closed",
-    /// Something failed: `{seq, category, action, attempt, after_ms}`.
+    /// Something failed: `{seq, category, action, attempt, after_ms, message}`.
     ErrorRecorded = "error.recorded",
     /// A job moved: `{job, phase, to, worker, fence, why}`.
     JobMoved = "job.moved",

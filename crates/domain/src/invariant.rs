@@ -18,6 +18,8 @@ use crate::path::RelPath;
 
 /// How many a plan has at most.
 pub const INVARIANTS_MAX: usize = 100;
+/// How long the words of one may be: every model reads them in every call.
+pub const INVARIANT_CHARS_MAX: usize = 2_000;
 /// How many places a violation names.
 const NAMED_MAX: usize = 5;
 
@@ -82,6 +84,67 @@ pub struct Violation {
     pub text: String,
     /// What breaks it.
     pub what: String,
+}
+
+impl Invariant {
+    /// Reads what a person typed: `never=GLOB,…`, `only=GLOB,…`, `max_files=N` and `max_lines=N` are rules, all else is
+    /// a sentence.
+    ///
+    /// # Errors
+    /// It is empty or too long, or a rule that is none; in words.
+    pub fn parse(text: &str, scope: InvariantScope) -> Result<Invariant, String> {
+        let text = text.trim();
+        let count =
+            |digits: &str| digits.trim().parse::<u64>().map_err(|_| format!("`{digits}` is no whole number"));
+        let rule = match text.split_once('=') {
+            Some(("never", globs)) => Some(Rule::Never(listed(globs))),
+            Some(("only", globs)) => Some(Rule::Only(listed(globs))),
+            Some(("max_files", digits)) => Some(Rule::MaxFiles(count(digits)?)),
+            Some(("max_lines", digits)) => Some(Rule::MaxLines(count(digits)?)),
+            Some(_) | None => None,
+        };
+        match rule {
+            Some(rule) => Invariant::of_rule(rule, None, scope),
+            None => Invariant { text: text.to_owned(), scope, rule: None }.bounded(),
+        }
+    }
+
+    /// A rule, in these words or its own.
+    ///
+    /// # Errors
+    /// A glob of it is none, or the words are empty or too long; in words.
+    pub fn of_rule(rule: Rule, text: Option<String>, scope: InvariantScope) -> Result<Invariant, String> {
+        let flaws = rule.flaws();
+        if !flaws.is_empty() {
+            return Err(flaws.join("; "));
+        }
+        let text = text.unwrap_or_else(|| rule.in_words());
+        Invariant { text, scope, rule: Some(rule) }.bounded()
+    }
+
+    fn bounded(self) -> Result<Invariant, String> {
+        match self.text.chars().count() {
+            _ if self.text.trim().is_empty() => Err("an invariant is empty".to_owned()),
+            chars if chars > INVARIANT_CHARS_MAX => {
+                Err(format!("an invariant has at most {INVARIANT_CHARS_MAX} characters, this has {chars}"))
+            }
+            _ => Ok(self),
+        }
+    }
+}
+
+/// The globs of a list: a comma within braces or brackets is part of a glob.
+fn listed(text: &str) -> Vec<String> {
+    let mut depth = 0_usize;
+    let globs = text.split(|letter: char| {
+        match letter {
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        letter == ',' && depth == 0
+    });
+    globs.map(str::trim).filter(|glob| !glob.is_empty()).map(str::to_owned).collect()
 }
 
 impl Rule {

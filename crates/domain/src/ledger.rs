@@ -303,6 +303,20 @@ pub enum CountAs {
     Step,
     /// A call that is no step of the plan, as a check is.
     Call,
+    /// No call of a tool: a question to a model. With the first of its node in the attempt a step begins.
+    Turn,
+}
+
+impl CountAs {
+    /// The accounts that it counts in; `is_first` when a step begins with it.
+    pub const fn accounts(self, is_first: bool) -> &'static [SpendKind] {
+        match (self, is_first) {
+            (CountAs::Step, true) => &[SpendKind::ToolCalls, SpendKind::Steps],
+            (CountAs::Step, false) | (CountAs::Call, _) => &[SpendKind::ToolCalls],
+            (CountAs::Turn, true) => &[SpendKind::Steps],
+            (CountAs::Turn, false) => &[],
+        }
+    }
 }
 
 /// Something that was reserved, as it is kept.

@@ -146,7 +146,7 @@ pub use likeness::{did_you_mean, nearest};
 pub use lock::{Lock, LockHeld, LockRequest, LockResource};
 pub use merge::{ConflictKind, FileMerge, Merge, Place, Region, Sides, merge, merge_file};
 pub use net::{NetChange, fold, net_hash};
-pub use node_run::{NODE_TEXT_BYTES_MAX, NodeOutcome, NodeRun, Usage};
+pub use node_run::{NODE_TEXT_BYTES_MAX, NodeOutcome, NodeRun, NodeWait, Usage};
 pub use path::{PATH_BYTES_MAX, PathError, RelPath};
 pub use phase::Phase;
 pub use phase_times::{PhaseTime, phase_times};

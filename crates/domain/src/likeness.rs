@@ -2,9 +2,11 @@
 
 /// How many letters are enough of a beginning.
 const BEGINNING_MIN: usize = 3;
+/// Of so many letters one may be wrong.
+const LETTERS_PER_SLIP: usize = 3;
 
-/// The candidate that takes the fewest letters changed, added, left out or swapped to get from `word`, if they are few; else one
-/// that `word` is the beginning of. Of equals the first.
+/// The candidate that takes the fewest letters changed, added, left out or swapped to get from `word`, if they are at most
+/// a third of it; else one that `word` is the beginning of. Of equals the first.
 ///
 /// ```
 /// use domain::nearest;
@@ -16,10 +18,11 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     let near: Vec<(usize, &str)> =
         candidates.into_iter().map(|candidate| (edits(word, candidate), candidate)).collect();
     let (distance, candidate) = near.iter().min_by_key(|(distance, _)| *distance)?;
-    if *distance <= 1 + word.chars().count() / 3 {
+    let letters = word.chars().count();
+    if *distance <= letters / LETTERS_PER_SLIP {
         return Some(candidate);
     }
-    let is_longer = |candidate: &str| word.chars().count() >= BEGINNING_MIN && candidate.starts_with(word);
+    let is_longer = |candidate: &str| letters >= BEGINNING_MIN && candidate.starts_with(word);
     near.iter().map(|(_, candidate)| *candidate).find(|candidate| is_longer(candidate))
 }
 
@@ -58,8 +61,16 @@ mod tests {
 
     #[test]
     fn only_what_is_near_is_meant() {
-        assert_eq!(nearest("", ["a"]), Some("a"));
+        assert_eq!(nearest("", ["a"]), None);
         assert_eq!(nearest("a", []), None);
+        assert_eq!(nearest("m", ["b"]), None, "a third of one letter is none");
+        assert_eq!(
+            nearest("rnu", ["on", "run"]),
+            Some("run"),
+            "a swap is one slip, and two of three are too many"
+        );
+        assert_eq!(nearest("rnu", ["on"]), None);
+        assert_eq!(nearest("int", ["list", "integer"]), Some("integer"), "a beginning");
         assert_eq!(nearest("nedes", ["node", "needs"]), Some("needs"), "two letters changed places");
         assert_eq!(nearest("xyz", ["abc"]), None);
         assert_eq!(nearest("bool", ["string", "boolean"]), Some("boolean"), "a beginning");

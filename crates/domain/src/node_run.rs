@@ -10,6 +10,8 @@
 //! # Not here
 //! When a node may begin ([`crate::graph`]), and how its text is bounded.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,6 +20,17 @@ use crate::time::WallMs;
 
 /// How much of what a node said is kept.
 pub const NODE_TEXT_BYTES_MAX: usize = 64 * 1024;
+
+/// A wait of a node that runs: nothing is done, and nothing counts as a try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeWait {
+    /// The node.
+    pub path: String,
+    /// What for, redacted.
+    pub why: String,
+    /// For how long.
+    pub time: Duration,
+}
 
 /// How a node ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

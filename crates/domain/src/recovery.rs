@@ -9,6 +9,7 @@
 //! | validation | revert if the replan gate is auto, else ask | | | |
 //! | resource, auth, budget, merge_conflict | ask | | | |
 //! | invalid_input, internal | give up | | | |
+//! | any, dealt with inside its node | told the model | | | |
 //!
 //! # Invariants
 //! 1. A step is retried at most `max_retries_per_step` times and a plan at most `max_retries_per_plan` times;
@@ -154,6 +155,8 @@ pub enum Action {
     Ask,
     /// The plan stops, errored: going on as it is makes no sense.
     GiveUp,
+    /// Nothing more: the model of the node was told, and goes on.
+    Told,
 }
 
 /// Why an action was chosen.
@@ -183,6 +186,8 @@ pub enum Why {
     ReplanGate,
     /// The plan went back as often as it may.
     ReversionsSpent,
+    /// It was dealt with inside its node.
+    Handled,
     /// The error belongs to an attempt that is over.
     AttemptOver {
         /// The attempt that runs now.
@@ -230,6 +235,9 @@ impl Verdict {
 
 /// Decides about `error`, which `history` does not hold yet. `jitter` is drawn from all its values alike.
 pub fn decide(policy: &Policy, history: &ErrorHistory, error: &NewError, jitter: u16) -> Verdict {
+    if error.is_handled() {
+        return Verdict::new(Action::Told, Why::Handled);
+    }
     let newest = history.newest_attempt();
     if error.step().attempt < newest {
         return Verdict::new(Action::GiveUp, Why::AttemptOver { newest });

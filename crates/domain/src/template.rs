@@ -118,6 +118,21 @@ impl Template {
         })
     }
 
+    /// Where the placeholders of a text begin, in bytes and in their order.
+    pub fn places(source: &str) -> Vec<usize> {
+        let (mut places, mut at) = (Vec::new(), 0);
+        while let Some(found) = source[at..].find("{{") {
+            let open = at + found;
+            if source[at..open].ends_with('\\') {
+                at = open + 2;
+                continue;
+            }
+            places.push(open);
+            at = source[open..].find("}}").map_or(source.len(), |length| open + length + 2);
+        }
+        places
+    }
+
     /// The paths of its placeholders, in their order.
     pub fn paths(&self) -> impl Iterator<Item = &TemplatePath> {
         self.parts.iter().filter_map(|part| match part {

@@ -16,7 +16,7 @@ use crate::error::NewError;
 use crate::event_record::{EVENT_BYTES_MAX, EventKind};
 use crate::id::ApplyId;
 use crate::job::Job;
-use crate::node_run::NodeRun;
+use crate::node_run::{NodeRun, NodeWait};
 use crate::plan::{Plan, PlanEvent};
 use crate::recovery::{Action, Recovery};
 use crate::sandbox_record::SandboxRecord;
@@ -74,6 +74,12 @@ pub fn node_started(call: &ToolCall) -> Told {
     bounded(EventKind::NodeStarted, json!({ "path": call.new.node }))
 }
 
+/// A node waits.
+pub fn node_waits(wait: &NodeWait) -> Told {
+    let ms = u64::try_from(wait.time.as_millis()).unwrap_or(u64::MAX);
+    bounded(EventKind::NodeWaiting, json!({ "path": wait.path, "why": wait.why, "ms": ms }))
+}
+
 /// A node was settled.
 pub fn node_finished(run: &NodeRun) -> Told {
     let data = json!({
@@ -125,6 +131,7 @@ pub fn error_recorded(error: &NewError, recovery: &Recovery) -> Told {
         Action::Revert => ("revert", None, None),
         Action::Ask => ("ask", None, None),
         Action::GiveUp => ("give_up", None, None),
+        Action::Told => ("told", None, None),
     };
     let data = json!({
         "seq": recovery.seq, "category": error.category().as_str(), "action": action, "attempt": attempt,

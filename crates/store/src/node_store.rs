@@ -5,7 +5,8 @@
 //! [`CallOutcome::settles`](crate::CallOutcome::settles) and [`KeptCall::settles`](domain::KeptCall::settles).
 
 use async_trait::async_trait;
-use domain::{Claim, NodeRun, PlanId};
+use domain::{Claim, NodeRun, NodeWait, PlanId};
+use sync::Effect;
 
 use crate::StoreError;
 use crate::call_store::By;
@@ -17,6 +18,9 @@ pub trait NodeStore: Send + Sync {
     /// alone. All or none; a run of the same attempt, phase and path takes the place of an earlier one. Asked again, it
     /// does no more.
     async fn settle_nodes(&self, by: By<'_>, claim: &Claim, runs: Vec<NodeRun>) -> Result<(), StoreError>;
+
+    /// Tells that a node waits. Nothing else is kept of it; asked twice it is told twice.
+    async fn node_waits(&self, effect: &Effect, claim: &Claim, wait: NodeWait) -> Result<(), StoreError>;
 
     /// The nodes of a plan that are settled, as [`NodeRun::sort`] orders them; none for an unknown plan.
     async fn node_runs(&self, plan: PlanId) -> Result<Vec<NodeRun>, StoreError>;

@@ -70,6 +70,27 @@ pub struct Agent {
 }
 
 impl Agent {
+    /// What was seen to work, in words.
+    pub fn tried_in_words(&self) -> String {
+        let by_itself = match self.tried {
+            Tried::Worked { version } => Some(format!("tried with {version}")),
+            Tried::No => None,
+        };
+        let over_acp = match (self.tried_acp, self.acp) {
+            (Tried::Worked { version }, Some(acp)) => {
+                let program = acp.argv.first().copied().unwrap_or(self.program);
+                Some(format!("over the Agent Client Protocol with {program} {version}"))
+            }
+            (Tried::Worked { .. } | Tried::No, _) => None,
+        };
+        match (by_itself, over_acp) {
+            (None, None) => "untried".to_owned(),
+            (Some(one), None) => one,
+            (None, Some(one)) => format!("tried {one}"),
+            (Some(one), Some(other)) => format!("{one}, and {other}"),
+        }
+    }
+
     /// Whether it was seen to work, one way or another.
     pub const fn is_tried(&self) -> bool {
         matches!(self.tried, Tried::Worked { .. }) || matches!(self.tried_acp, Tried::Worked { .. })
@@ -245,6 +266,11 @@ mod tests {
             }
         }
         assert!(!named("goose").unwrap().is_tried());
+        for agent in &AGENTS {
+            assert_eq!(agent.is_tried(), agent.tried_in_words() != "untried", "{}", agent.name);
+        }
+        let words = named("codex").unwrap().tried_in_words();
+        assert_eq!(words, "tried with 0.166.0, and over the Agent Client Protocol with codex-acp 0.16.0");
     }
 
     #[test]

@@ -106,6 +106,11 @@ impl McpServer {
         &self.problems
     }
 
+    /// Whether it went away, or its connection did: nothing that is asked of it will be answered.
+    pub fn is_gone(&self) -> bool {
+        self.service.is_transport_closed() || self.service.is_closed()
+    }
+
     /// Ends it and all its processes.
     pub async fn end(mut self) {
         // Its input is closed by this, which is how a server is asked to end.

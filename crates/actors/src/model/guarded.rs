@@ -8,14 +8,17 @@
 //!
 //! # Invariants
 //! 1. While the breaker is open nothing is sent: the error is `overloaded`, with the rest of the cool-down. While one call
-//!    tries whether the provider answers again, the others are turned away too, without saying for how long.
+//!    tries whether the provider answers again, the others are turned away too, without saying for how long. Who is turned
+//!    away has made no try, and is told what the last one came to.
 //! 2. A call that is dropped or cancelled is neither success nor failure.
-//! 3. Who trips or closes the breaker tells of it, once, after the fact and under no lock.
+//! 3. Who trips or closes the breaker tells of it, once, after the fact and under no lock. An answer that closes nothing is
+//!    told too: the breaker of another process may be the one that was heard of last.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::ErrorCategory;
+use sync::primitives::{Mutex, lock};
 use sync::{Breaker, Observed, Permit, Recorded, Rejected, Why};
 
 use super::error::{Cause, ModelError};
@@ -25,6 +28,11 @@ use super::request::{Heard, ModelAnswer, ModelRequest, Provider};
 pub trait BreakerNews: Send + Sync {
     /// `how` is `Tripped`, `Reopened` or `Closed`.
     fn changed(&self, breaker: &str, how: Recorded);
+
+    /// The provider answered, and its breaker was closed before.
+    fn answered(&self, breaker: &str) {
+        let _ = breaker;
+    }
 }
 
 /// Nobody listens.
@@ -42,6 +50,8 @@ pub struct Guarded {
     name: String,
     breaker: Breaker,
     news: Arc<dyn BreakerNews>,
+    /// What the last failure said that counted, for those who are turned away.
+    last_failure: Mutex<Option<String>>,
 }
 
 impl Guarded {
@@ -52,10 +62,10 @@ impl Guarded {
         breaker: Breaker,
         news: Arc<dyn BreakerNews>,
     ) -> Guarded {
-        Guarded { inner, name: name.to_owned(), breaker, news }
+        Guarded { inner, name: name.to_owned(), breaker, news, last_failure: Mutex::new(None) }
     }
 
-    fn resting(&self, rejected: Rejected) -> ModelError {
+    fn turned_away(&self, rejected: Rejected) -> ModelError {
         let (what, retry_after) = match rejected.why {
             Why::CoolingDown => {
                 let left = format!("it is asked again in {:.1} s", rejected.retry_after.as_secs_f64());
@@ -64,9 +74,11 @@ impl Guarded {
             // How long a probe may take is far more than it mostly does: whoever waits for that waits in vain.
             Why::Probing => ("somebody tries whether it answers again".to_owned(), None),
         };
+        let last = lock(&self.last_failure).as_ref().map(|last| format!("; it failed with: {last}"));
+        let last = last.unwrap_or_default();
         ModelError {
             category: ErrorCategory::Overloaded,
-            message: format!("{} failed too often and is given a rest: {what}", self.name),
+            message: format!("{} failed too often and is given a rest: {what}{last}", self.name),
             retry_after,
             was_sent: false,
             cause: Cause::Resting,
@@ -79,6 +91,7 @@ impl Guarded {
             Err(ModelError { cause: Cause::Cancelled(_), .. }) => permit.abandon(),
             Err(error) => match error.category {
                 ErrorCategory::Connection | ErrorCategory::Timeout | ErrorCategory::Overloaded => {
+                    *lock(&self.last_failure) = Some(error.message.clone());
                     permit.fail()
                 }
                 ErrorCategory::Auth | ErrorCategory::InvalidInput => permit.succeed(),
@@ -95,6 +108,8 @@ impl Guarded {
         };
         if recorded.is_change() {
             self.news.changed(self.breaker.name(), recorded);
+        } else if outcome.is_ok() && recorded == Recorded::Counted {
+            self.news.answered(self.breaker.name());
         }
     }
 }
@@ -110,9 +125,13 @@ impl Provider for Guarded {
         if let Some(reason) = scope.reason() {
             return Err(ModelError::cancelled(reason, false));
         }
-        let permit = self.breaker.try_acquire().map_err(|rejected| self.resting(rejected))?;
+        let permit = self.breaker.try_acquire().map_err(|rejected| self.turned_away(rejected))?;
         let answer = self.inner.answer(request, heard, scope).await;
         self.settle(permit, answer.as_ref().map(|_| ()));
         answer
+    }
+
+    fn resting(&self) -> Option<ModelError> {
+        self.breaker.rejection().map(|rejected| self.turned_away(rejected))
     }
 }

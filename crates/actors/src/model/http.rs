@@ -239,8 +239,20 @@ impl Server {
             Some(_) | None => told.message,
         };
         let colon = if why.is_empty() { "" } else { ": " };
-        let message = self.hidden(&format!("{status} from {}{colon}{why}", self.name));
+        let whose = if status == 401 { self.whose_key() } else { String::new() };
+        let message = self.hidden(&format!("{status} from {}{colon}{why}{whose}", self.name));
         ModelError { retry_after, was_sent, ..ModelError::sent(category, message) }
+    }
+
+    /// Which key it was that a server does not take.
+    fn whose_key(&self) -> String {
+        match &self.key {
+            Some(key) => format!(" (asked with the key from {})", key.origin()),
+            None => format!(
+                " (asked without a key: name one as `key_env` or `key_file` in [providers.{}] of the settings)",
+                self.name
+            ),
+        }
     }
 
     fn not_reached(&self, error: &reqwest::Error) -> ModelError {

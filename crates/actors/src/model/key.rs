@@ -125,6 +125,11 @@ impl Key {
         &self.value
     }
 
+    /// Where it came from: a variable of the environment, or a file.
+    pub(crate) fn origin(&self) -> &str {
+        &self.from
+    }
+
     /// The text with `[key]` wherever it had this key.
     pub fn hide_in(&self, text: &str) -> String {
         text.replace(&*self.value, HIDDEN)

@@ -43,9 +43,10 @@ pub use key::{Key, KeyError};
 pub use openai::{Dialect, OpenAi, OpenAiSpec};
 pub use price::{Price, PriceList, Prices, PricesError, Tokens};
 pub use providers::{
-    Mode, ProviderError, ProviderSettings, ProviderView, Providers, ProvidersSetup, Resolved, Speaks,
+    ASK_LIMIT, Mode, Offer, ProviderError, ProviderSettings, ProviderView, Providers, ProvidersSetup,
+    Resolved, Speaks, builtin_providers, offers,
 };
-pub use replay::{Drift, Recorder, RecordingError, Replay};
+pub use replay::{Bounds, Drift, Recorder, RecordingError, Replay};
 pub use request::{Heard, Message, ModelAnswer, ModelRequest, Provider, Stop, ToolResult, ToolUse};
 pub use server_spec::ServerError;
 pub(crate) use tool_names::plain as wire_name;

@@ -3,6 +3,8 @@
 //! # Invariants
 //! Every one says what was wrong and the way on.
 
+use domain::ErrorCategory;
+
 /// Why a call has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolError {
@@ -179,6 +181,30 @@ impl ToolError {
             Self::Repeated { .. } => "REPEATED_CALL",
             Self::NoContext { code, .. } => code,
             Self::Failed { .. } => "TOOL_FAILED",
+        }
+    }
+
+    /// What kind of fault it is: the model's, which made a call that cannot be made, or the tool's. None where it belongs
+    /// to the work that something is not there, not read yet, or not as it was thought to be.
+    pub const fn fault(&self) -> Option<ErrorCategory> {
+        match self {
+            Self::UnknownTool { .. }
+            | Self::InvalidArguments { .. }
+            | Self::NotAllowed { .. }
+            | Self::PathEscapes { .. }
+            | Self::ProtectedPath { .. }
+            | Self::DecisionInvalid { .. }
+            | Self::Repeated { .. } => Some(ErrorCategory::ModelOutput),
+            Self::TimedOut { .. } | Self::BadOutput { .. } | Self::Failed { .. } => Some(ErrorCategory::Tool),
+            Self::NotFound { .. }
+            | Self::InTheWay { .. }
+            | Self::UnreadFile { .. }
+            | Self::StaleFile { .. }
+            | Self::NoMatch { .. }
+            | Self::NotUnique { .. }
+            | Self::NotText { .. }
+            | Self::RedactedContent { .. }
+            | Self::NoContext { .. } => None,
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use domain::Hash;
+use domain::{ErrorCategory, Hash};
 use serde_json::{Value, json};
 
 use super::arguments::work_of;
@@ -42,6 +42,8 @@ pub struct ToolAnswer {
     pub is_error: bool,
     /// How many files it changed.
     pub changed: u32,
+    /// What kind of fault it was; none when it went well, or as work goes.
+    pub fault: Option<ErrorCategory>,
 }
 
 /// What ends a node in a call.
@@ -102,19 +104,20 @@ impl<W: Workplace> ToolRunner<W> {
         };
         let Performed { outcome, changed, seen } = performed;
         self.seen.learn(seen);
-        let (text, is_error) = match &outcome {
-            Ok(result) => (self.told(&call.name, result), false),
-            Err(why) => (why.told(), true),
+        let (text, is_error, fault) = match &outcome {
+            Ok(result) => (self.told(&call.name, result), false, None),
+            Err(why) => (why.told(), true, why.fault()),
         };
         let times = self.repeats.heard(&call.name, &call.arguments.to_string(), &text);
         if times >= REPEATS_MAX {
             return Err(Halt::Loop { tool: call.name.clone(), times });
         }
         if times >= REPEATS_TOLD {
-            let text = ToolError::Repeated { tool: call.name.clone(), times }.told();
-            return Ok(ToolAnswer { text, is_error: true, changed });
+            let repeated = ToolError::Repeated { tool: call.name.clone(), times };
+            let (text, fault) = (repeated.told(), repeated.fault());
+            return Ok(ToolAnswer { text, is_error: true, changed, fault });
         }
-        Ok(ToolAnswer { text, is_error, changed })
+        Ok(ToolAnswer { text, is_error, changed, fault })
     }
 
     /// Everything that can be judged before the call begins.

@@ -65,7 +65,7 @@ async fn how_long_to_wait_is_passed_on() {
 async fn a_key_that_a_server_repeats_is_not_shown() {
     let body = json!({"error": {"message": format!("the key {SECRET} is wrong")}}).to_string();
     let error = fault_of(Script::status("401 Unauthorized", &[], &body)).await;
-    assert_eq!(error.message, "401 from openai: the key [key] is wrong");
+    assert_eq!(error.message, "401 from openai: the key [key] is wrong (asked with the key from TEST_KEY)");
     let told = format!("data: {}\n\n", json!({"error": {"message": format!("no {SECRET}"), "code": 401}}));
     let error = fault_of(Script::events(&[told.as_bytes()])).await;
     assert_eq!(error.message, "openai failed in the middle of its answer: no [key]");

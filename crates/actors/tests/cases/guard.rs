@@ -90,8 +90,16 @@ async fn what_keeps_failing_is_given_a_rest_and_then_tried_again() {
     assert_eq!((resting.category, resting.was_sent), (ErrorCategory::Overloaded, false));
     assert_eq!((resting.retry_after, resting.cause), (Some(Duration::from_secs(20)), Cause::Resting));
     assert!(resting.message.starts_with("openai failed too often"), "{}", resting.message);
+    assert!(
+        resting.message.ends_with("; it failed with: no"),
+        "the cause is not hidden: {}",
+        resting.message
+    );
+    assert_eq!(setting.guarded.resting(), Some(failed(&setting.guarded, &request("hello")).await));
     setting.clock.advance(Duration::from_secs(20));
+    assert_eq!(setting.guarded.resting(), None, "and to ask that takes the try from nobody");
     setting.call(Ok(())).await;
+    assert_eq!(setting.guarded.resting(), None);
     let told = setting.news.0.lock().unwrap().clone();
     let name = "model/openai".to_owned();
     assert_eq!(told, [(name.clone(), Recorded::Tripped { cool_down: COOL_DOWN }), (name, Recorded::Closed)]);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actors::model::{
-    Cause, Drift, Key, Message, ModelAnswer, ModelError, ModelRequest, Provider, Recorder, RecordingError,
-    Replay, ToolResult, ToolUse,
+    Bounds, Cause, Drift, Key, Message, ModelAnswer, ModelError, ModelRequest, Provider, Recorder,
+    RecordingError, Replay, ToolResult, ToolUse,
 };
 use domain::ErrorCategory;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ impl Tape {
         let server = Scripted::start(scripts);
         let key = Key::new(SECRET, "TEST_KEY").unwrap();
         let recorder = Arc::new(Recorder::create(&self.path(), vec![key]).unwrap());
-        let provider = recorder.wrap("openai", Arc::new(openai(&server.url)));
+        let provider = recorder.wrap("openai", Bounds::default(), Arc::new(openai(&server.url)));
         let mut answers = Vec::new();
         for request in requests {
             answers.push(ask(&*provider, &request).await.0);
@@ -105,7 +105,7 @@ async fn each_call_is_on_disk_before_its_answer_is_given() {
     let tape = Tape::new();
     let server = Scripted::start(vec![text_script("a"), text_script("b")]);
     let recorder = Arc::new(Recorder::create(&tape.path(), Vec::new()).unwrap());
-    let provider = recorder.wrap("openai", Arc::new(openai(&server.url)));
+    let provider = recorder.wrap("openai", Bounds::default(), Arc::new(openai(&server.url)));
     for calls in 1..=2 {
         answered(&*provider, &request("hello")).await;
         assert_eq!(tape.lines().len(), calls);
@@ -118,7 +118,7 @@ async fn parallel_calls_never_mix_their_lines() {
     let tape = Tape::new();
     let server = Scripted::start((0..8).map(|_| text_script(&"long ".repeat(20_000))).collect());
     let recorder = Arc::new(Recorder::create(&tape.path(), Vec::new()).unwrap());
-    let provider = recorder.wrap("openai", Arc::new(openai(&server.url)));
+    let provider = recorder.wrap("openai", Bounds::default(), Arc::new(openai(&server.url)));
     let tasks: Vec<_> = (0..8)
         .map(|number| {
             let provider = Arc::clone(&provider);
@@ -137,7 +137,7 @@ async fn parallel_calls_never_mix_their_lines() {
 async fn a_cancelled_call_is_not_recorded() {
     let tape = Tape::new();
     let recorder = Arc::new(Recorder::create(&tape.path(), Vec::new()).unwrap());
-    let provider = recorder.wrap("openai", Arc::new(openai(&Scripted::nobody())));
+    let provider = recorder.wrap("openai", Bounds::default(), Arc::new(openai(&Scripted::nobody())));
     let token = CancellationToken::new();
     let scope = token.observe();
     token.cancel(CancelReason::User);
@@ -225,6 +225,26 @@ async fn of_calls_that_are_equally_alike_the_earliest_is_compared() {
     let (_, provider) = tape.replay();
     let what = "message 1 (from the user) differs in line 1: recorded `one`, now `three`".to_owned();
     assert_eq!(failed(&*provider, &request("three")).await.cause, Cause::Drift(Drift { at: 1, what }));
+}
+
+#[tokio::test]
+async fn who_asked_in_the_recorded_run_is_compared_with_nobody_elses_calls() {
+    let of = |asker: &str, text: &str| ModelRequest { asker: asker.to_owned(), ..request(text) };
+    let tape = Tape::new();
+    tape.record(vec![(of("a", "A mend it"), text_script("a")), (of("b", "B mend it"), text_script("b"))])
+        .await;
+    let (_, provider) = tape.replay();
+    let drift = async |request: &ModelRequest| match failed(&*provider, request).await.cause {
+        Cause::Drift(drift) => (drift.at, drift.what),
+        other => panic!("{other:?}"),
+    };
+    let what =
+        "message 1 (from the user) differs in line 1: recorded `B mend it`, now `B break it`".to_owned();
+    assert_eq!(drift(&of("b", "B break it")).await, (2, what));
+    answered(&*provider, &of("b", "B mend it")).await;
+    let what = "the recording has 1 calls of b, and all have been answered".to_owned();
+    assert_eq!(drift(&of("b", "B break it")).await, (3, what));
+    assert_eq!(drift(&of("new", "A break it")).await.0, 1, "of who did not ask then, all are compared");
 }
 
 #[tokio::test]

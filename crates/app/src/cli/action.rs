@@ -5,7 +5,7 @@ use engine::definition::{Action, Kind, Library, Loaded, Surroundings, action_val
 
 use super::Invocation;
 use super::actor_views::{Checked, Shown, check_all, list, setting, show};
-use crate::definitions;
+use crate::definitions::{self, WithProviders};
 use crate::failure::Failure;
 use crate::output::Report;
 
@@ -38,7 +38,12 @@ impl ActionCommand {
 }
 
 pub(super) fn run(command: ActionCommand, invocation: &Invocation) -> Result<Report, Failure> {
-    let (library, surroundings) = setting(invocation)?;
+    // What is shown is what is written, whoever could be asked.
+    let with_providers = match command {
+        ActionCommand::List | ActionCommand::Check { .. } => WithProviders::Yes,
+        ActionCommand::Show { .. } => WithProviders::No,
+    };
+    let (library, surroundings) = setting(invocation, with_providers)?;
     match command {
         ActionCommand::List => list(&library, Kind::Action, invocation),
         ActionCommand::Show { action } => {
@@ -47,7 +52,7 @@ pub(super) fn run(command: ActionCommand, invocation: &Invocation) -> Result<Rep
             let frozen =
                 previewed(&library, &loaded, &surroundings).map_err(|error| definitions::failure(&error))?;
             let value = action_value(&loaded.definition, frozen.as_ref());
-            show(&Shown::of(&loaded, value))
+            show(&Shown::of(Kind::Action, &loaded, value))
         }
         ActionCommand::Check { actions } => {
             let check = |word: &str| {

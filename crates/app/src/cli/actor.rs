@@ -4,7 +4,7 @@ use engine::definition::{Kind, actor_value, preview_actor};
 
 use super::Invocation;
 use super::actor_views::{Checked, Shown, check_all, list, setting, show};
-use crate::definitions;
+use crate::definitions::{self, WithProviders};
 use crate::failure::Failure;
 use crate::output::Report;
 
@@ -37,7 +37,12 @@ impl ActorCommand {
 }
 
 pub(super) fn run(command: ActorCommand, invocation: &Invocation) -> Result<Report, Failure> {
-    let (library, surroundings) = setting(invocation)?;
+    // What is shown is what is written, whoever could be asked.
+    let with_providers = match command {
+        ActorCommand::List | ActorCommand::Check { .. } => WithProviders::Yes,
+        ActorCommand::Show { .. } => WithProviders::No,
+    };
+    let (library, surroundings) = setting(invocation, with_providers)?;
     match command {
         ActorCommand::List => list(&library, Kind::Actor, invocation),
         ActorCommand::Show { actor } => {
@@ -47,7 +52,7 @@ pub(super) fn run(command: ActorCommand, invocation: &Invocation) -> Result<Repo
             let frozen = frozen.map_err(|error| definitions::failure(&error))?;
             let mut value = actor_value(&frozen);
             value["description"] = loaded.definition.description.as_str().into();
-            show(&Shown::of(&loaded, value))
+            show(&Shown::of(Kind::Actor, &loaded, value))
         }
         ActorCommand::Check { actors } => {
             let check = |word: &str| {

@@ -1,19 +1,24 @@
 //! What `agents action` and `agents actor` answer: both list, show and check alike.
 
-use engine::definition::{DefinitionError, Kind, Library, Listed, Loaded, Surroundings};
+use actors::agents::{self, Agent, Tried};
+use engine::definition::{DefinitionError, Kind, Library, Listed, Loaded, Origin, Surroundings};
 use serde_json::{Value, json};
 
 use super::Invocation;
-use crate::definitions;
+use crate::definitions::{self, WithProviders};
 use crate::failure::{Failure, codes};
 use crate::output::{Report, Table, calm};
 use crate::project;
 
 /// The definitions that hold here, and what the settings say about them.
-pub(super) fn setting(invocation: &Invocation) -> Result<(Library, Surroundings), Failure> {
+pub(super) fn setting(
+    invocation: &Invocation,
+    with_providers: WithProviders,
+) -> Result<(Library, Surroundings), Failure> {
     let projects = project::find_all(&[], &invocation.here)?;
     let settings = invocation.settings(Vec::new(), &projects)?;
-    let library = definitions::library(&projects, &invocation.env);
+    let configured = definitions::configured(&settings, with_providers);
+    let library = definitions::library(&projects, &invocation.env).knowing(configured);
     Ok((library, definitions::surroundings(&settings, None)))
 }
 
@@ -21,7 +26,7 @@ pub(super) fn list(library: &Library, kind: Kind, invocation: &Invocation) -> Re
     let listed = library.list(kind).map_err(|error| definitions::failure(&error))?;
     let mut table = Table::new(&[kind.as_str(), "from", "what it does"]);
     for line in &listed {
-        table.row(vec![line.name.clone(), line.origin.as_str().to_owned(), about(line)]);
+        table.row(vec![line.name.clone(), line.origin.as_str().to_owned(), about(line, kind)]);
     }
     let all: Vec<Value> = listed
         .iter()
@@ -30,6 +35,7 @@ pub(super) fn list(library: &Library, kind: Kind, invocation: &Invocation) -> Re
                 "name": line.name, "origin": line.origin.as_str(), "place": line.place,
                 "description": line.description, "hidden_by": line.hidden_by.map(|origin| origin.as_str()),
                 "findings": definitions::findings_json(&line.findings),
+                "tried": program(kind, &line.name, line.origin).map(tried_json),
             })
         })
         .collect();
@@ -42,15 +48,30 @@ pub(super) fn list(library: &Library, kind: Kind, invocation: &Invocation) -> Re
 }
 
 /// What a line says: that something is wrong, or that another is taken, before all else.
-fn about(line: &Listed) -> String {
+fn about(line: &Listed, kind: Kind) -> String {
     let faults = match &line.findings[..] {
         [] => String::new(),
         [only] => format!("not sound: {only}"),
         [first, rest @ ..] => format!("not sound: {first} (and {} more)", rest.len()),
     };
     let hidden = line.hidden_by.map(|origin| format!("hidden by the one of the {}", origin.as_str()));
-    let parts = [hidden.unwrap_or_default(), faults, line.description.clone()];
+    let tried = program(kind, &line.name, line.origin).map(Agent::tried_in_words);
+    let parts = [hidden.unwrap_or_default(), faults, line.description.clone(), tried.unwrap_or_default()];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+/// The agent program that a built-in actor runs.
+fn program(kind: Kind, name: &str, origin: Origin) -> Option<&'static Agent> {
+    agents::named(name).filter(|_| kind == Kind::Actor && origin == Origin::BuiltIn)
+}
+
+/// The versions that an agent program was seen to work with; null for none.
+pub(super) fn tried_json(agent: &Agent) -> Value {
+    let version = |tried: Tried| match tried {
+        Tried::Worked { version } => Some(version),
+        Tried::No => None,
+    };
+    json!({ "version": version(agent.tried), "acp_version": version(agent.tried_acp) })
 }
 
 /// A definition to be printed.
@@ -60,11 +81,14 @@ pub(super) struct Shown {
     place: String,
     digest: String,
     value: Value,
+    /// The agent program that it runs, if it is one of ours.
+    program: Option<&'static Agent>,
 }
 
 impl Shown {
-    pub(super) fn of<T>(loaded: &Loaded<T>, value: Value) -> Shown {
+    pub(super) fn of<T>(kind: Kind, loaded: &Loaded<T>, value: Value) -> Shown {
         Shown {
+            program: program(kind, &loaded.name, loaded.origin),
             name: loaded.name.clone(),
             origin: loaded.origin.as_str(),
             place: loaded.place.clone(),
@@ -78,11 +102,12 @@ pub(super) fn show(shown: &Shown) -> Result<Report, Failure> {
     let yaml = serde_saphyr::to_string(&shown.value)
         .map_err(|error| Failure::new(&codes::INTERNAL, format!("it cannot be printed: {error}")))?;
     let from = if shown.place == shown.origin { String::new() } else { format!(" ({})", shown.place) };
-    let head = format!("# {} of the {}{from}\n", shown.name, shown.origin);
+    let tried = shown.program.map(|agent| format!("# {}: {}\n", agent.title, agent.tried_in_words()));
+    let head = format!("# {} of the {}{from}\n{}", shown.name, shown.origin, tried.unwrap_or_default());
     let text = calm(&format!("{head}{}\n", yaml.trim_end()));
     let data = json!({
         "name": shown.name, "origin": shown.origin, "place": shown.place, "digest": shown.digest,
-        "definition": shown.value,
+        "definition": shown.value, "tried": shown.program.map(tried_json),
     });
     Ok(Report::new(data, text))
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::Invocation;
-use crate::config::{self, ConfigError, ENTRIES, Entry, Key, Settings, Value, entry_named};
+use crate::config::{self, Change, ConfigError, ENTRIES, Entry, Line, Settings, entry_named};
 use crate::failure::Failure;
 use crate::output::{Report, Table};
 use crate::{places, project};
@@ -57,8 +57,18 @@ fn known(key: &str) -> Result<&'static Entry, Failure> {
 }
 
 fn get(key: &str, origin: bool, invocation: &Invocation) -> Result<Report, Failure> {
-    let entry = known(key)?;
     let settings = settings(invocation)?;
+    if let Some((name, value, from)) = settings.lines.iter().find(|(name, ..)| name == key)
+        && entry_named(key).is_none()
+    {
+        let text = match origin {
+            true => format!("{name} = {value}  ({}, {})\n", from.word(), from.place()),
+            false => format!("{value}\n"),
+        };
+        let data = json!({ "key": name, "value": value, "origin": from.word(), "place": from.place() });
+        return Ok(Report::new(data, text));
+    }
+    let entry = known(key)?;
     let (value, from) = settings.get(entry.key);
     let mut text = format!("{}\n", value.typed());
     let levels: Vec<Json> = settings
@@ -88,24 +98,46 @@ fn get(key: &str, origin: bool, invocation: &Invocation) -> Result<Report, Failu
 }
 
 fn set(words: &[String], invocation: &Invocation) -> Result<Report, Failure> {
-    let values: Vec<(Key, Value)> = words.iter().map(|word| parsed(word)).collect::<Result<_, _>>()?;
+    let values: Vec<Change> = words.iter().map(|word| parsed(word)).collect::<Result<_, _>>()?;
     let path = places::user_config(&invocation.env).ok_or(ConfigError::NoHome)?;
     config::set(&path, &values)?;
     let text: String =
-        values.iter().map(|(key, value)| format!("{} = {}\n", key.entry().name, value.typed())).collect();
-    let set: Vec<Json> = values
-        .iter()
-        .map(|(key, value)| json!({ "key": key.entry().name, "value": value.to_json() }))
-        .collect();
+        values.iter().map(|change| format!("{} = {}\n", name_of(change), typed_of(change))).collect();
+    let set: Vec<Json> =
+        values.iter().map(|change| json!({ "key": name_of(change), "value": json_of(change) })).collect();
     Ok(Report::new(json!({ "file": path.display().to_string(), "set": set }), text))
 }
 
-fn parsed(word: &str) -> Result<(Key, Value), Failure> {
+fn name_of(change: &Change) -> String {
+    match change {
+        Change::Setting(key, _) => key.entry().name.to_owned(),
+        Change::Line(line) => line.full(),
+    }
+}
+
+fn typed_of(change: &Change) -> String {
+    match change {
+        Change::Setting(_, value) => value.typed(),
+        Change::Line(line) => line.value.as_str().map_or_else(|| line.value.to_string(), str::to_owned),
+    }
+}
+
+fn json_of(change: &Change) -> Json {
+    match change {
+        Change::Setting(_, value) => value.to_json(),
+        Change::Line(_) => typed_of(change).into(),
+    }
+}
+
+fn parsed(word: &str) -> Result<Change, Failure> {
     let Some((key, text)) = word.split_once('=') else {
         let message = format!("`{word}` sets nothing: write KEY=VALUE");
         return Err(Failure::new(&crate::failure::codes::USAGE, message)
             .hint("like `agents config set plan.concurrency=8`"));
     };
+    if let Some(line) = Line::typed(key.trim(), text.trim()) {
+        return Ok(Change::Line(Box::new(line)));
+    }
     let entry = known(key.trim())?;
     let value = entry.shape.parse(text.trim()).map_err(|_| ConfigError::ValueInvalid {
         key: entry.name.to_owned(),
@@ -113,7 +145,7 @@ fn parsed(word: &str) -> Result<(Key, Value), Failure> {
         allowed: entry.shape.allowed(),
         place: None,
     })?;
-    Ok((entry.key, value))
+    Ok(Change::Setting(entry.key, value))
 }
 
 fn list(invocation: &Invocation) -> Result<Report, Failure> {
@@ -129,6 +161,17 @@ fn list(invocation: &Invocation) -> Result<Report, Failure> {
             "variable": entry.env_name(), "scope": entry.scope.shown(), "doc": entry.doc,
         }));
     }
+    for (name, value, from) in &settings.lines {
+        table.row(vec![
+            name.clone(),
+            value.clone(),
+            from.word().to_owned(),
+            "a line of a table (docs/models.md)".to_owned(),
+        ]);
+    }
+    let line = |(name, value, from): &(String, String, config::Origin)| json!({ "key": name, "value": value, "origin": from.word(), "place": from.place() });
+    let lines: Vec<Json> = settings.lines.iter().map(line).collect();
     let file = places::user_config(&invocation.env).map(|path| path.display().to_string());
-    Ok(Report::new(json!({ "settings": all, "user_file": file }), table.shown(&invocation.look)))
+    let data = json!({ "settings": all, "tables": lines, "user_file": file });
+    Ok(Report::new(data, table.shown(&invocation.look)))
 }

@@ -3,12 +3,14 @@
 //! # Invariants
 //! 1. Of many commands that find no worker at once, one starts one: who looks and starts holds a lock meanwhile, until
 //!    the worker is there.
-//! 2. The plan is left to the workers before it is looked for one, so that no worker goes without having seen it.
+//! 2. A plan that not every worker that lives has the keys for gets a worker of its own, started from here: so it is done
+//!    in the environment in which it was found that it can be.
+//! 3. The plan is left to the workers before it is looked for one, so that no worker goes without having seen it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -30,9 +32,18 @@ const READY_LOOK_EVERY: Duration = Duration::from_millis(5);
 /// A longer log begins anew.
 pub(super) const LOG_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Sees to it that a worker lives, and tells how the plan that is left to it can be followed and stopped.
-pub(super) async fn left(invocation: &Invocation, engine: &Engine, plan: &Named) -> Result<Report, Failure> {
-    let is_started = start_worker(invocation, engine).await?;
+/// Sees to it that a worker lives, and tells how the plan that is left to it can be followed and stopped. `lacking` are
+/// the variables for want of which it is not left to those that live.
+pub(super) async fn left(
+    invocation: &Invocation,
+    engine: &Engine,
+    plan: &Named,
+    lacking: &BTreeSet<String>,
+) -> Result<Report, Failure> {
+    let is_started = match lacking.is_empty() {
+        true => start_worker(invocation, engine).await?,
+        false => start_own_worker(invocation, engine, plan).await?,
+    };
     let facts = plan::facts(engine, plan).await?;
     let mut data = plan_view::to_json(&facts, &plan.short);
     data["detached"] = true.into();
@@ -42,6 +53,12 @@ pub(super) async fn left(invocation: &Invocation, engine: &Engine, plan: &Named)
     let text =
         format!("plan {id} is left to {how}\nnext  agents plan watch {id}     agents plan cancel {id}\n");
     let report = Report::new(data, text);
+    if !lacking.is_empty() {
+        let names: Vec<&str> = lacking.iter().map(String::as_str).collect();
+        let note =
+            format!("a worker that lives was started without {}: this plan has its own", names.join(", "));
+        return Ok(report.note(Note::info(note)));
+    }
     let commands = facts.plan.spec.commands();
     let names: BTreeSet<&str> = commands.flat_map(|command| &command.pass_env).map(String::as_str).collect();
     if names.is_empty() || is_started {
@@ -52,43 +69,72 @@ pub(super) async fn left(invocation: &Invocation, engine: &Engine, plan: &Named)
     Ok(report.note(Note::info(note)))
 }
 
+fn cannot(why: impl std::fmt::Display) -> Failure {
+    let message = format!("the plan waits for a worker, and none could be started: {why}");
+    Failure::new(&codes::WORKER_NOT_STARTED, message).hint("start one with `agents worker`")
+}
+
+/// Starts a worker in the background that serves this plan alone.
+async fn start_own_worker(invocation: &Invocation, engine: &Engine, plan: &Named) -> Result<bool, Failure> {
+    let id = plan.id.to_string();
+    let version = plan::facts(engine, plan).await?.plan.version;
+    let words = ["plan", "execute", &id, "--background"];
+    let (mut child, log) = begun(invocation, &words)?;
+    let began = Instant::now();
+    while !engine.has_own_worker(plan.id) {
+        if let Ok(Some(status)) = child.try_wait() {
+            // It may have come to the end of the plan before anybody looked.
+            return match plan::facts(engine, plan).await?.plan.version == version {
+                true => Err(cannot(format!("it ended at once, {status}; see {}", log.display()))),
+                false => Ok(true),
+            };
+        }
+        wait_on(began, &log).await?;
+    }
+    Ok(true)
+}
+
+/// Waits a moment for a worker to be there, up to a bound.
+async fn wait_on(began: Instant, log: &Path) -> Result<(), Failure> {
+    if began.elapsed() > READY_WAIT {
+        return Err(cannot(format!("it was not there within {READY_WAIT:?}; see {}", log.display())));
+    }
+    tokio::time::sleep(READY_LOOK_EVERY).await;
+    Ok(())
+}
+
 /// Starts a worker in the background when none lives; says whether it did.
 pub(super) async fn start_worker(invocation: &Invocation, engine: &Engine) -> Result<bool, Failure> {
-    let cannot = |why: String| {
-        Failure::new(
-            &codes::WORKER_NOT_STARTED,
-            format!("the plan waits for a worker, and none could be started: {why}"),
-        )
-        .hint("start one with `agents worker`")
-    };
     let locking = engine.clone();
     let starting = tokio::task::spawn_blocking(move || locking.starting()).await;
-    let _starting =
-        starting.map_err(|error| cannot(error.to_string()))?.map_err(|error| cannot(error.to_string()))?;
+    let _starting = starting.map_err(cannot)?.map_err(cannot)?;
     if engine.has_worker() {
         return Ok(false);
     }
-    let data_dir = places::data_dir(invocation.global.data_dir.as_deref(), &invocation.env)?;
-    let log = data_dir.join("logs/worker.log");
-    let mut child = spawned(&data_dir, &log).map_err(|error| cannot(error.to_string()))?;
+    let (mut child, log) = begun(invocation, &["worker", "--background", "--until-idle", UNTIL_IDLE])?;
     let began = Instant::now();
     while !engine.has_worker() {
         if let Ok(Some(status)) = child.try_wait() {
             return Err(cannot(format!("it ended at once, {status}; see {}", log.display())));
         }
-        if began.elapsed() > READY_WAIT {
-            return Err(cannot(format!("it was not there within {READY_WAIT:?}; see {}", log.display())));
-        }
-        tokio::time::sleep(READY_LOOK_EVERY).await;
+        wait_on(began, &log).await?;
     }
     Ok(true)
 }
 
+/// Starts the program in the background, and says where it writes to.
+fn begun(invocation: &Invocation, words: &[&str]) -> Result<(Child, PathBuf), Failure> {
+    let data_dir = places::data_dir(invocation.global.data_dir.as_deref(), &invocation.env)?;
+    let log = data_dir.join("logs/worker.log");
+    let child = spawned(&data_dir, &log, words).map_err(cannot)?;
+    Ok((child, log))
+}
+
 /// A worker with nothing of the caller's but its environment.
-fn spawned(data_dir: &Path, log: &Path) -> std::io::Result<Child> {
+fn spawned(data_dir: &Path, log: &Path, words: &[&str]) -> std::io::Result<Child> {
     let out = open_log(log)?;
     let mut worker = Command::new(std::env::current_exe()?);
-    worker.args(["worker", "--background", "--until-idle", UNTIL_IDLE, "--format", "plain", "--data-dir"]);
+    worker.args(words).args(["--format", "plain", "--data-dir"]);
     worker.arg(data_dir).current_dir(data_dir);
     worker.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
     // A caller that waits for the end of a pipe, or for a lock, would else wait for the worker.

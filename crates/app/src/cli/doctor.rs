@@ -1,5 +1,8 @@
 //! `agents doctor`: what this machine offers, found out by trying.
 
+use std::path::Path;
+
+use actors::agents::{self, AGENTS, Agent, Found};
 use engine::plans::{
     DoctorReport, Engine, Finding, KeptSandbox, Leftovers, OpenApply, OpenWhy, ProviderView,
     doctor_without_store,
@@ -7,6 +10,7 @@ use engine::plans::{
 use serde_json::{Value, json};
 
 use super::Invocation;
+use super::actor_views::tried_json;
 use super::invocation::short_id;
 use crate::failure::{Failure, codes, from_engine};
 use crate::output::{Look, Report, calm};
@@ -36,6 +40,8 @@ pub(super) async fn run(invocation: &Invocation) -> Result<Report, Failure> {
     let providers = engine.provider_views().unwrap_or_default();
     let mut text = to_text(&found, &invocation.look);
     section(&mut text, "models, by provider", &provider_findings(&providers), &invocation.look);
+    let programs = programs_here(invocation);
+    section(&mut text, "agent programs that are installed", &program_findings(&programs), &invocation.look);
     for open in &found.leftovers.open {
         text.push_str(&open_line(open, &engine).await?);
     }
@@ -44,6 +50,7 @@ pub(super) async fn run(invocation: &Invocation) -> Result<Report, Failure> {
     }
     let mut data = to_json(&found);
     data["providers"] = providers.iter().map(provider_json).collect();
+    data["programs"] = programs.iter().map(program_json).collect();
     let report = Report::new(data, text);
     Ok(match failure_of(&found) {
         Some(failure) => report.failed(failure),
@@ -63,6 +70,42 @@ fn provider_findings(providers: &[ProviderView]) -> Vec<Finding> {
         Finding { name: view.name.clone(), works: view.lacks.is_none(), detail }
     };
     providers.iter().map(finding).collect()
+}
+
+/// The agent programs on PATH. None is started, not even for its version.
+fn programs_here(invocation: &Invocation) -> Vec<(&'static Agent, Found)> {
+    let path = invocation.env.get("PATH").map(String::as_str).unwrap_or_default();
+    let home = invocation.env.get("HOME").map(Path::new);
+    let variable = |name: &str| invocation.env.get(name).cloned();
+    let here = |agent| Some((agent, agents::find(agent, path.as_ref(), home, &variable)?));
+    AGENTS.iter().filter_map(here).collect()
+}
+
+fn program_findings(programs: &[(&'static Agent, Found)]) -> Vec<Finding> {
+    let finding = |(agent, found): &(&'static Agent, Found)| {
+        let login = match &found.credential {
+            Some(credential) => format!("{credential} is there"),
+            None => "no key and no login was seen".to_owned(),
+        };
+        let detail = format!("{}, {}; {login}", found.program.display(), agent.tried_in_words());
+        Finding { name: agent.name.to_owned(), works: true, detail }
+    };
+    match programs {
+        [] => {
+            let names: Vec<&str> = AGENTS.iter().map(|agent| agent.program).collect();
+            let detail =
+                format!("none of {} is on PATH; plans of commands and models need none", names.join(", "));
+            vec![Finding { name: "none".to_owned(), works: false, detail }]
+        }
+        programs => programs.iter().map(finding).collect(),
+    }
+}
+
+fn program_json((agent, found): &(&'static Agent, Found)) -> Value {
+    json!({
+        "name": agent.name, "program": found.program.display().to_string(), "tried": tried_json(agent),
+        "credential": found.credential, "acp": found.acp.as_ref().map(|path| path.display().to_string()),
+    })
 }
 
 fn provider_json(view: &ProviderView) -> Value {

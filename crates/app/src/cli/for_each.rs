@@ -4,7 +4,8 @@
 //! 1. All lines are read before the first plan is made: a file that cannot be read makes none.
 //! 2. The first plan that cannot be made ends it, as a signal does: none is begun any more, and all that were made or are
 //!    on their way are told of.
-//! 3. A line is bytes, as a file name is.
+//! 3. A line is bytes, as a file name is; where it stands in a text, it is text.
+//! 4. It reaches whoever does the plan: as `$ITEM`, as `{{item}}`, or at the end of the task where nobody names it.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ use futures_util::{StreamExt, stream};
 use serde_json::json;
 
 use super::stops::Stops;
-use super::task::TITLE_READ_CHARS_MAX;
+use super::task::{Asked, TITLE_READ_CHARS_MAX};
 use super::{Invocation, detach};
 use crate::failure::{Failure, codes, from_engine};
 use crate::output::{Report, one_line_of};
@@ -31,22 +32,26 @@ const BYTES_MAX: u64 = 16 * 1024 * 1024;
 const LINE_BYTES_MAX: usize = 128 * 1024 - "ITEM=".len() - 1;
 
 pub(super) async fn leave_all(
-    file: &Path,
-    request: NewPlanRequest,
+    items: &[ByteText],
+    asked: &Asked,
     invocation: &Invocation,
     engine: &Engine,
 ) -> Result<Report, Failure> {
-    let items = read(file, invocation)?;
     let is_over = AtomicBool::new(false);
     let made = stream::iter(items.iter().map(|item| {
-        let request = for_item(&request, item);
         let is_over = &is_over;
         async move {
             // What has not begun when another failed does not begin.
             if is_over.load(Ordering::Relaxed) {
                 return None;
             }
-            let made = engine.use_and_leave(request).await.map(|plan| plan.id);
+            let made = match for_item(asked, item, invocation) {
+                Ok(request) => {
+                    let made = engine.use_and_leave(request).await;
+                    made.map(|plan| plan.id).map_err(|error| from_engine::use_plan(&error))
+                }
+                Err(failure) => Err(failure),
+            };
             is_over.fetch_or(made.is_err(), Ordering::Relaxed);
             Some(made)
         }
@@ -73,7 +78,7 @@ pub(super) async fn leave_all(
             None => break,
             Some(None) => {}
             Some(Some(Ok(plan))) => plans.push(plan),
-            Some(Some(Err(error))) => outcome = outcome.and(Err(from_engine::use_plan(&error))),
+            Some(Some(Err(failure))) => outcome = outcome.and(Err(failure)),
         }
     }
     let is_started = if plans.is_empty() { false } else { detach::start_worker(invocation, engine).await? };
@@ -88,7 +93,8 @@ pub(super) async fn leave_all(
     })
 }
 
-fn read(file: &Path, invocation: &Invocation) -> Result<Vec<ByteText>, Failure> {
+/// The lines of a file.
+pub(super) fn read(file: &Path, invocation: &Invocation) -> Result<Vec<ByteText>, Failure> {
     let cannot = |why: String| {
         Failure::new(&codes::USAGE, format!("`--for-each {}` cannot be read: {why}", file.display()))
             .hint("name a text file with a line for each plan, or `-` for the standard input")
@@ -127,15 +133,18 @@ fn lines(bytes: &[u8]) -> Result<Vec<ByteText>, String> {
 }
 
 /// The plan for one line.
-fn for_item(request: &NewPlanRequest, item: &ByteText) -> NewPlanRequest {
-    let mut request = request.clone();
-    request.title = one_line_of(&format!("{item}: {}", request.title), TITLE_READ_CHARS_MAX);
+fn for_item(asked: &Asked, item: &ByteText, invocation: &Invocation) -> Result<NewPlanRequest, Failure> {
+    let mut request = asked.for_item(item, invocation)?;
+    let is_told = request.title.contains(&item.to_string());
+    if !is_told {
+        request.title = one_line_of(&format!("{item}: {}", request.title), TITLE_READ_CHARS_MAX);
+    }
     for step in &mut request.spec.steps {
         if let Some(task) = step.command_mut() {
             task.set_variable(ITEM, item);
         }
     }
-    request
+    Ok(request)
 }
 
 #[cfg(test)]

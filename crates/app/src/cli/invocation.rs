@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use domain::{Gate, PlanId, Policy, ProjectLink, REVERSIONS_MAX};
 use engine::contexts::ContextsSetup;
-use engine::plans::{Engine, EngineOptions, ModelsSetup, RecoveredEnd, Servers};
+use engine::plans::{Engine, EngineOptions, ModelsSetup, RecoveredEnd, Renewal, Servers};
 use sync::BreakerConfig;
 
 use super::Global;
@@ -86,6 +86,30 @@ impl Invocation {
     /// The data directory or the store cannot be used.
     pub async fn engine_with(&self, settings: &Settings) -> Result<Engine, Failure> {
         self.opened(self.options(settings)?).await
+    }
+
+    /// The same, for a process that outlives changes of the settings: it reads them again for each plan that asks models.
+    ///
+    /// # Errors
+    /// The data directory or the store cannot be used.
+    pub(super) async fn engine_of_worker(&self, settings: &Settings) -> Result<Engine, Failure> {
+        let mut options = self.options(settings)?;
+        let env = self.env.clone();
+        options.models.renewal = Some(Renewal(Arc::new(move || {
+            let user_file = places::user_config(&env);
+            let sources = Sources {
+                flags: Vec::new(),
+                env: env.clone(),
+                user_file: user_file.as_deref(),
+                roots: Vec::new(),
+            };
+            let settings = config::load(&sources).ok()?;
+            Some((
+                Arc::new(places::providers(settings.providers.clone(), &env)),
+                Arc::new(settings.prices.clone()),
+            ))
+        })));
+        self.opened(options).await
     }
 
     /// The same; what models are asked is kept, or answered from what was kept, as the flags say.
@@ -179,12 +203,8 @@ impl Invocation {
     }
 
     fn models(&self, settings: &Settings) -> ModelsSetup {
-        let mut providers = settings.providers.clone();
-        for file in providers.values_mut().filter_map(|provider| provider.key_file.as_mut()) {
-            *file = places::expanded(&file.to_string_lossy(), &self.env);
-        }
         ModelsSetup {
-            providers: Arc::new(providers),
+            providers: Arc::new(places::providers(settings.providers.clone(), &self.env)),
             prices: Arc::new(settings.prices.clone()),
             servers: Arc::new(servers(settings)),
             day_cost: settings.money(Key::LimitsDayCost),

@@ -244,6 +244,7 @@ fn words(name: &str, arguments: &Value, may_apply: bool) -> Vec<String> {
             words.extend(options("project", texts("projects")));
             words.extend(options("check", texts("checks")));
             words.extend(options("arg", texts("args")));
+            words.extend(options("invariant", texts("invariants")));
             words.extend(option("title", text("title")));
             words.extend(option("timeout", text("timeout")));
             words.extend(option("actor", text("actor")));
@@ -328,6 +329,7 @@ fn offers() -> Vec<Offer> {
                     "args": texts("Arguments of the action, as NAME=VALUE"),
                     "projects": texts("Directories to work in, as [NAME=]DIR[:ro]; the server's own unless said"),
                     "checks": texts("Commands for the shell that have to pass before the plan can be applied"),
+                    "invariants": texts("What must hold: sentences, or rules never=GLOB, only=GLOB, max_files=N, max_lines=N"),
                     "title": text("One line about the plan"),
                     "timeout": text("When to stop a command: 30s, 10m, 2h"),
                 },

@@ -24,6 +24,7 @@ mod man;
 mod mcp;
 mod plan;
 mod run;
+mod source;
 mod stops;
 mod tape;
 mod task;

@@ -4,7 +4,8 @@
 //! 1. `--apply` is the person's yes: it applies what its required checks let through, also when there are none.
 //! 2. What else is applied without being asked, and where a plan waits, say its gates alone: nothing here decides it.
 //! 3. What was said when the plan was made holds, whichever command brings it to the end of execute.
-//! 4. A plan that waits at a gate ends with 0; if it was sent through to the user's files, with 6.
+//! 4. What a plan answers that changed nothing is its result, and stands at the end of the output.
+//! 5. A plan that waits at a gate ends with 0; if it was sent through to the user's files, with 6.
 
 use std::path::PathBuf;
 
@@ -36,28 +37,30 @@ pub(super) struct RunArgs {
     #[arg(long)]
     detach: bool,
     /// Make a plan for every line of a file (- is the standard input), and leave them all to the workers; commands find
-    /// their line in $ITEM
+    /// their line in $ITEM, tasks and prompts in {{item}}
     #[arg(long, value_name = "FILE", conflicts_with_all = ["diff", "record", "replay"])]
     for_each: Option<PathBuf>,
 }
 
 pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let gate = if args.apply { Gate::Auto } else { Gate::Ask };
-    let mut asked = args.task.asked(invocation, gate)?;
+    let items = args.for_each.as_deref().map(|file| for_each::read(file, invocation)).transpose()?;
+    let first = items.as_ref().and_then(|items| items.first());
+    let mut asked = args.task.asked(invocation, gate, first).await?;
     args.tape.apart(&asked.request.projects, invocation)?;
     let engine = invocation.engine_with_tape(&asked.settings, &args.tape).await?;
     asked.consent.settle(&engine, invocation).await?;
     asked.tell_unpriced(&engine, invocation)?;
-    if let Some(file) = &args.for_each {
-        return for_each::leave_all(file, asked.request, invocation, &engine).await;
+    if let Some(items) = items {
+        return for_each::leave_all(&items, &asked, invocation, &engine).await;
     }
     let made = engine.use_plan(asked.request).await.map_err(|error| from_engine::use_plan(&error))?;
     let plan = Named { id: made.id, short: short_id(&engine, made.id).await? };
     let options = ExecuteOptions { again: false, stop_before_apply: true };
     if args.detach {
         let left = engine.leave(plan.id, options).await;
-        left.map_err(|error| from_engine::execute(&error, &plan.short))?;
-        return detach::left(invocation, &engine, &plan).await;
+        let lacking = left.map_err(|error| from_engine::execute(&error, &plan.short))?;
+        return detach::left(invocation, &engine, &plan, &lacking).await;
     }
     let facts = work::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
     let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
@@ -68,7 +71,7 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report
         text.append(&mut report.text);
         report.text = text;
     }
-    Ok(args.tape.told(&engine, report))
+    Ok(args.tape.told(&engine, report, invocation))
 }
 
 /// Shows the plan where it came to rest, and first applies it when its gate says so.
@@ -83,6 +86,11 @@ pub(super) async fn finish(
         return apply(invocation, engine, plan).await;
     }
     let report = shown(&facts, plan, invocation);
+    let is_done = gate.point == GatePoint::Apply && facts.validations.lets_through();
+    if is_done && facts.net.is_empty() && was_sent_through(&facts.plan.spec) {
+        let note = "nothing to apply: the plan changed nothing";
+        return Ok(report.note(Note::info(note)));
+    }
     Ok(match gate.asks().filter(|why| why.is_settled_by_a_yes()) {
         Some(why) if was_sent_through(&facts.plan.spec) => waiting(report, why, &facts),
         Some(_) | None => report,
@@ -129,7 +137,8 @@ pub(super) fn with_notes(report: Report, notes: Vec<Note>, invocation: &Invocati
 
 /// The plan as it stands, and why it did not come further when it should have.
 pub(super) fn shown(facts: &PlanFacts, plan: &Named, invocation: &Invocation) -> Report {
-    let text = plan_view::to_text(facts, &plan.short, &invocation.look);
+    let mut text = plan_view::to_text(facts, &plan.short, &invocation.look).into_bytes();
+    text.extend(plan_view::answer_text(facts, &invocation.look).into_iter().flatten());
     let report = Report::new(plan_view::to_json(facts, &plan.short), text);
     match plan_failure::failure_of(facts, &plan.short) {
         Some(failure) => report.failed(failure),

@@ -72,8 +72,16 @@ impl TapeArgs {
         })
     }
 
-    /// The report, and what was recorded and not asked for.
-    pub(super) fn told(&self, engine: &Engine, report: Report) -> Report {
+    /// The report, and what was recorded and not asked for, or that nothing was there to record.
+    pub(super) fn told(&self, engine: &Engine, report: Report, invocation: &Invocation) -> Report {
+        // A recording of no call is taken away when the engine goes.
+        let is_empty = |file: &&PathBuf| {
+            std::fs::metadata(invocation.here.join(file)).map_or(true, |found| found.len() == 0)
+        };
+        if let Some(file) = self.record.as_ref().filter(is_empty) {
+            let note = format!("no model was asked, so nothing was recorded: {} is not made", file.display());
+            return report.note(Note::warning(note));
+        }
         match engine.unused_recorded_calls() {
             Some(unused) if unused > 0 => {
                 let calls = if unused == 1 { "call" } else { "calls" };

@@ -6,25 +6,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use domain::invariant::effective;
 use domain::{
-    ByteText, CommandTask, Does, FIX_ATTEMPTS, Gate, Limits, PARALLEL, PlanSpec, ProjectLink,
-    RETRIES_PER_STEP_MAX, RootNo, Run, STEPS_MAX, Step, Validation, ValidationMode,
+    ByteText, CommandTask, Does, FIX_ATTEMPTS, Gate, INVARIANTS_MAX, Instructions, Invariant, InvariantScope,
+    Limits, PARALLEL, PlanSpec, ProjectLink, RETRIES_PER_STEP_MAX, RootNo, Run, STEPS_MAX, Step, Validation,
+    ValidationMode,
 };
-use engine::definition::{ActorRef, DefinitionError, Frozen, freeze_action, freeze_actor, is_name};
+use engine::definition::Frozen;
 use engine::plans::{Engine, NewPlanRequest};
 
 use super::Invocation;
 use super::consent::Consent;
 use super::invocation::path_of;
 use super::limit::{self, LimitArg};
+use super::source::{Source, Words};
 use super::unpriced;
-use crate::choose_actor;
 use crate::config::{Key, Settings, Value, join_validations};
-use crate::definitions;
 use crate::failure::{Failure, codes};
 use crate::instructions;
 use crate::output::{Note, one_line_of};
@@ -38,8 +38,6 @@ const TIMEOUT_DEFAULT: &str = "30m";
 const TIMEOUT_MAX_S: u64 = 86_400;
 /// How much of a title is read: all of it, so that its secrets are found before it is cut.
 pub(super) const TITLE_READ_CHARS_MAX: usize = 64 * 1024;
-/// How long a task may be.
-const TASK_BYTES_MAX: usize = 64 * 1024;
 /// The end of a check that `--check` names, in seconds.
 const CHECK_TIMEOUT_S: u64 = 600;
 
@@ -52,6 +50,10 @@ pub(super) struct TaskArgs {
     /// A check that has to pass before the plan can be applied, run by the shell in the sandbox; may be repeated
     #[arg(long, value_name = "CMD")]
     check: Vec<String>,
+    /// What must hold of the changes: a sentence for models, or a rule that is checked: never=GLOB[,GLOB], only=GLOB[,GLOB],
+    /// max_files=N, max_lines=N; may be repeated
+    #[arg(long, value_name = "TEXT|RULE", value_parser = invariant)]
+    invariant: Vec<Invariant>,
     /// When to stop the command: 30s, 10m, 2h
     #[arg(long, value_name = "DURATION", default_value = TIMEOUT_DEFAULT, value_parser = timeout)]
     timeout: u64,
@@ -108,6 +110,10 @@ fn timeout(text: &str) -> Result<u64, String> {
     if (1..=TIMEOUT_MAX_S).contains(&seconds) { Ok(seconds) } else { Err("from 1s to 24h".to_owned()) }
 }
 
+fn invariant(text: &str) -> Result<Invariant, String> {
+    Invariant::parse(text, InvariantScope::Plan)
+}
+
 fn argument(text: &str) -> Result<(String, String), String> {
     pair(text).map_err(|_| "an argument is given as NAME=VALUE".to_owned())
 }
@@ -127,9 +133,28 @@ pub(super) struct Asked {
     pub(super) consent: Consent,
     /// What programs are told with the answer; people are told at once.
     pub(super) notes: Vec<Note>,
+    task: TaskArgs,
+    source: Option<Source>,
+    apply: Gate,
 }
 
 impl Asked {
+    /// The plan for a further line of `--for-each`: what its definitions say of that line, and all else as it was.
+    ///
+    /// # Errors
+    /// The line is no value of an argument, or a file was edited meanwhile.
+    pub(super) fn for_item(
+        &self,
+        item: &ByteText,
+        invocation: &Invocation,
+    ) -> Result<NewPlanRequest, Failure> {
+        let Some(source) = &self.source else { return Ok(self.request.clone()) };
+        let first = &self.request.spec.sources;
+        let frozen = source.freeze_again(&item.to_string(), first)?;
+        let (projects, said) = (self.request.projects.clone(), self.request.spec.instructions.clone());
+        self.task.request(self.apply, &self.settings, projects, Some(frozen), said, invocation)
+    }
+
     /// Tells of models whose price is not known.
     ///
     /// # Errors
@@ -144,32 +169,63 @@ impl Asked {
 }
 
 impl TaskArgs {
-    /// The plan that is asked for. `apply` is what the person said about applying it.
-    pub(super) fn asked(self, invocation: &Invocation, apply: Gate) -> Result<Asked, Failure> {
+    /// The plan that is asked for. `apply` is what the person said about applying it, `item` the first line of
+    /// `--for-each`.
+    pub(super) async fn asked(
+        self,
+        invocation: &Invocation,
+        apply: Gate,
+        item: Option<&ByteText>,
+    ) -> Result<Asked, Failure> {
         self.refuse_unclear()?;
         let projects = project::find_all(&self.project, &invocation.here)?;
         let level = self.automation.clone().map(|level| (Key::Automation, Value::Word(level)));
-        let settings = invocation.settings(level.into_iter().collect(), &projects)?;
-        let (frozen, mut notes) = self.frozen(&settings, &projects, invocation)?;
+        let holds = Value::Invariants(self.invariant.clone());
+        let flags = level.into_iter().chain([(Key::Invariants, holds)]).collect();
+        let settings = invocation.settings(flags, &projects)?;
+        let words = Words {
+            what: self.what.as_deref(),
+            actor: self.actor.as_deref(),
+            args: &self.arg,
+            is_for_each: item.is_some(),
+        };
+        let found = Source::find(words, &settings, &projects, invocation).await?;
+        let (source, mut notes) = found.map_or((None, Vec::new()), |(source, notes)| (Some(source), notes));
+        let item = item.map(ToString::to_string);
+        let frozen = source.as_ref().map(|source| source.freeze(item.as_deref())).transpose()?;
         let consent = Consent::to(frozen.as_ref(), &projects, self.trust);
-        let named = frozen.as_ref().map(|frozen| frozen.title.clone()).filter(|title| !title.is_empty());
-        let is_of_actor = frozen.is_some();
-        let mut spec = self.spec(apply, &settings, &projects, frozen, invocation)?;
-        if is_of_actor {
+        let mut instructions = Vec::new();
+        if source.is_some() {
             let (said, odd) = instructions::of(&projects);
-            spec.instructions = said;
+            instructions = said;
             notes.extend(odd);
         }
+        let request = self.request(apply, &settings, projects, frozen, instructions, invocation)?;
         notes.iter().for_each(|note| invocation.tell(note));
-        if spec.uses_network() && settings.word(Key::PolicyNetwork) == "never" {
+        if request.spec.uses_network() && settings.word(Key::PolicyNetwork) == "never" {
             let message = "the plan asks for the network, and `policy.network` is `never`";
             return Err(Failure::new(&codes::PREFLIGHT_FAILED, message)
                 .hint("leave `--network` out, or allow it: `agents config set policy.network=declared`"));
         }
+        tell_unset(&request.spec, invocation);
+        Ok(Asked { request, settings, consent, notes, task: self, source, apply })
+    }
+
+    fn request(
+        &self,
+        apply: Gate,
+        settings: &Settings,
+        projects: Vec<ProjectLink>,
+        frozen: Option<Frozen>,
+        instructions: Vec<Instructions>,
+        invocation: &Invocation,
+    ) -> Result<NewPlanRequest, Failure> {
+        let named = frozen.as_ref().map(|frozen| frozen.title.clone()).filter(|title| !title.is_empty());
+        let mut spec = self.spec(apply, settings, &projects, frozen, invocation)?;
+        spec.instructions = instructions;
         let title = self.title.clone().or(named).unwrap_or_else(|| spec.shown());
         let title = one_line_of(&title, TITLE_READ_CHARS_MAX);
-        tell_unset(&spec, invocation);
-        Ok(Asked { request: NewPlanRequest { title, spec, projects }, settings, consent, notes })
+        Ok(NewPlanRequest { title, spec, projects })
     }
 
     fn refuse_unclear(&self) -> Result<(), Failure> {
@@ -177,8 +233,18 @@ impl TaskArgs {
         match (&self.what, does_something) {
             (Some(word), true) if self.actor.is_none() => {
                 let word = word.to_string_lossy().into_owned();
-                Err(Failure::new(&codes::USAGE, format!("`{word}` stands where no word is expected"))
-                    .hint(format!("a command goes after `--`, like `agents run -- {word}`")))
+                let (other, alone) = match &self.command[..] {
+                    [] => ("steps", "`agents run --step CMD`".to_owned()),
+                    [program, ..] => {
+                        ("a command", format!("`agents run -- {} …`", program.to_string_lossy()))
+                    }
+                };
+                let message = format!("`{word}` and {other} were given: a plan does one or the other");
+                Err(Failure::new(&codes::USAGE, message)
+                    .hint(format!("leave the word out, {alone}; `--title` says what the plan is about"))
+                    .hint(format!(
+                        "or leave {other} out, and say who does the task: `agents run \"TASK\" --actor NAME`"
+                    )))
             }
             (None, false) => Err(Failure::new(&codes::USAGE, "no command was given")
                 .hint("put it after `--`, like `agents run -- make fix`")
@@ -188,89 +254,6 @@ impl TaskArgs {
                     .hint("name the action: `agents run ACTION --arg NAME=VALUE`"))
             }
             (Some(_) | None, _) => Ok(()),
-        }
-    }
-
-    /// What definitions say, and whom they were given to; none when a command or steps were typed.
-    fn frozen(
-        &self,
-        settings: &Settings,
-        projects: &[ProjectLink],
-        invocation: &Invocation,
-    ) -> Result<(Option<Frozen>, Vec<Note>), Failure> {
-        if self.what.is_none() && self.actor.is_none() {
-            return Ok((None, Vec::new()));
-        }
-        let mut notes = Vec::new();
-        let library = definitions::library(projects, &invocation.env);
-        let wrong = |error: DefinitionError| definitions::failure(&error);
-        let actor = self.actor.as_deref().map(|word| definitions::actor(&library, word, &invocation.here));
-        let mut surroundings = definitions::surroundings(settings, actor.transpose().map_err(wrong)?);
-        let frozen = match self.asked_for()? {
-            What::Task(task) if self.arg.is_empty() => {
-                notes.extend(choose_actor::choose(&mut surroundings, &invocation.env)?);
-                freeze_actor(&library, &task, &surroundings).map_err(|error| self.told(&error))?
-            }
-            What::Task(_) => {
-                let message = "a task in words has no arguments";
-                return Err(Failure::new(&codes::ARG_UNKNOWN, message).hint("write an action that has some"));
-            }
-            What::Action(word) => {
-                let action = definitions::action(&library, &word, &invocation.here);
-                let action = action.map_err(|error| self.told(&error))?;
-                if action.definition.actor == ActorRef::Default {
-                    notes.extend(choose_actor::choose(&mut surroundings, &invocation.env)?);
-                }
-                freeze_action(&library, &action, &self.arg, &surroundings).map_err(wrong)?
-            }
-        };
-        if frozen.misses_model {
-            let message = "a node uses `model: default`, and `model.default` is not set";
-            return Err(Failure::new(&codes::PREFLIGHT_FAILED, message)
-                .hint("set it: `agents config set model.default=PROVIDER/NAME`"));
-        }
-        Ok((Some(frozen), notes))
-    }
-
-    /// What was typed: an action, or a task.
-    fn asked_for(&self) -> Result<What, Failure> {
-        let Some(word) = &self.what else { return Ok(What::Task(String::new())) };
-        let usage = |message: String| Failure::new(&codes::USAGE, message);
-        let word = word.to_str().ok_or_else(|| usage("a task is text in UTF-8".to_owned()))?;
-        let task = match word {
-            "-" => {
-                let mut bytes = Vec::new();
-                let read = std::io::stdin().take(TASK_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
-                read.map_err(|error| usage(format!("the task cannot be read: {error}")))?;
-                String::from_utf8(bytes).map_err(|_| usage("a task is text in UTF-8".to_owned()))?
-            }
-            word if word.ends_with(".yaml") || is_name(word) => return Ok(What::Action(word.to_owned())),
-            word => word.to_owned(),
-        };
-        match task.trim().is_empty() {
-            true => Err(usage("the task is empty".to_owned()).hint("say what is to be done")),
-            false if task.len() > TASK_BYTES_MAX => {
-                Err(usage(format!("a task has at most {TASK_BYTES_MAX} bytes, this has {}", task.len())))
-            }
-            false => Ok(What::Task(task)),
-        }
-    }
-
-    /// A failure; whoever typed a command without `--` is told how it is done.
-    fn told(&self, error: &DefinitionError) -> Failure {
-        let failure = definitions::failure(error);
-        let word = self.what.as_ref().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-        match error {
-            DefinitionError::NotFound { .. } | DefinitionError::NoActor
-                if !word.is_empty() && word != "-" =>
-            {
-                failure.hint(format!("a command goes after `--`, like `agents run -- {word}`"))
-            }
-            DefinitionError::NotFound { .. }
-            | DefinitionError::NoActor
-            | DefinitionError::Unreadable { .. }
-            | DefinitionError::Invalid(_)
-            | DefinitionError::Args(_) => failure,
         }
     }
 
@@ -337,7 +320,7 @@ impl TaskArgs {
             prompt: String::new(),
             args: BTreeMap::new(),
             definition_of_done: Vec::new(),
-            invariants: Vec::new(),
+            invariants: effective(settings.invariants()),
             instructions: Vec::new(),
             fix: None,
             fix_attempts: u32::try_from(settings.count(Key::ValidationFixAttempts)).unwrap_or(FIX_ATTEMPTS),
@@ -358,8 +341,13 @@ impl TaskArgs {
                 self.complete(step, &like, invocation);
             }
         }
+        if spec.invariants.len() > INVARIANTS_MAX {
+            let message = format!("{} invariants are more than {INVARIANTS_MAX}", spec.invariants.len());
+            return Err(Failure::new(&codes::PREFLIGHT_FAILED, message)
+                .hint("see which are set with `agents config get invariants --origin`"));
+        }
         for step in &mut spec.steps {
-            step.retries = step.retries.or(self.retries);
+            step.retries = self.retries.or(step.retries);
         }
         Ok(spec)
     }
@@ -438,14 +426,6 @@ pub(super) fn tell_unset(spec: &PlanSpec, invocation: &Invocation) {
     for name in names.into_iter().filter(|name| std::env::var_os(name.as_str()).is_none()) {
         invocation.tell(&Note::info(format!("{name} is not set, so the command does not get it")));
     }
-}
-
-/// What the word of a command line means.
-enum What {
-    /// An action, by its name or its file.
-    Action(String),
-    /// What is to be done, in words.
-    Task(String),
 }
 
 #[cfg(test)]

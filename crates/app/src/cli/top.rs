@@ -67,7 +67,7 @@ pub(super) async fn run(args: TopArgs, invocation: &Invocation) -> Result<Report
         let seen = sight.look(&engine).await.map_err(|error| from_engine::store(&error))?;
         let (rows, summary) = sight.rows(&seen);
         let mut data = top::to_json(&rows, &summary, &seen);
-        data["breakers"] = top::breakers_json(&sight.breakers);
+        data["breakers"] = top::breakers_json(&sight.breakers, now());
         return Ok(Report::new(data, top::to_table(&rows, &summary, look)));
     }
     let shown = Shown {

@@ -58,7 +58,7 @@ pub(super) async fn run(args: WorkerArgs, invocation: &Invocation) -> Result<Rep
         let _ = rustix::process::setsid();
     }
     let settings = invocation.settings(Vec::new(), &[])?;
-    let engine = invocation.engine_with(&settings).await?;
+    let engine = invocation.engine_of_worker(&settings).await?;
     let by_setting = usize::try_from(settings.count(Key::AsyncMaxWorkers)).unwrap_or(MAX_ALLOWED);
     let options = ServeOptions {
         max: args.max.unwrap_or(by_setting),

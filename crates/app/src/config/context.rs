@@ -115,7 +115,8 @@ fn index(settings: &Settings, root: &Path) -> IndexConfig {
         | Value::Path(_)
         | Value::Money(_)
         | Value::Decimal(_)
-        | Value::Inherit => 0,
+        | Value::Inherit
+        | Value::Invariants(_) => 0,
     };
     IndexConfig {
         file_bytes_max: count(Key::ContextIndexMaxFileKb).saturating_mul(KB),
@@ -152,7 +153,8 @@ fn span(value: &Value) -> Duration {
         | Value::Path(_)
         | Value::Money(_)
         | Value::Decimal(_)
-        | Value::Inherit => Duration::ZERO,
+        | Value::Inherit
+        | Value::Invariants(_) => Duration::ZERO,
     }
 }
 
@@ -165,7 +167,8 @@ fn ratio(settings: &Settings, key: Key) -> f32 {
         | Value::Words(_)
         | Value::Path(_)
         | Value::Money(_)
-        | Value::Inherit => 0.0,
+        | Value::Inherit
+        | Value::Invariants(_) => 0.0,
     }
 }
 
@@ -233,7 +236,8 @@ impl<'a> Level<'a> {
             | Value::Path(_)
             | Value::Money(_)
             | Value::Decimal(_)
-            | Value::Inherit => None,
+            | Value::Inherit
+            | Value::Invariants(_) => None,
         }
     }
 
@@ -246,7 +250,8 @@ impl<'a> Level<'a> {
             | Value::Path(_)
             | Value::Money(_)
             | Value::Decimal(_)
-            | Value::Inherit => None,
+            | Value::Inherit
+            | Value::Invariants(_) => None,
         }
     }
 

@@ -64,6 +64,20 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// The same of what was typed, which stands nowhere.
+    pub(super) fn typed(self) -> ConfigError {
+        match self {
+            ConfigError::KeyUnknown { key, .. } => ConfigError::KeyUnknown { key, place: None },
+            ConfigError::ValueInvalid { key, value, allowed, .. } => {
+                ConfigError::ValueInvalid { key, value, allowed, place: None }
+            }
+            ConfigError::NotAllowedHere { .. }
+            | ConfigError::FileInvalid { .. }
+            | ConfigError::Io { .. }
+            | ConfigError::NoHome => self,
+        }
+    }
+
     pub(super) fn io(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> ConfigError {
         move |source| ConfigError::Io { path: path.to_owned(), what, source }
     }
@@ -96,27 +110,9 @@ impl From<ConfigError> for Failure {
     }
 }
 
-/// The setting whose name differs least, if it differs little.
+/// The setting that was probably meant.
 pub(super) fn nearest(wrong: &str) -> Option<&'static str> {
-    let distance = |name: &'static str| (edits(wrong, name), name);
-    let best = ENTRIES.iter().map(|entry| distance(entry.name)).min()?;
-    (best.0 <= 1 + wrong.len() / 3).then_some(best.1)
-}
-
-/// How many letters have to be added, removed or changed.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, other) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *other);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
+    domain::nearest(wrong, ENTRIES.iter().map(|entry| entry.name))
 }
 
 #[cfg(test)]
@@ -128,6 +124,6 @@ mod tests {
         assert_eq!(nearest("plan.concurency"), Some("plan.concurrency"));
         assert_eq!(nearest("retention.day"), Some("retention.days"));
         assert_eq!(nearest("colour"), None);
-        assert_eq!((edits("", "abc"), edits("kitten", "sitting"), edits("a", "a")), (3, 3, 0));
+        assert_eq!(nearest("plan.cnocurrency"), Some("plan.concurrency"), "two letters changed places");
     }
 }

@@ -14,6 +14,8 @@ use toml_edit::{Document, Item, Table};
 
 use super::automation::{AUTOMATION, DEFAULT, profile};
 use super::error::ConfigError;
+use super::invariants;
+use super::lines;
 use super::models::{Named, PRICES, PROVIDERS, Text};
 use super::registry::{Key, entry_named};
 use super::servers::MCP;
@@ -24,6 +26,8 @@ use crate::text_file;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The table in which validations stand, several of them.
 const VALIDATION: &str = "validation";
+/// The tables whose lines are no settings of their own.
+const TABLES: [&str; 5] = [AUTOMATION, MCP, PRICES, PROVIDERS, VALIDATION];
 /// The bounds and the default of a validation's end.
 const TIMEOUT: Shape = Shape::Span { min_s: 1, max_s: 86_400 };
 const TIMEOUT_DEFAULT_S: u64 = 600;
@@ -69,6 +73,8 @@ pub struct ConfigFile {
     pub prices: Vec<Named<Price>>,
     /// What it says of servers.
     pub servers: Vec<Named<ServerSettings>>,
+    /// The lines of its tables, as they are shown: `providers.box.url`.
+    pub lines: Vec<Named<String>>,
 }
 
 impl ConfigFile {
@@ -123,6 +129,10 @@ impl Reader<'_> {
             let name = if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
             let span = table.key(key).and_then(toml_edit::Key::span).or_else(|| item.span());
             let here = place(self.path, self.text, span);
+            // `automation` alone is a setting; its table has the profiles.
+            if TABLES.contains(&name.as_str()) && !(item.is_value() && item.as_inline_table().is_none()) {
+                self.found.lines.extend(lines::shown(&name, item, &here));
+            }
             match item {
                 item if name == PROVIDERS => {
                     self.found.providers = Text { path: self.path, text: self.text }.providers(item)?;
@@ -148,6 +158,10 @@ impl Reader<'_> {
                     self.table(&name, &inner.clone().into_table())?;
                 }
                 Item::Value(value) => self.value(&name, value, here)?,
+                Item::ArrayOfTables(tables) if name == Key::Invariants.entry().name => {
+                    let value = toml_edit::Value::Array(tables.clone().into_array());
+                    self.value(&name, &value, here)?;
+                }
                 Item::None | Item::Table(_) | Item::ArrayOfTables(_) => {
                     return Err(ConfigError::KeyUnknown { key: name, place: Some(here) });
                 }
@@ -160,6 +174,15 @@ impl Reader<'_> {
         let Some(entry) = entry_named(name) else {
             return Err(ConfigError::KeyUnknown { key: name.to_owned(), place: Some(here) });
         };
+        if entry.shape == Shape::Invariants {
+            // Of a list over many lines the one that is wrong is told, and why.
+            let all = invariants::take(value).map_err(|wrong| {
+                let here = wrong.span.map_or(here.clone(), |span| place(self.path, self.text, Some(span)));
+                invalid(name, value, wrong.why, here)
+            })?;
+            self.found.values.push((entry.key, Value::Invariants(all), here));
+            return Ok(());
+        }
         match entry.shape.take(value) {
             Ok(value) => self.found.values.push((entry.key, value, here)),
             Err(_) => return Err(invalid(name, value, entry.shape.allowed(), here)),

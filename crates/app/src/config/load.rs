@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use domain::{Automation, RootNo, Validation, ValidationMode};
+use domain::{Automation, Invariant, InvariantScope, RootNo, Validation, ValidationMode};
 use engine::plans::{Price, ProviderSettings, Servers};
 
 use super::automation::Profiles;
@@ -98,6 +98,8 @@ pub struct Settings {
     pub prices: BTreeMap<String, Price>,
     /// What it says of servers whose tools models may call, by name.
     pub servers: Servers,
+    /// The lines of tables that are set, as they are shown: the user's, then each project's.
+    pub lines: Vec<(String, String, Origin)>,
     /// What is odd and still no error.
     pub warnings: Vec<String>,
 }
@@ -121,11 +123,16 @@ pub fn load(sources: &Sources<'_>) -> Result<Settings, ConfigError> {
         file.validations.iter().map(move |check| Validation { root: RootNo(no), ..check.clone() })
     });
     let validations = join_validations(user.validations.iter().cloned().chain(of_projects));
+    let own = user.lines.iter().map(|(name, value, at)| (name, value, Origin::User(at.clone())));
+    let theirs = projects.iter().flat_map(|file| &file.lines);
+    let theirs = theirs.map(|(name, value, at)| (name, value, Origin::Project(at.clone())));
+    let lines =
+        own.chain(theirs).map(|(name, value, origin)| (name.clone(), value.clone(), origin)).collect();
     let providers = user.providers.into_iter().map(|(name, provider, _)| (name, provider)).collect();
     let prices = user.prices.into_iter().map(|(name, price, _)| (name, price)).collect();
     let servers = user.servers.into_iter().map(|(name, server, _)| (name, server)).collect();
     let warnings = unknown_variables(&sources.env);
-    Ok(Settings { values, validations, automation, providers, prices, servers, warnings })
+    Ok(Settings { values, validations, automation, providers, prices, servers, lines, warnings })
 }
 
 fn read_projects(roots: &[PathBuf]) -> Result<Vec<ConfigFile>, ConfigError> {
@@ -270,6 +277,30 @@ impl Settings {
         &self.values[&key].2
     }
 
+    /// What must hold, by whom the levels are, the strongest first. What a variable says is the user's.
+    pub fn invariants(&self) -> Vec<Invariant> {
+        let of_level = |level: &Level| {
+            let scope = match level.origin {
+                Origin::Flag => InvariantScope::Plan,
+                Origin::Project(_) => InvariantScope::Project,
+                Origin::Environment { .. } | Origin::User(_) | Origin::Default => InvariantScope::User,
+            };
+            let all = match &level.value {
+                Value::Invariants(all) => all.clone(),
+                Value::Word(_)
+                | Value::Path(_)
+                | Value::Words(_)
+                | Value::Count(_)
+                | Value::Span(_)
+                | Value::Money(_)
+                | Value::Decimal(_)
+                | Value::Inherit => Vec::new(),
+            };
+            all.into_iter().map(move |one| Invariant { scope, ..one })
+        };
+        self.levels(Key::Invariants).iter().flat_map(of_level).collect()
+    }
+
     /// A word.
     pub fn word(&self, key: Key) -> &str {
         match self.get(key).0 {
@@ -279,7 +310,8 @@ impl Settings {
             | Value::Words(_)
             | Value::Money(_)
             | Value::Decimal(_)
-            | Value::Inherit => "",
+            | Value::Inherit
+            | Value::Invariants(_) => "",
         }
     }
 
@@ -293,7 +325,8 @@ impl Settings {
             | Value::Words(_)
             | Value::Money(_)
             | Value::Decimal(_)
-            | Value::Inherit => 0,
+            | Value::Inherit
+            | Value::Invariants(_) => 0,
         }
     }
 
@@ -307,7 +340,8 @@ impl Settings {
             | Value::Span(_)
             | Value::Money(_)
             | Value::Decimal(_)
-            | Value::Inherit => &[],
+            | Value::Inherit
+            | Value::Invariants(_) => &[],
         }
     }
 
@@ -321,7 +355,8 @@ impl Settings {
             | Value::Count(_)
             | Value::Span(_)
             | Value::Decimal(_)
-            | Value::Inherit => None,
+            | Value::Inherit
+            | Value::Invariants(_) => None,
         }
     }
 }

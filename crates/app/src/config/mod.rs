@@ -3,7 +3,8 @@
 //! # Where to look
 //! `registry` is the one table of settings, `value` what they can be, `file` reads a config file, `load` joins all
 //! levels, `models` are the tables of providers and prices, `servers` that of servers, `automation` those of profiles, `set`
-//! writes the user's file. `context_entries` is the part of the table that is about contexts, `context` what it comes to.
+//! writes the user's file, `invariants` reads what must hold,
+//! `lines` has the lines of tables as they are typed and shown. `context_entries` is the part of the table that is about contexts, `context` what it comes to.
 //!
 //! # Invariants
 //! 1. The order is flag, environment, project, user, default. But a project never decides what guards the user: keys of
@@ -18,6 +19,8 @@ mod context;
 mod context_entries;
 mod error;
 mod file;
+mod invariants;
+mod lines;
 mod load;
 mod models;
 mod registry;
@@ -28,8 +31,9 @@ mod value;
 pub use context::{FileRules, contexts_setup};
 pub use error::ConfigError;
 pub use file::{ConfigFile, Place};
+pub use lines::Line;
 pub use load::{Level, Origin, PROJECT_FILE, Settings, Sources, join_validations, load};
 pub use models::Named;
 pub use registry::{ENTRIES, Entry, Key, Scope, entry_named};
-pub use set::set;
+pub use set::{Change, set};
 pub use value::{Shape, Value};

@@ -83,6 +83,7 @@ impl Text<'_> {
                 "stream_usage" => found.stream_usage = Some(field.yes_or_no()?),
                 "allow_plain_http" => found.allow_plain_http = field.yes_or_no()?,
                 "context_tokens" => found.context_tokens = Some(field.tokens()?),
+                "model" => found.model = Some(field.model()?),
                 "answer_tokens" => found.answer_tokens = Some(field.tokens()?),
                 _ => return Err(ConfigError::KeyUnknown { key: field.name, place: Some(field.at) }),
             }
@@ -159,6 +160,11 @@ impl Field<'_> {
         text.map(str::to_owned).ok_or_else(|| self.refused("an address, like https://models.example/v1"))
     }
 
+    fn model(&self) -> Result<String, ConfigError> {
+        let text = self.item.as_str().filter(|text| !text.is_empty() && !text.contains(char::is_whitespace));
+        text.map(str::to_owned).ok_or_else(|| self.refused("the name of a model there, like qwen3-coder"))
+    }
+
     /// A name, so that nobody takes it for the place of the key itself.
     fn variable(&self) -> Result<String, ConfigError> {
         let is_name = |text: &&str| {
@@ -186,7 +192,8 @@ impl Field<'_> {
             | Value::Path(_)
             | Value::Money(_)
             | Value::Decimal(_)
-            | Value::Inherit => Err(self.refused(&TIME.allowed())),
+            | Value::Inherit
+            | Value::Invariants(_) => Err(self.refused(&TIME.allowed())),
         }
     }
 
@@ -199,7 +206,8 @@ impl Field<'_> {
             | Value::Path(_)
             | Value::Money(_)
             | Value::Decimal(_)
-            | Value::Inherit => None,
+            | Value::Inherit
+            | Value::Invariants(_) => None,
         };
         count.ok_or_else(|| self.refused(&TOKENS.allowed()))
     }
@@ -263,6 +271,23 @@ mod tests {
             Price { input: 3_000_000, output: 15_500_000, cache_read: Some(300_000), cache_write: None };
         assert_eq!(file.prices, [("box/m".to_owned(), price, line(9))]);
         assert_eq!(file.values, []);
+    }
+
+    #[test]
+    fn what_the_docs_show_can_be_read() {
+        for page in [
+            include_str!("../../../../docs/models.md"),
+            include_str!("../../../../docs/automation.md"),
+            include_str!("../../../../docs/mcp.md"),
+        ] {
+            let blocks: Vec<&str> =
+                page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+            assert!(!blocks.is_empty());
+            for block in blocks {
+                let read = parse(block);
+                assert!(read.is_ok(), "{block}\n{}", read.unwrap_err());
+            }
+        }
     }
 
     #[test]

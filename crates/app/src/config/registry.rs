@@ -83,6 +83,7 @@ pub enum Key {
     ContextWeightSemanticEmbedding,
     ContextWeightSimpleKeyword,
     ContextWeightTemporalArchaeology,
+    Invariants,
     IsolationHide,
     IsolationScratch,
     LimitsCost,
@@ -153,7 +154,7 @@ pub fn entry_named(name: &str) -> Option<&'static Entry> {
 }
 
 /// All settings, by name.
-pub static ENTRIES: [Entry; 71] = joined([&BEFORE_CONTEXT, &CONTEXT, &AFTER_CONTEXT]);
+pub static ENTRIES: [Entry; 72] = joined([&BEFORE_CONTEXT, &CONTEXT, &AFTER_CONTEXT]);
 
 /// The parts of the table as one.
 const fn joined<const ALL: usize>(parts: [&[Entry]; 3]) -> [Entry; ALL] {
@@ -261,7 +262,15 @@ const BEFORE_CONTEXT: [Entry; 11] = [
     },
 ];
 
-const AFTER_CONTEXT: [Entry; 24] = [
+const AFTER_CONTEXT: [Entry; 25] = [
+    Entry {
+        key: Key::Invariants,
+        name: "invariants",
+        shape: Shape::Invariants,
+        default: "",
+        scope: Scope::Joined,
+        doc: "what must hold of every plan's changes: sentences for models, and rules that are checked; all levels add up",
+    },
     Entry {
         key: Key::IsolationHide,
         name: "isolation.hide",
@@ -337,7 +346,7 @@ const AFTER_CONTEXT: [Entry; 24] = [
     Entry {
         key: Key::ModelDefault,
         name: "model.default",
-        shape: Shape::Name,
+        shape: Shape::Model,
         default: "",
         scope: Scope::Anybody,
         doc: "the model that actors use which name none, as PROVIDER/NAME",

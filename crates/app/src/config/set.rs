@@ -8,7 +8,7 @@
 //! 3. Comments, order and everything else in the file stay as they are.
 //!
 //! # Not here
-//! Whether the values are allowed: they come as [`Value`]s, which are.
+//! Whether the values are allowed: they come as [`Value`]s, which are, and lines of tables are read as a file's.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -21,17 +21,27 @@ use toml_edit::{DocumentMut, Item, Table, TableLike};
 use super::automation::{DEFAULT, Profiles};
 use super::error::ConfigError;
 use super::file::ConfigFile;
+use super::lines::Line;
 use super::registry::Key;
 use super::value::Value;
 
 /// Only its owner reads a file that we make.
 const NEW_FILE_MODE: u32 = 0o600;
 
+/// What is to be written.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A setting.
+    Setting(Key, Value),
+    /// A line of a table.
+    Line(Box<Line>),
+}
+
 /// Sets all of these in the file at `path`, which is made if it is not there.
 ///
 /// # Errors
 /// The file is no valid config file, or cannot be read or written; then it is as before.
-pub fn set(path: &Path, values: &[(Key, Value)]) -> Result<(), ConfigError> {
+pub fn set(path: &Path, changes: &[Change]) -> Result<(), ConfigError> {
     // A link to a file that lies elsewhere (a folder of dotfiles) stays a link.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let dir = target.parent().unwrap_or(Path::new("/"));
@@ -46,14 +56,15 @@ pub fn set(path: &Path, values: &[(Key, Value)]) -> Result<(), ConfigError> {
     };
     // What is wrong in the file already is told with its line, before anything is added to it.
     ConfigFile::parse(path, &text)?;
-    let edited = edited(path, &text, values)?;
-    let file = ConfigFile::parse(path, &edited)?;
+    let edited = edited(path, &text, changes)?;
+    // What is wrong now was typed: it stands on no line of any file yet.
+    let file = ConfigFile::parse(path, &edited).map_err(ConfigError::typed)?;
     Profiles::of(&file).check(&file)?;
     replace(&target, edited.as_bytes()).map_err(written)?;
     locked_dir.sync_all().map_err(written)
 }
 
-fn edited(path: &Path, text: &str, values: &[(Key, Value)]) -> Result<String, ConfigError> {
+fn edited(path: &Path, text: &str, changes: &[Change]) -> Result<String, ConfigError> {
     let mut document: DocumentMut =
         text.parse().map_err(|error: toml_edit::TomlError| ConfigError::FileInvalid {
             place: super::Place::Line { file: path.to_owned(), line: 1 },
@@ -65,8 +76,11 @@ fn edited(path: &Path, text: &str, values: &[(Key, Value)]) -> Result<String, Co
     } else {
         String::new()
     };
-    for (key, value) in values {
-        put(document.as_table_mut(), key.entry().name, value.to_toml());
+    for change in changes {
+        match change {
+            Change::Setting(key, value) => put(document.as_table_mut(), key.entry().name, value.to_toml()),
+            Change::Line(line) => put_line(document.as_table_mut(), line),
+        }
     }
     let gap = if comments.is_empty() || comments.ends_with('\n') { "" } else { "\n" };
     Ok(format!("{comments}{gap}{document}"))
@@ -88,6 +102,21 @@ fn put(root: &mut Table, name: &str, value: toml_edit::Value) {
                 None => *inner = Item::Value(value),
             }
         }
+    }
+}
+
+/// Puts a line into its table: `[providers.box]`.
+fn put_line(root: &mut Table, line: &Line) {
+    let tables = root.entry(line.table).or_insert_with(|| {
+        let mut tables = Table::new();
+        tables.set_implicit(true);
+        Item::Table(tables)
+    });
+    let Some(tables) = tables.as_table_like_mut() else { return };
+    let whose = tables.entry(&line.name).or_insert_with(|| Item::Table(Table::new()));
+    // What else stands there is told when the file is read.
+    if let Some(table) = whose.as_table_like_mut() {
+        replace_value(table.entry(&line.key).or_insert(Item::None), line.value.clone());
     }
 }
 
@@ -139,8 +168,8 @@ mod tests {
 
     use super::*;
 
-    fn count(key: Key, count: u64) -> (Key, Value) {
-        (key, Value::Count(count))
+    fn count(key: Key, count: u64) -> Change {
+        Change::Setting(key, Value::Count(count))
     }
 
     #[test]
@@ -152,7 +181,7 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let values = [
             count(Key::PlanConcurrency, 8),
-            (Key::Automation, Value::Word("auto".into())),
+            Change::Setting(Key::Automation, Value::Word("auto".into())),
             count(Key::RetentionDays, 9),
         ];
         set(&path, &values).unwrap();

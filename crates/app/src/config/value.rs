@@ -6,10 +6,11 @@
 
 use std::time::Duration;
 
-use domain::Automation;
 use domain::money;
+use domain::{Automation, Invariant};
 use engine::definition::is_name;
 
+use super::invariants;
 use super::models::money_text;
 use crate::time::{parse_duration, typed};
 
@@ -43,6 +44,8 @@ pub enum Shape {
     Path,
     /// A name in one word, or nothing.
     Name,
+    /// A model as `PROVIDER/NAME`, or nothing.
+    Model,
     /// A profile of automation: which there are, the user's file says.
     Profile,
     /// Dollars, or `none` for no limit.
@@ -70,6 +73,8 @@ pub enum Shape {
     Globs,
     /// As another shape has it, or `inherit` for what holds elsewhere.
     OrInherit(&'static Shape),
+    /// What must hold: sentences and rules.
+    Invariants,
 }
 
 /// What a setting is.
@@ -91,6 +96,8 @@ pub enum Value {
     Decimal(u32),
     /// What holds elsewhere.
     Inherit,
+    /// What must hold.
+    Invariants(Vec<Invariant>),
 }
 
 impl Shape {
@@ -106,6 +113,7 @@ impl Shape {
             Shape::Words => "a list, like `a,b` on the command line or [\"a\", \"b\"] in a file".to_owned(),
             Shape::Path => "an absolute path, or one that begins with `~/`".to_owned(),
             Shape::Name => "a name without spaces".to_owned(),
+            Shape::Model => "a model as PROVIDER/NAME, like ollama/qwen3-coder or openai/gpt-5".to_owned(),
             Shape::Profile => {
                 format!("one of {}, or an [automation.NAME] of yours", Automation::NAMES.join(", "))
             }
@@ -118,6 +126,7 @@ impl Shape {
             Shape::Chosen(words) => format!("some of {}", words.join(", ")),
             Shape::Globs => "a list of globs, like `src/**,*.md` on the command line".to_owned(),
             Shape::OrInherit(shape) => format!("{}, or {INHERIT}", shape.allowed()),
+            Shape::Invariants => invariants::ALLOWED.to_owned(),
         }
     }
 
@@ -146,6 +155,11 @@ impl Shape {
                 Ok(Value::Word(text.to_owned()))
             }
             Shape::Name => Err(NotAllowed),
+            Shape::Model => match text.split_once('/') {
+                None if !text.is_empty() => Err(NotAllowed),
+                Some((provider, name)) if provider.is_empty() || name.is_empty() => Err(NotAllowed),
+                Some(_) | None => Shape::Name.parse(text),
+            },
             Shape::Profile if is_name(text) => Ok(Value::Word(text.to_owned())),
             Shape::Profile => Err(NotAllowed),
             Shape::Money if text == NO_LIMIT => Ok(Value::Money(None)),
@@ -162,6 +176,7 @@ impl Shape {
             Shape::Globs => Ok(Value::Words(words_of(text))),
             Shape::OrInherit(_) if text == INHERIT => Ok(Value::Inherit),
             Shape::OrInherit(shape) => shape.parse(text),
+            Shape::Invariants => invariants::parse(text).map(Value::Invariants).map_err(|_| NotAllowed),
         }
     }
 
@@ -180,11 +195,13 @@ impl Shape {
             Shape::Money | Shape::Decimal { .. } => self.parse(&money_text(item).ok_or(NotAllowed)?),
             Shape::OrInherit(_) if item.as_str() == Some(INHERIT) => Ok(Value::Inherit),
             Shape::OrInherit(shape) => shape.take(item),
+            Shape::Invariants => invariants::take(item).map(Value::Invariants).map_err(|_| NotAllowed),
             Shape::Word(_)
             | Shape::Span { .. }
             | Shape::Millis { .. }
             | Shape::Path
             | Shape::Name
+            | Shape::Model
             | Shape::Profile => self.parse(item.as_str().ok_or(NotAllowed)?),
         }
     }
@@ -210,6 +227,10 @@ impl Shape {
                 let new = theirs.iter().filter(|word| !ours.contains(word));
                 Value::Words(ours.iter().chain(new).cloned().collect())
             }
+            (Value::Invariants(ours), Value::Invariants(theirs)) => {
+                let new = theirs.iter().filter(|one| !ours.contains(one));
+                Value::Invariants(ours.iter().chain(new).cloned().collect())
+            }
             (ours, theirs) if self.strictness(theirs) < self.strictness(ours) => theirs.clone(),
             (ours, _) => ours.clone(),
         }
@@ -226,7 +247,10 @@ impl Shape {
             (_, Value::Span(span)) => u64::try_from(span.as_millis()).unwrap_or(u64::MAX),
             (_, Value::Money(micros)) => micros.unwrap_or(u64::MAX),
             (_, Value::Decimal(hundredths)) => u64::from(*hundredths),
-            (_, Value::Word(_) | Value::Words(_) | Value::Path(_) | Value::Inherit) => u64::MAX,
+            (
+                _,
+                Value::Word(_) | Value::Words(_) | Value::Path(_) | Value::Inherit | Value::Invariants(_),
+            ) => u64::MAX,
         }
     }
 }
@@ -289,6 +313,7 @@ impl Value {
             Value::Span(span) => short(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
             Value::Decimal(hundredths) => decimal(*hundredths),
             Value::Inherit => INHERIT.to_owned(),
+            Value::Invariants(all) => invariants::typed(all),
             Value::Words(words) => words.join(","),
             Value::Money(micros) => micros.map_or_else(|| NO_LIMIT.to_owned(), money::typed),
         }
@@ -302,6 +327,7 @@ impl Value {
             Value::Span(_) | Value::Money(_) | Value::Inherit => self.typed().into(),
             Value::Decimal(hundredths) => (f64::from(*hundredths) / 100.0).into(),
             Value::Words(words) => words.clone().into(),
+            Value::Invariants(all) => invariants::to_json(all),
         }
     }
 
@@ -314,6 +340,7 @@ impl Value {
             Value::Span(_) | Value::Money(_) | Value::Inherit => self.typed().into(),
             Value::Decimal(hundredths) => (f64::from(*hundredths) / 100.0).into(),
             Value::Words(words) => toml_edit::Value::Array(words.iter().collect()),
+            Value::Invariants(all) => invariants::to_toml(all),
         }
     }
 }
@@ -337,6 +364,11 @@ mod tests {
         assert_eq!(Shape::Path.parse("relative/dir"), Err(NotAllowed));
         assert_eq!(Shape::Name.parse("openai/gpt-5"), Ok(Value::Word("openai/gpt-5".to_owned())));
         assert_eq!(Shape::Name.parse("two words"), Err(NotAllowed));
+        assert_eq!(Shape::Model.parse(""), Ok(Value::Word(String::new())));
+        assert_eq!(Shape::Model.parse("a/b/c:d"), Ok(Value::Word("a/b/c:d".to_owned())));
+        for wrong in ["justname", "/name", "provider/", "a/two words"] {
+            assert_eq!(Shape::Model.parse(wrong), Err(NotAllowed), "{wrong}");
+        }
     }
 
     #[test]
@@ -387,6 +419,8 @@ mod tests {
             (Shape::Millis { min_ms: 1, max_ms: 9_000 }, "250ms"),
             (Shape::Decimal { max: 1_000 }, "0.7"),
             (Shape::Decimal { max: 1_000 }, "10"),
+            (Shape::Invariants, "[\"Keep it small\", { never = [\"a,b\", \"c\"] }]"),
+            (Shape::Invariants, ""),
             (Shape::OrInherit(&Shape::Globs), "inherit"),
             (Shape::OrInherit(&Shape::Count { min: 0, max: 9 }), "4"),
         ] {

@@ -296,15 +296,19 @@ pub fn breaker_words(change: &BreakerChange, now: WallMs) -> String {
                 u64::try_from(left.as_millis()).unwrap_or(u64::MAX).div_ceil(1_000).saturating_mul(1_000);
             format!("{provider} failed too often and rests for {} more", span(left))
         }
-        (None, Some(_)) => format!("{provider} failed too often {ago} ago"),
+        (None, Some(_)) => format!("{provider} failed too often {ago} ago and was not asked since"),
         (None, None) => format!("{provider} answers again since {ago}"),
     }
 }
 
-/// How breakers changed, for programs.
-pub fn breakers_json(changes: &[BreakerChange]) -> Value {
+/// How breakers changed, for programs. One whose rest is over is about to be tried.
+pub fn breakers_json(changes: &[BreakerChange], now: WallMs) -> Value {
     let one = |change: &BreakerChange| {
-        let state = if change.rest_ms.is_some() { "open" } else { "closed" };
+        let state = match (change.left(now), change.rest_ms) {
+            (Some(_), _) => "open",
+            (None, Some(_)) => "half_open",
+            (None, None) => "closed",
+        };
         json!({ "provider": change.provider, "state": state, "at": stamp(change.at), "rest_ms": change.rest_ms })
     };
     changes.iter().map(one).collect()

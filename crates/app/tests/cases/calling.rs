@@ -111,6 +111,14 @@ fn a_command_without_two_dashes_is_shown_how_it_goes() {
         "{}",
         said.stderr
     );
+    let said = Person::new().agents(&["run", "mend", "--actor", "codex"]);
+    let hint =
+        "hint: a task of one word is given by the standard input: `echo mend | agents run - --actor codex`";
+    assert!(said.exit == 3 && said.stderr.contains(hint), "{}", said.stderr);
+    assert!(!said.stderr.contains("agents run -- mend"), "{}", said.stderr);
+    let said = Person::new().agents(&["run", "mend it", "--", "make", "-j"]);
+    assert!(said.exit == 2 && said.stderr.contains("`agents run -- make …`"), "{}", said.stderr);
+    assert!(!said.stderr.contains("agents run -- mend"), "{}", said.stderr);
     let said = Person::new().agents(&["run"]);
     assert_eq!(said.exit, 2);
     assert!(said.stderr.contains("no command was given"), "{}", said.stderr);

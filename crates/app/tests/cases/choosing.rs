@@ -1,7 +1,10 @@
 //! Who does a task that names nobody, and what its projects say to them.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::thread;
 
 use serde_json::json;
 
@@ -9,6 +12,46 @@ use super::support::{Answer, Person, answer};
 
 /// Programs that the tests' commands need, and no agent.
 const PLAIN_PATH: &str = "/usr/bin:/bin";
+
+/// Settings in which no server of this machine, but one at `url`, could be found.
+fn settings(person: &Person, url: &str, more: &str) {
+    fs::create_dir_all(person.config_file().parent().unwrap()).unwrap();
+    let text = format!(
+        "[providers.llamacpp]\nurl = \"http://127.0.0.1:1/v1\"\n[providers.ollama]\nurl = \"{url}\"\n{more}"
+    );
+    fs::write(person.config_file(), text).unwrap();
+}
+
+/// A person on whose machine no model runs.
+fn person() -> Person {
+    let person = Person::new();
+    settings(&person, "http://127.0.0.1:1/v1", "");
+    person
+}
+
+/// A server on this machine that has these models; it answers every request with the list of them.
+fn server(models: &[&str]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let list: Vec<_> = models.iter().map(|model| json!({ "id": model })).collect();
+    let body = json!({ "object": "list", "data": list }).to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let head: Vec<String> = lines.map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
+            let known = head.first().is_some_and(|line| line.starts_with("GET /v1/models "));
+            let status = if known { "200 OK" } else { "404 Not Found" };
+            let length = body.len();
+            write!(
+                stream,
+                "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+            )
+            .unwrap();
+        }
+    });
+    url
+}
 
 /// Runs a task with these variables, and with a folder before PATH.
 fn run(person: &Person, words: &[&str], env: &[(&str, &str)]) -> Answer {
@@ -28,12 +71,12 @@ fn install(person: &Person, name: &str) {
 
 #[test]
 fn an_agent_program_on_the_path_does_what_names_nobody() {
-    let person = Person::new();
+    let person = person();
     install(&person, "goose");
     install(&person, "codex");
     let said = run(&person, &["plan", "use", "add a flag"], &[]);
     assert_eq!(said.exit, 0, "{said:?}");
-    let told = "actor: codex (found codex on PATH; choose another with `--actor` or `agents config set actor.default=NAME`)";
+    let told = "actor: codex (found codex on PATH, tried with 0.166.0, and over the Agent Client Protocol with codex-acp 0.16.0; choose another with `--actor` or `agents config set actor.default=NAME`)";
     assert!(said.stderr.contains(told), "{}", said.stderr);
     let said = run(&person, &["plan", "use", "add a flag", "--format", "json"], &[]);
     assert!(
@@ -49,7 +92,7 @@ fn an_agent_program_on_the_path_does_what_names_nobody() {
 
 #[test]
 fn where_nobody_is_there_what_would_do_is_told_on_one_screen() {
-    let person = Person::new();
+    let person = person();
     let said = run(&person, &["run", "add a --json flag to the list command"], &[]);
     assert_eq!(said.exit, 2, "{said:?}");
     let lines = said.stderr.lines().count();
@@ -60,6 +103,7 @@ fn where_nobody_is_there_what_would_do_is_told_on_one_screen() {
         "agents config set model.default=ollama/",
         "agents config set actor.default=codex",
         "claude, codex, gemini, aider, goose",
+        "servers    none on this machine says that it has a model: ollama, llamacpp",
     ] {
         assert!(said.stderr.contains(words), "{words}: {}", said.stderr);
     }
@@ -68,7 +112,7 @@ fn where_nobody_is_there_what_would_do_is_told_on_one_screen() {
 
 #[test]
 fn a_key_in_the_environment_brings_its_model_and_its_value_is_told_to_nobody() {
-    let person = Person::new();
+    let person = person();
     install(&person, "codex");
     let said =
         run(&person, &["plan", "use", "add a flag"], &[("ANTHROPIC_API_KEY", "sk-of-mine-1234567890")]);
@@ -80,6 +124,94 @@ fn a_key_in_the_environment_brings_its_model_and_its_value_is_told_to_nobody() {
         (&data["phase"], &data["state"]),
         (&json!("strategize"), &json!("queued")),
         "it is thought out first"
+    );
+}
+
+#[test]
+fn a_server_on_this_machine_that_has_a_model_comes_before_a_program_and_after_a_key() {
+    let person = Person::new();
+    install(&person, "codex");
+    settings(&person, &server(&["nomic-embed-text", "qwen3:8b", "other"]), "");
+    let said = run(&person, &["plan", "use", "add a flag"], &[]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    assert!(said.stderr.contains("actor: coder (ollama answers at http://127.0.0.1:"), "{}", said.stderr);
+    assert!(said.stderr.contains(", so ollama/qwen3:8b is used; choose another"), "{}", said.stderr);
+    let said = run(&person, &["plan", "use", "add a flag"], &[("OPENAI_API_KEY", "sk-0123456789abcdef")]);
+    assert!(said.stderr.contains("OPENAI_API_KEY is set"), "{}", said.stderr);
+    settings(&person, &server(&["nomic-embed-text"]), "");
+    let said = run(&person, &["plan", "use", "add a flag"], &[]);
+    assert!(said.stderr.contains("actor: codex"), "none of its models talks: {}", said.stderr);
+}
+
+#[test]
+fn a_provider_of_the_settings_counts_when_its_key_and_its_model_are_known() {
+    let person = person();
+    let table =
+        "[providers.box]\nspeaks = \"openai\"\nurl = \"https://models.example/v1\"\nkey_env = \"BOX_KEY\"\n";
+    let key = [("BOX_KEY", "sk-box-0123456789")];
+    settings(&person, "http://127.0.0.1:1/v1", table);
+    let said = run(&person, &["plan", "use", "add a flag"], &key);
+    assert_eq!(said.exit, 2, "nobody was asked which models it has: {said:?}");
+    assert!(said.stderr.contains("agents config set providers.box.model=NAME"), "{}", said.stderr);
+    settings(&person, "http://127.0.0.1:1/v1", &format!("{table}model = \"m-1\"\n"));
+    let said = run(&person, &["plan", "use", "add a flag"], &key);
+    assert_eq!(said.exit, 0, "{said:?}");
+    let told = "actor: coder (`providers.box.model` is set, so box/m-1 is used;";
+    assert!(said.stderr.contains(told), "{}", said.stderr);
+    let said = run(&person, &["plan", "use", "add a flag"], &[]);
+    assert_eq!(said.exit, 2, "its key is not there: {said:?}");
+    let in_file = table.replace("key_env = \"BOX_KEY\"", "key_file = \"~/box.key\"");
+    settings(&person, "http://127.0.0.1:1/v1", &format!("{in_file}model = \"m-1\"\n"));
+    fs::write(person.home().join("box.key"), "sk-box-0123456789\n").unwrap();
+    fs::set_permissions(person.home().join("box.key"), fs::Permissions::from_mode(0o600)).unwrap();
+    let said = run(&person, &["plan", "use", "add a flag"], &[]);
+    assert!(said.exit == 0 && said.stderr.contains(told), "{said:?}");
+}
+
+#[test]
+fn what_a_project_names_is_told_as_the_projects() {
+    let person = person();
+    person.write(".cleveragents/config.toml", "model.default = \"ollama/theirs\"\n");
+    let said = run(&person, &["plan", "use", "add a flag"], &[]);
+    let place = person.project().join(".cleveragents/config.toml:1");
+    let told =
+        format!("actor: coder (`model.default` of the project, {}, is ollama/theirs;", place.display());
+    assert!(said.stderr.contains(&told), "{}", said.stderr);
+    person.write(".cleveragents/config.toml", "actor.default = \"goose\"\n");
+    let said = run(&person, &["plan", "use", "add a flag"], &[]);
+    let told = format!("actor: goose (`actor.default` of the project, {};", place.display());
+    assert!(said.stderr.contains(&told), "{}", said.stderr);
+}
+
+#[test]
+fn a_model_is_set_as_provider_and_name() {
+    let person = Person::new();
+    let said = person.json(&["config", "set", "model.default=justname"]);
+    assert_eq!((said.exit, said.code()), (2, "CONFIG_VALUE_INVALID".to_owned()), "{said:?}");
+    assert_eq!(person.agents(&["config", "set", "model.default=ollama/qwen3:8b"]).exit, 0);
+}
+
+#[test]
+fn it_is_told_of_every_agent_program_whether_it_was_tried_and_with_which_version() {
+    let person = person();
+    install(&person, "goose");
+    let list = run(&person, &["actor", "list"], &[]).stdout;
+    let line = |name: &str| list.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    assert!(line("aider").contains("tried with 0.86.2"), "{list}");
+    assert!(line("goose").ends_with("untried"), "{list}");
+    assert!(!line("coder").contains("tried"), "{list}");
+    let shown = run(&person, &["actor", "show", "goose"], &[]).stdout;
+    assert!(shown.starts_with("# goose of the built in\n# goose: untried\n"), "{shown}");
+    let said = run(&person, &["actor", "show", "codex", "--format", "json"], &[]);
+    assert_eq!(said.data()["tried"]["version"], json!("0.166.0"), "{said:?}");
+    let said = run(&person, &["plan", "use", "add a flag"], &[]);
+    assert!(said.stderr.contains("actor: goose (found goose on PATH, untried;"), "{}", said.stderr);
+    let programs = run(&person, &["doctor", "--format", "json"], &[]).data()["programs"].clone();
+    let names: Vec<_> = programs.as_array().unwrap().iter().map(|program| program["name"].clone()).collect();
+    assert_eq!(names, [json!("goose")], "{programs}");
+    assert!(
+        run(&person, &["doctor"], &[]).stdout.contains("goose, untried; no key and no login"),
+        "{programs}"
     );
 }
 

@@ -70,7 +70,7 @@ fn a_word_is_an_action_a_file_or_a_task_and_never_guessed() {
     let said = person.json(&["run", "none.yaml"]);
     assert_eq!(code(&said), (3, "ACTION_NOT_FOUND".to_owned()), "{said:?}");
     let mut command = person.command(&person.project(), &["run", "add a --json flag", "--format", "json"]);
-    let said = super::support::answer(command.env("PATH", "/usr/bin:/bin"));
+    let said = super::support::answer(command.env("PATH", "/usr/bin:/bin").env("OLLAMA_HOST", "127.0.0.1:1"));
     assert_eq!(code(&said), (2, "NO_ACTOR".to_owned()), "{said:?}");
     let said = person.json(&["run", "do it", "--actor", "nobody"]);
     assert_eq!(code(&said), (3, "ACTOR_NOT_FOUND".to_owned()), "{said:?}");

@@ -180,7 +180,7 @@ fn what_a_cancelled_command_had_made_is_kept_on_a_full_disk_until_it_is_cleared(
         let script = "head -c 10000000 /dev/zero > big; echo ready; sleep 1000";
         let mut command = person.command(&person.project(), &["run", "--", "sh", "-ec", script]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        while !person.agents(&["plan", "logs", "@last"]).stdout.contains("ready") {}
+        while !person.agents(&["plan", "logs", "@last"]).stdout.contains("\nready") {}
         kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(5));
         let kept = sandboxes(&person);

@@ -7,11 +7,14 @@ use std::process::{Child, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
+use super::model_world::{KEY, Wire, World, says};
+use super::scripted::{Script, Scripted};
 use super::support::{Answer, Person};
 
 /// A worker, once it takes plans.
 fn worker(person: &Person) -> Child {
     let mut command = person.command(&person.project(), &["worker", "--format", "json"]);
+    command.env("SCRIPTED_KEY", KEY);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
     let mut news = BufReader::new(child.stderr.as_mut().unwrap());
@@ -76,4 +79,76 @@ fn who_interrupts_it_is_told_of_every_plan_that_was_made() {
     assert_eq!(stored(), told as u64);
     let cancelled = person.json(&["plan", "cancel", "--state", "queued", "--yes"]);
     assert_eq!(cancelled.exit, 0, "{:?}", cancelled.code());
+}
+
+/// What the models of all plans were asked, one for each line of `items`.
+fn asked(actor: &str, words: &[&str]) -> Vec<String> {
+    let mut world = World::new(Wire::Openai, Vec::new());
+    let body: Script = Wire::Openai.script(0, &says("Done."));
+    world.server = Scripted::answering(move |_, _| body.clone());
+    world.settings(Wire::Openai, &world.server.url);
+    let person = &world.person;
+    person.write("items", "one\ntwo {{words}}\n");
+    person.write(
+        ".cleveragents/actions/handle.yaml",
+        "description: Handle it\nprompt: Handle the thing\nargs: {item: {}}\nactor: nv\n",
+    );
+    person.write(
+        ".cleveragents/actions/named.yaml",
+        "description: Handle {{item}}\nargs: {item: {}}\nactor: nv\n",
+    );
+    person.write(".cleveragents/actors/nv.yaml", actor);
+    let mut worker = worker(person);
+    let said = world.agents(&[&["--format", "json", "run", "--for-each", "items"][..], words].concat());
+    assert_eq!(said.exit, 0, "{said:?}");
+    let plans = said.data()["plans"].as_array().unwrap().clone();
+    assert_eq!(plans.len(), 2);
+    for plan in &plans {
+        assert_eq!(person.json(&["plan", "watch", plan.as_str().unwrap()]).exit, 0);
+    }
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    let mut asked: Vec<String> = (0..2)
+        .map(|_| {
+            let body = world.server.asked().body;
+            let messages = body["messages"].as_array().unwrap().clone();
+            let of_user = messages.iter().rfind(|message| message["role"] == "user").unwrap();
+            of_user["content"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    asked.sort();
+    asked
+}
+
+#[test]
+fn a_line_reaches_the_model_wherever_it_is_named_and_else_at_the_end_of_the_task() {
+    let plain = "model: scripted/m-1\ncontext: {tokens: 0}\ntools: []\n";
+    for (actor, words, expected) in [
+        (plain.to_owned(), &["handle it", "--actor", "nv"][..], "handle it\n\nItem: one"),
+        (plain.to_owned(), &["handle {{item}} now", "--actor", "nv"], "handle one now"),
+        (
+            format!("{plain}prompt: \"Do {{{{item}}}}: {{{{task}}}}\"\n"),
+            &["handle it", "--actor", "nv"],
+            "Do one: handle it",
+        ),
+        (plain.to_owned(), &["handle"], "Handle the thing\n\nItem: one"),
+        (plain.to_owned(), &["named"], "Handle one"),
+    ] {
+        let asked = asked(&actor, words);
+        assert!(asked[0].contains(expected), "{words:?}: {asked:?}");
+        let other = expected.replace("one", "two {{words}}");
+        assert!(asked[1].contains(&other), "{words:?}: {asked:?}");
+        let told = asked[0].matches("one").count();
+        assert_eq!(told, 1, "{words:?}: {asked:?}");
+    }
+}
+
+#[test]
+fn what_the_lines_give_is_not_given_twice() {
+    let person = Person::new();
+    person.write("items", "one\n");
+    person
+        .write(".cleveragents/actions/a.yaml", "description: a\nargs: {item: {}}\nactor: {run: \"true\"}\n");
+    let said = person.json(&["run", "a", "--for-each", "items", "--arg", "item=x"]);
+    assert_eq!((said.exit, said.code()), (2, "USAGE".to_owned()), "{said:?}");
 }

@@ -365,7 +365,7 @@ fn a_plan_whose_program_died_is_cancelled_though_all_slots_are_taken() {
         let child = start(&person, &["run", "--", "sh", "-c", script]);
         let plans = || person.json(&["plan", "list"]).data()["plans"].as_array().unwrap().clone();
         while plans().len() == before {}
-        while !person.agents(&["plan", "logs", "@last"]).stdout.contains("ready") {}
+        while !person.agents(&["plan", "logs", "@last"]).stdout.contains("\nready") {}
         (child, plans()[0]["plan_id"].as_str().unwrap().to_owned())
     };
     let (first, dead) = working("echo ready; sleep 1000");

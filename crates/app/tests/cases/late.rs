@@ -57,7 +57,7 @@ fn run_until_ready(person: &Person, args: &[&str]) -> Child {
 }
 
 fn wait_until_ready(person: &Person) {
-    while !person.agents(&["plan", "logs", "@last"]).stdout.contains("ready") {}
+    while !person.agents(&["plan", "logs", "@last"]).stdout.contains("\nready") {}
 }
 
 fn worker(person: &Person) -> Child {

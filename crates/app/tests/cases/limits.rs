@@ -107,6 +107,21 @@ fn to_try_a_step_again_is_a_call_and_no_step() {
 }
 
 #[test]
+fn how_often_a_step_is_tried_again_a_person_says_before_the_file() {
+    let person = Person::new();
+    let place = outside(&person);
+    let actor =
+        format!("run: 'echo try >> {0}/tries; exit 1'\nwritable: ['{0}']\nretries: 2\n", place.display());
+    let dir = person.home().join(".config/cleveragents/actors");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("flaky.yaml"), actor).unwrap();
+    for (args, tries) in [(&[][..], 3), (&["--retries", "0"][..], 4), (&["--retries", "1"][..], 6)] {
+        person.agents(&[&["run", "do it", "--actor", "flaky"][..], args].concat());
+        assert_eq!(lines(place.join("tries")), tries, "{args:?}");
+    }
+}
+
+#[test]
 fn a_plan_that_worked_as_long_as_it_may_goes_on_with_more_time_only() {
     let person = Person::new();
     let place = outside(&person);

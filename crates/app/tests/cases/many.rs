@@ -124,7 +124,7 @@ fn the_job_of_a_killed_worker_is_listed_as_dead_at_once() {
     let person = Person::new();
     let (mut child, _news) = worker(&person);
     assert_eq!(person.agents(&["run", "--detach", "--", "sh", "-c", "echo ready; sleep 1000"]).exit, 0);
-    while !person.agents(&["plan", "logs", "@last"]).stdout.contains("ready") {}
+    while !person.agents(&["plan", "logs", "@last"]).stdout.contains("\nready") {}
     let lease = || person.json(&["job", "list"]).data()["jobs"][0]["lease"].clone();
     assert_ne!(lease(), json!("dead"));
     child.kill().unwrap();

@@ -1,5 +1,7 @@
 //! Models and servers that do all that they should not: told to the model, tried again within bounds, or the end.
 
+use std::io::BufRead;
+
 use serde_json::{Value, json};
 
 use super::model_world::{Said, Wire, World, calls, mending, says};
@@ -103,6 +105,76 @@ fn a_provider_that_fails_too_often_is_seen_to_rest_by_another_process() {
     assert_eq!(world.person.json(&["plan", "status"]).data()["breakers"], json!([]));
 }
 
+/// Gives a provider a rest after its first failure.
+fn rests(world: &World, cool_down: &str) {
+    let settings = std::fs::read_to_string(world.person.config_file()).unwrap();
+    let breaker = format!("[breaker]\nthreshold = 1\ncool_down = \"{cool_down}\"\n");
+    std::fs::write(world.person.config_file(), breaker + &settings).unwrap();
+}
+
+#[test]
+fn a_provider_that_rests_is_waited_for_and_that_is_no_try() {
+    let broken = || Script::status("500 Internal Server Error", &[], "oops");
+    let world = World::with(Wire::Openai, vec![broken(), broken()], "retries: 1\n");
+    // Longer than the wait before the second try.
+    rests(&world, "3s");
+    let said = world.run(&[]);
+    assert_eq!(said.code(), "PLAN_ASKS", "{said:?}");
+    world.server.asked();
+    world.server.asked();
+    world.server.was_not_asked_again();
+    let (category, message) = world.error();
+    assert_eq!(category, "overloaded");
+    assert!(message.contains("500 from scripted") && !message.contains("rest"), "{message}");
+    assert_eq!(world.errors(), ["overloaded", "overloaded"]);
+    let watched = world.person.agents(&["plan", "watch"]).stdout;
+    let waits = "waits: scripted failed too often and is given a rest: it is asked again in ";
+    assert!(watched.contains(waits) && watched.contains("it failed with: 500 from scripted"), "{watched}");
+}
+
+#[test]
+fn a_provider_that_is_not_there_is_named_by_what_it_failed_with() {
+    let world = World::with(Wire::Openai, Vec::new(), "retries: 1\n");
+    // Nobody listens where somebody did.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    world.settings(Wire::Openai, &format!("http://{free}"));
+    rests(&world, "2s");
+    let said = world.run(&[]);
+    assert_eq!(said.code(), "PLAN_ASKS", "{said:?}");
+    let (category, message) = world.error();
+    assert_eq!(category, "connection", "{message}");
+    assert!(message.contains("onnection refused"), "{message}");
+    assert_eq!(world.errors(), ["connection", "connection"]);
+}
+
+#[test]
+fn a_plan_that_waits_for_a_provider_says_so_and_is_cancelled_at_once() {
+    let broken = Script::status("500 Internal Server Error", &[], "oops");
+    let world = World::with(Wire::Openai, vec![broken], "retries: 1\n");
+    rests(&world, "5m");
+    let mut command = world.person.command(&world.person.project(), &["run", "Make it", "--actor", "mender"]);
+    let mut child = command.env("SCRIPTED_KEY", super::model_world::KEY).spawn().unwrap();
+    world.server.asked();
+    let mut watch = world.person.command(&world.person.project(), &["plan", "watch"]);
+    let mut watch = watch.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut told = std::io::BufReader::new(watch.stdout.take().unwrap()).lines();
+    let waits = told.find(|line| line.as_ref().unwrap().contains(" waits: scripted failed too often"));
+    assert!(waits.is_some(), "it is told");
+    let status = world.person.json(&["plan", "status"]).data();
+    let reason = status["waiting"]["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("it failed with: 500 from scripted"), "{status}");
+    let text = world.person.agents(&["plan", "status"]).stdout;
+    assert!(text.contains("  waiting: scripted failed too often"), "{text}");
+    let said = world.agents(&["--format", "json", "plan", "cancel", "@last"]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+    drop(told);
+    watch.wait().unwrap();
+    world.server.was_not_asked_again();
+    let used = world.used("tokens");
+    assert_eq!(used["reserved"], 0, "who waits holds nothing: {used}");
+}
+
 #[test]
 fn a_key_that_is_refused_is_not_tried_again() {
     let refused = Script::status("401 Unauthorized", &[], "{\"error\":{\"message\":\"bad key\"}}");
@@ -174,6 +246,72 @@ fn wrong_calls_are_told_to_the_model_and_kept_and_it_goes_on() {
     }
     assert_eq!(answers.len(), 4);
     assert_eq!(said.data()["changes"]["files"], 0, "nothing was changed");
+    // That a file was not read belongs to the work; the others are faults, and the plan is none the worse for them.
+    let errors = world.person.json(&["plan", "errors"]).data();
+    let records = errors["records"].as_array().unwrap();
+    assert_eq!(records.len(), 3, "{errors}");
+    for (record, code) in records.iter().zip(["UNKNOWN_TOOL", "INVALID_ARGUMENTS", "PATH_ESCAPES"]) {
+        assert!(record["message"].as_str().unwrap().starts_with(code), "{record}");
+        assert_eq!(
+            (&record["category"], &record["action"], &record["node"]),
+            (&json!("model_output"), &json!("told the model"), &json!("main"))
+        );
+    }
+    assert_eq!(errors["retries"], 0);
+    assert_eq!(world.person.json(&["plan", "status"]).data()["error"], Value::Null);
+    let text = world.person.agents(&["plan", "errors"]).stdout;
+    assert!(text.contains("told the model"), "{text}");
+}
+
+#[test]
+fn a_model_that_does_nothing_but_wrong_calls_does_not_fill_the_history() {
+    let wrong = |n: u32| ("reed_file", json!({ "n": n }));
+    let turns = [Said { text: "", calls: (0..40).map(wrong).collect() }, says("I give up.")];
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&turns));
+    let said = world.run(&[]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    let errors = world.person.json(&["plan", "errors"]).data();
+    assert_eq!(errors["recorded"], 25, "{errors}");
+    let last = errors["records"][24]["message"].as_str().unwrap().to_owned();
+    assert!(last.ends_with("(what else goes wrong in this node is told by its calls alone)"), "{last}");
+}
+
+#[test]
+fn an_answer_that_had_to_be_asked_for_again_is_in_the_history() {
+    let turns = [says("no json"), says("{\"sum\": 6}")];
+    let output = "output: {sum: {type: integer}}\n";
+    let world = World::with(Wire::Openai, Wire::Openai.scripts(&turns), output);
+    let said = world.run(&[]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    let errors = world.person.json(&["plan", "errors"]).data();
+    let message = errors["records"][0]["message"].as_str().unwrap();
+    assert!(message.starts_with("its answer does not fit `output`"), "{errors}");
+    assert_eq!(errors["recorded"], 1);
+}
+
+#[test]
+fn every_model_that_is_asked_is_a_step_also_one_that_calls_no_tool() {
+    let actor = "nodes:\n  a: {model: scripted/m-1, prompt: A}\n  b: {model: scripted/m-1, prompt: B, needs: [a]}\n\
+                 \x20 c: {model: scripted/m-1, prompt: C, needs: [b]}\n";
+    for (limit, exit, asked) in [("steps=1", 6, 1), ("steps=3", 0, 3)] {
+        let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("a"), says("b"), says("c")]));
+        std::fs::write(world.person.home().join(".config/cleveragents/actors/three.yaml"), actor).unwrap();
+        let words = ["--format", "json", "run", "Think", "--actor", "three", "--limit", limit];
+        let said = world.agents(&words);
+        assert_eq!(said.exit, exit, "{said:?}");
+        assert_eq!(world.used("steps")["used"], asked, "{limit}");
+        for _ in 0..asked {
+            world.server.asked();
+        }
+        if exit == 6 {
+            world.server.was_not_asked_again();
+            let errors = world.person.json(&["plan", "errors"]).data();
+            let record = &errors["records"][0];
+            assert_eq!((&record["node"], &record["limit"]), (&json!("b"), &json!("steps")), "{errors}");
+        }
+        let watched = world.person.agents(&["plan", "watch"]).stdout;
+        assert!(watched.contains(" a ask_model began\n"), "{watched}");
+    }
 }
 
 #[test]

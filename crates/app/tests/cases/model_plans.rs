@@ -98,8 +98,8 @@ fn a_strategy_is_thought_out_read_only_recorded_and_followed() {
     assert!(tree.contains("Mend the sum.") && tree.contains("in price.sh"), "{tree}");
 }
 
-#[test]
-fn what_checks_find_goes_back_to_the_model_until_they_pass() {
+/// The turns of a model that mends the shop in a second round alone.
+fn in_two_rounds() -> [Said; 4] {
     let half = calls([
         ("read_file", json!({"path": "price.sh"})),
         ("edit_file", json!({"path": "price.sh", "old": "$1 + $2", "new": "$1 - $2"})),
@@ -108,8 +108,12 @@ fn what_checks_find_goes_back_to_the_model_until_they_pass() {
         ("read_file", json!({"path": "price.sh"})),
         ("edit_file", json!({"path": "price.sh", "old": "$1 - $2", "new": "$1 * $2"})),
     ]);
-    let world =
-        World::new(Wire::Openai, Wire::Openai.scripts(&[half, says("Done."), rest, says("Now it is.")]));
+    [half, says("Done."), rest, says("Now it is.")]
+}
+
+#[test]
+fn what_checks_find_goes_back_to_the_model_until_they_pass() {
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&in_two_rounds()));
     actor(&world, "mender", "model: scripted/m-1\n");
     let answer = world.run(&["--check", "sh test.sh"]);
     assert_eq!(answer.exit, 0, "{answer:?}");
@@ -117,6 +121,25 @@ fn what_checks_find_goes_back_to_the_model_until_they_pass() {
     assert!(!asked(&bodies[0]).contains("2 times 3 is -1"), "{}", asked(&bodies[0]));
     assert!(asked(&bodies[2]).contains("2 times 3 is -1"), "{}", asked(&bodies[2]));
     assert_eq!(answer.data()["validations"]["verdict"], "passed");
+}
+
+#[test]
+fn an_actor_that_stands_for_another_mends_like_it() {
+    for (inner, node) in [
+        ("model: scripted/m-1\n", "main/main.fix1"),
+        ("nodes:\n  m: {model: scripted/m-1}\n  n: {needs: [m], run: 'true'}\nfix: m\n", "main/m.fix1"),
+    ] {
+        let world = World::new(Wire::Openai, Wire::Openai.scripts(&in_two_rounds()));
+        actor(&world, "inner", inner);
+        actor(&world, "mender", "actor: inner\n");
+        let answer = world.run(&["--check", "sh test.sh"]);
+        assert_eq!(answer.exit, 0, "{answer:?}");
+        assert_eq!(answer.data()["validations"]["verdict"], "passed", "{answer:?}");
+        let bodies = bodies(&world, 4);
+        assert!(asked(&bodies[2]).contains("2 times 3 is -1"), "{}", asked(&bodies[2]));
+        let steps = answer.data()["steps"].to_string();
+        assert!(steps.contains(node), "{steps}");
+    }
 }
 
 #[test]
@@ -162,7 +185,7 @@ fn a_model_that_was_killed_in_the_middle_begins_anew_on_a_clean_tree() {
     let mut command = world.person.command(&world.person.project(), &["run", "Make it", "--actor", "mender"]);
     let mut child =
         command.env("SCRIPTED_KEY", KEY).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    while !world.person.agents(&["plan", "logs", "@last"]).stdout.contains("at it") {
+    while !world.person.agents(&["plan", "logs", "@last"]).stdout.contains("\nat it") {
         assert_eq!(child.try_wait().unwrap(), None, "it ended and did not wait");
     }
     child.kill().unwrap();

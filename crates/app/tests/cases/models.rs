@@ -165,6 +165,26 @@ fn a_recorded_run_is_repeated_without_a_key_and_without_a_network() {
 }
 
 #[test]
+fn a_recorded_run_is_repeated_where_nobody_knows_its_provider() {
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&mending()));
+    let tape = world.person.home().join("run.jsonl");
+    let tape = tape.to_str().unwrap();
+    let settings = std::fs::read_to_string(world.person.config_file()).unwrap();
+    // Both decide what is asked.
+    let bounds = "idle = \"1s\"\ncontext_tokens = 30000\nanswer_tokens = 1234\n";
+    let bounded = settings.replace("idle = \"1s\"\n", bounds);
+    std::fs::write(world.person.config_file(), bounded).unwrap();
+    let said = world.run(&["--record", tape]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    std::fs::write(world.person.config_file(), "").unwrap();
+    let said = world.run(&["--replay", tape]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    assert_eq!(said.data()["changes"]["files"], 1, "{said:?}");
+    let live = world.run(&[]);
+    assert_eq!((live.exit, live.code()), (4, "PREFLIGHT_FAILED".to_owned()), "{live:?}");
+}
+
+#[test]
 fn nothing_is_recorded_where_a_model_would_be_shown_it() {
     let world = World::new(Wire::Openai, Wire::Openai.scripts(&mending()));
     let said = world.run(&["--record", "run.jsonl"]);
@@ -207,20 +227,39 @@ fn a_changed_prompt_is_told_as_drift_and_what_was_not_asked_for_as_a_note() {
 #[test]
 fn a_limit_of_tokens_stops_before_it_is_overrun_and_the_plan_goes_on_with_more() {
     let world = World::new(Wire::Openai, Wire::Openai.scripts(&mending()));
-    let said = world.run(&["--limit", "tokens=9000"]);
+    let said = world.run(&["--limit", "tokens=100"]);
     assert_eq!((said.exit, said.code()), (6, "LIMIT_REACHED".to_owned()), "{said:?}");
     let used = world.used("tokens");
     assert_eq!((&used["used"], &used["reserved"]), (&json!(0), &json!(0)), "nothing was asked: {used}");
     let (_, message) = world.error();
-    assert!(message.starts_with("the plan has a limit of 9000 tokens (tokens): 0 used, "), "{message}");
+    assert!(message.starts_with("the plan has a limit of 100 tokens (tokens): 0 used, "), "{message}");
     let command =
         world.person.json(&["plan", "status"]).data()["error"]["command"].as_str().unwrap().to_owned();
-    assert!(command.contains("--limit tokens="), "{command}");
+    let more: u64 = command.rsplit_once("--limit tokens=").unwrap().1.parse().unwrap();
+    assert!(more > 10_000 && more.is_multiple_of(1_000), "it can be typed, and lets it go on: {command}");
     let words: Vec<&str> = ["--format", "json"].into_iter().chain(command.split(' ').skip(1)).collect();
     // It reserves for a long answer, so what would do for all turns is more than was used.
     let said = world.agents(&words);
     assert_eq!(said.exit, 0, "{said:?}");
     assert_eq!(world.used("tokens")["used"], 440);
+}
+
+#[test]
+fn a_plan_that_needs_a_model_and_may_use_nothing_of_it_is_refused_before_it_runs() {
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("free")]));
+    for kind in ["tokens", "cost"] {
+        let said = world.run(&["--limit", &format!("{kind}=0")]);
+        assert_eq!((said.exit, said.code()), (4, "PREFLIGHT_FAILED".to_owned()), "{said:?}");
+        let words = format!("limits.{kind} is 0: node main could not ask scripted/m-1");
+        assert!(said.stdout.contains(&words), "{said:?}");
+    }
+    assert_eq!(world.person.json(&["plan", "list"]).data()["total"], json!(0));
+    // What costs nothing may be asked for nothing.
+    let file = world.person.config_file();
+    let settings = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, settings.replace("input = 2\noutput = 10", "input = 0\noutput = 0")).unwrap();
+    let said = world.run(&["--limit", "cost=0"]);
+    assert_eq!(said.exit, 0, "{said:?}");
 }
 
 #[test]

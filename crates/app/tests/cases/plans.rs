@@ -155,7 +155,7 @@ fn a_failing_command_is_told_with_what_it_printed() {
     assert_eq!(said.data()["error"]["category"], "tool");
     let logs = person.agents(&["plan", "logs"]);
     assert!(
-        logs.stdout.starts_with("== call 1  execute  failed, exit 3") && logs.stdout.ends_with("oops\n"),
+        logs.stdout.starts_with("== call 1  execute  run_command sh -c '") && logs.stdout.ends_with("oops\n"),
         "{}",
         logs.stdout
     );

@@ -179,7 +179,33 @@ fn what_goes_wrong_with_a_call_is_told_to_the_model_and_the_plan_goes_on() {
         let told = told(&world);
         assert!(told.contains(says_so), "{says_so}: {told}");
         assert_eq!(alive(&world.person), 0, "{says_so}");
+        assert_eq!(world.errors(), ["tool"], "{says_so}");
+        let record = world.person.json(&["plan", "errors"]).data()["records"][0].clone();
+        assert!(record["message"].as_str().unwrap().contains(says_so), "{says_so}: {record}");
+        assert_eq!(record["action"], "told the model");
     }
+}
+
+#[test]
+fn a_server_that_went_away_is_started_again_for_the_next_call_and_not_for_ever() {
+    let call = |n: u32| calls([("box_t", json!({ "n": n }))]);
+    let turns: Vec<Said> = (1..=7).map(call).chain([says("I know.")]).collect();
+    let answer = json!({ "content": [{ "type": "text", "text": "here" }] });
+    let rest = called(2, "", &answer) + "read -r asked; exit 3\n";
+    let world = world(&turns, "[box.t]", &server(&json!([tool("t")]), &rest), "");
+    let said = world.run(&[]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    world.server.asked();
+    let again = "; its server is started again with the next call";
+    let no_more = "; its server was started 3 times and is not started again";
+    for says_so in ["here", again, "here", again, "here", no_more, no_more] {
+        let told = told(&world);
+        assert!(told.contains(says_so), "{says_so}: {told}");
+    }
+    assert_eq!(world.errors(), ["tool"; 4]);
+    let logs = world.person.json(&["plan", "logs", "@last"]).data().to_string();
+    assert_eq!(logs.matches("start_server").count(), 3, "{logs}");
+    assert_eq!(alive(&world.person), 0);
 }
 
 #[test]

@@ -173,3 +173,50 @@ fn every_setting_is_listed_with_its_scope_and_variable() {
     assert_eq!(one["scope"], "user; a project may tighten");
     assert_eq!(one["allowed"], "one of manual, review, auto, or an [automation.NAME] of yours");
 }
+
+#[test]
+fn a_provider_is_set_line_by_line_with_the_checks_of_reading_and_shown_without_secrets() {
+    let person = Person::new();
+    let said = person.agents(&[
+        "config",
+        "set",
+        "providers.box.speaks=openai",
+        "providers.box.url=http://127.0.0.1:8000/v1",
+        "providers.box.key_file=~/box.key",
+        "providers.box.context_tokens=32768",
+        "prices.box/m-4.1.input=0.25",
+        "prices.box/m-4.1.output=1",
+    ]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    let text = fs::read_to_string(person.config_file()).unwrap();
+    let expected = "[providers.box]\nspeaks = \"openai\"\nurl = \"http://127.0.0.1:8000/v1\"\nkey_file = \"~/box.key\"\n\
+                    context_tokens = 32768\n\n[prices.\"box/m-4.1\"]\ninput = 0.25\noutput = 1\n";
+    assert_eq!(text, expected);
+    for (line, code) in [
+        ("providers.box.speaks=gopher", "CONFIG_VALUE_INVALID"),
+        ("providers.box.urll=x", "CONFIG_KEY_UNKNOWN"),
+        ("providers.box.key_env=sk-secret-value", "CONFIG_VALUE_INVALID"),
+        ("providers.box.context_tokens=1", "CONFIG_VALUE_INVALID"),
+        ("prices.other/m.input=1", "CONFIG_VALUE_INVALID"),
+    ] {
+        let said = person.json(&["config", "set", "plan.concurrency=2", line]);
+        assert_eq!((said.exit, said.code().as_str()), (2, code), "{line}: {said:?}");
+        assert!(!format!("{said:?}").contains("sk-secret"), "{said:?}");
+        assert_eq!(fs::read_to_string(person.config_file()).unwrap(), expected, "{line}");
+    }
+    assert_eq!(person.agents(&["config", "get", "providers.box.url"]).stdout, "http://127.0.0.1:8000/v1\n");
+    let more = "\n[mcp.web]\ncommand = [\"web\"]\nenv = { TOKEN = \"t0p-secret\" }\n[providers.far]\nspeaks = \"openai\"\n\
+                url = \"https://me:pass@far.example/v1\"\n[[validation]]\nrun = \"make test\"\n";
+    fs::write(person.config_file(), format!("{expected}{more}")).unwrap();
+    let list = person.agents(&["config", "list"]).stdout;
+    let has = |key: &str, value: &str| {
+        let line = list.lines().find(|line| line.starts_with(&format!("{key} "))).unwrap_or_default();
+        assert!(line.contains(value), "{key}: {line:?}");
+    };
+    has("providers.box.context_tokens", "32768");
+    has("prices.box/m-4.1.output", "1");
+    has("providers.far.url", "https://…@far.example/v1");
+    has("mcp.web.env.TOKEN", "…");
+    has("validation.1.run", "make test");
+    assert!(!list.contains("t0p-secret") && !list.contains("me:pass"), "{list}");
+}

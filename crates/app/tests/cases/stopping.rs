@@ -12,7 +12,7 @@ use super::support::{Person, alive};
 /// Starts a command of the program, and waits until the command of its plan has printed `ready`.
 fn working(person: &Person, mut command: Command) -> Child {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    while !person.agents(&["plan", "logs", "@last"]).stdout.contains("ready") {
+    while !person.agents(&["plan", "logs", "@last"]).stdout.contains("\nready") {
         assert_eq!(child.try_wait().unwrap(), None, "it ended before it was ready");
     }
     child

@@ -12,7 +12,7 @@ use super::support::Person;
 fn working(person: &Person, args: &[&str]) -> Child {
     let mut command = person.command(&person.project(), args);
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    while !person.agents(&["plan", "logs", "@last"]).stdout.contains("ready") {}
+    while !person.agents(&["plan", "logs", "@last"]).stdout.contains("\nready") {}
     child
 }
 

@@ -264,7 +264,7 @@ fn a_call_is_kept_as_it_was_asked_for_and_as_it_was_made_without_its_secrets() {
             let kept = call.to_string();
             assert!(!kept.contains(SECRET) && !kept.contains(OTHER_SECRET), "{path}: {call}");
         }
-        assert_eq!(logs.to_string().matches("[REDACTED:").count(), 11, "{path}: {logs}");
+        assert_eq!(logs.to_string().matches("[REDACTED:").count(), 15, "{path}: {logs}");
         // In the file it is what it is.
         assert_eq!(world.person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
         assert_eq!(world.person.read("k.env"), format!("API_KEY={OTHER_SECRET}\n"), "{path}");
@@ -290,7 +290,7 @@ fn nothing_of_a_sandbox_is_left_however_a_plan_ends_and_its_entries_are_kept() {
     let script = "echo half > cancelled; echo at it; sleep 1000";
     let mut command = person.command(&person.project(), &["run", "--", "sh", "-c", script]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    while !person.agents(&["plan", "logs", "@last"]).stdout.contains("at it") {
+    while !person.agents(&["plan", "logs", "@last"]).stdout.contains("\nat it") {
         assert_eq!(child.try_wait().unwrap(), None, "it ended and did not wait");
     }
     assert_eq!(sandboxes(&person).len(), 1, "it has one while it works");
@@ -317,7 +317,7 @@ fn after_a_crash_in_the_seventh_call_six_come_back_and_the_seventh_is_made_anew(
     let args = ["run", "--trust", "--actor", "team", "--writable", place, "a task"];
     let mut command = person.command(&person.project(), &args);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    while !person.agents(&["plan", "logs", "@last"]).stdout.contains("at it") {
+    while !person.agents(&["plan", "logs", "@last"]).stdout.contains("\nat it") {
         assert_eq!(child.try_wait().unwrap(), None, "it ended and did not wait");
     }
     child.kill().unwrap();

@@ -94,7 +94,8 @@ fn does(person: &Person, args: &[&str], exit: i32) -> Answer {
 fn working(person: &Person, args: &[&str], says: &str) -> Child {
     let mut command = person.command(&person.project(), args);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    while !person.agents(&["plan", "logs", "@last"]).stdout.contains(says) {
+    // On a line of its own: what is run stands above.
+    while !person.agents(&["plan", "logs", "@last"]).stdout.contains(&format!("\n{says}")) {
         assert_eq!(child.try_wait().unwrap(), None, "it ended and did not wait");
     }
     child

@@ -8,6 +8,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
+use actors::agents::{AGENTS, Tried};
+
 use super::support::Person;
 
 const AGENT: &str = r#"
@@ -70,4 +72,21 @@ fn an_agent_without_the_network_reaches_nobody_and_the_failure_says_why() {
     assert!(said.stderr.contains("it probably wanted the network, which is off unless allowed"), "{said:?}");
     assert_eq!(requests.try_iter().count(), 0);
     assert_eq!(person.agents(&["plan", "diff", "@last", "--name-only"]).stdout, "");
+}
+
+#[test]
+fn the_page_says_of_every_agent_program_what_the_table_says() {
+    let page = include_str!("../../../../docs/using-with.md");
+    let rows = page.lines().filter(|line| line.starts_with("| "));
+    let rows: Vec<&str> = rows.collect();
+    for agent in &AGENTS {
+        let said = match agent.tried {
+            Tried::Worked { version } => version,
+            Tried::No => "untried",
+        };
+        let begin = format!("| {} | ", agent.title);
+        let row = rows.iter().find(|row| row.starts_with(&begin));
+        let row = row.unwrap_or_else(|| panic!("{} has no row", agent.title));
+        assert!(row.contains(&format!("{begin}{said} |")), "{row}: {said}");
+    }
 }

@@ -293,6 +293,18 @@ pub struct DefinitionSource {
 }
 
 impl PlanSpec {
+    /// The step whose text is the plan's answer.
+    pub fn result_step(&self) -> Option<&Step> {
+        let is_needed = |step: &Step| {
+            let mut needs = self.steps.iter().flat_map(|other| other.needs.iter().flatten());
+            needs.any(|need| *need == step.node)
+        };
+        match self.result.as_deref() {
+            Some(name) => self.steps.iter().find(|step| step.node == name),
+            None => self.steps.iter().rfind(|step| !is_needed(step)),
+        }
+    }
+
     /// The commands of its steps.
     pub fn commands(&self) -> impl Iterator<Item = &CommandTask> {
         self.steps.iter().filter_map(Step::command)

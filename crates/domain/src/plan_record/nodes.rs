@@ -3,7 +3,7 @@
 use super::PlanRecord;
 use crate::id::Claim;
 use crate::job::LeaseLost;
-use crate::node_run::NodeRun;
+use crate::node_run::{NodeRun, NodeWait};
 use crate::time::Ms;
 use crate::told::{self, Told};
 
@@ -17,6 +17,16 @@ impl PlanRecord {
         self.guard(claim)?;
         let told = self.keep_nodes(runs);
         self.tell(told, now);
+        Ok(())
+    }
+
+    /// Tells that a node of the owner waits.
+    ///
+    /// # Errors
+    /// The claim is not the owner's.
+    pub fn node_waits(&mut self, claim: &Claim, wait: &NodeWait, now: Ms) -> Result<(), LeaseLost> {
+        self.guard(claim)?;
+        self.tell([told::node_waits(wait)], now);
         Ok(())
     }
 

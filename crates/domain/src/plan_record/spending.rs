@@ -76,7 +76,7 @@ impl PlanRecord {
     ) -> Result<ToolCall, ReserveError> {
         self.guard(claim)?;
         let is_first = self.is_first(&new, count_as);
-        self.count(claim, is_first)?;
+        self.count(claim, count_as.accounts(is_first))?;
         let no = self.next_call(new.attempt);
         let call = ToolCall { plan: claim.plan, no, started: wall(now), new, end: None };
         let told = is_first.then(|| told::node_started(&call));
@@ -101,7 +101,7 @@ impl PlanRecord {
         let mut nodes = BTreeSet::new();
         for KeptCall { call, count_as, .. } in &kept {
             let is_first = self.is_first(call, *count_as) && nodes.insert((call.attempt, call.node.clone()));
-            if let Err(reached) = self.count(claim, is_first) {
+            if let Err(reached) = self.count(claim, count_as.accounts(is_first)) {
                 self.ledger = before;
                 return Err(reached.into());
             }
@@ -122,16 +122,14 @@ impl PlanRecord {
     /// Whether the call is the first of a step in its attempt.
     fn is_first(&self, new: &NewCall, count_as: CountAs) -> bool {
         match count_as {
-            CountAs::Step => !self.calls.values().any(|call| call.new.is_of(new.attempt, &new.node)),
+            CountAs::Step | CountAs::Turn => {
+                !self.calls.values().any(|call| call.new.is_of(new.attempt, &new.node))
+            }
             CountAs::Call => false,
         }
     }
 
-    fn count(&mut self, claim: &Claim, is_first_of_step: bool) -> Result<(), LimitReached> {
-        let kinds: &[SpendKind] = match is_first_of_step {
-            true => &[SpendKind::ToolCalls, SpendKind::Steps],
-            false => &[SpendKind::ToolCalls],
-        };
+    fn count(&mut self, claim: &Claim, kinds: &[SpendKind]) -> Result<(), LimitReached> {
         let plan = self.plan.as_ref();
         self.ledger.count(claim.plan, kinds, |kind| plan.and_then(|plan| plan.spec.limit(kind)))
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::path::TemplatePath;
-use crate::likeness::did_you_mean;
+use crate::likeness::{did_you_mean, nearest};
 use crate::node_run::NodeRun;
 
 /// The words that are values by themselves; no argument has such a name.
@@ -142,7 +142,10 @@ impl Known {
         let args = || self.args.iter().map(String::as_str);
         match (first.as_str(), rest) {
             ("args", [name]) if self.args.contains(name) => Ok(()),
-            ("args", [name]) => unknown(did_you_mean(name, args())),
+            ("args", [name]) => unknown(match nearest(name, args()) {
+                Some(meant) => format!("; did you mean `args.{meant}`?"),
+                None => String::new(),
+            }),
             ("args", _) => unknown("; an argument is `args.NAME`".to_owned()),
             (word, _) if RESERVED.contains(&word) && !self.in_run => {
                 unknown(": here only the arguments are known".to_owned())
@@ -161,7 +164,10 @@ impl Known {
         if !self.nodes.contains(node) {
             return unknown(match self.later.contains(node) {
                 true => format!(": node `{node}` is not settled by then; name it in `needs`"),
-                false => did_you_mean(node, self.nodes.iter().map(String::as_str)),
+                false => match nearest(node, self.nodes.iter().map(String::as_str)) {
+                    Some(meant) => format!("; did you mean `{}`?", TemplatePath::of_node(meant, rest)),
+                    None => String::new(),
+                },
             });
         }
         match rest {

@@ -84,6 +84,32 @@ fn a_bad_glob_is_told_before_anything_runs() {
 }
 
 #[test]
+fn what_is_typed_is_a_rule_or_a_sentence() {
+    let read = |text: &str| Invariant::parse(text, InvariantScope::Plan).map(|one| (one.text, one.rule));
+    let rule = |words: &str, rule: Rule| Ok((words.to_owned(), Some(rule)));
+    assert_eq!(
+        read("never=src/{a,b}.rs, *.lock"),
+        rule("never touch src/{a,b}.rs, *.lock", Rule::Never(globs(&["src/{a,b}.rs", "*.lock"])))
+    );
+    assert_eq!(read("only=[,a]x,b"), rule("touch only [,a]x, b", Rule::Only(globs(&["[,a]x", "b"]))));
+    assert_eq!(read("max_files=3"), rule("touch at most 3 files", Rule::MaxFiles(3)));
+    assert_eq!(read("max_lines= 40"), rule("change at most 40 lines", Rule::MaxLines(40)));
+    for sentence in ["Keep x=1 as it is", "never touch it", "Only=this"] {
+        assert_eq!(read(sentence), Ok((sentence.to_owned(), None)));
+    }
+    for (wrong, why) in [
+        ("never=", "there is no glob"),
+        ("only=a[", "is no glob"),
+        ("max_files=-1", "no whole number"),
+        (" ", "is empty"),
+        (&"x".repeat(2_001), "at most 2000 characters"),
+    ] {
+        let said = read(wrong).unwrap_err();
+        assert!(said.contains(why), "{wrong}: {said}");
+    }
+}
+
+#[test]
 fn equal_sentences_are_told_once_and_the_stronger_come_first() {
     let told = |text: &str, scope| Invariant { text: text.to_owned(), scope, rule: None };
     let all = [

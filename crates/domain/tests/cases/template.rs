@@ -96,8 +96,8 @@ fn an_unknown_path_is_told_before_anything_runs() {
     }
     for (path, why) in [
         ("promt", "there is no value `promt`; did you mean `prompt`?"),
-        ("args.form", "there is no value `args.form`; did you mean `from`?"),
-        ("nodes.surve.text", "there is no value `nodes.surve.text`; did you mean `survey`?"),
+        ("args.form", "there is no value `args.form`; did you mean `args.from`?"),
+        ("nodes.surve.text", "there is no value `nodes.surve.text`; did you mean `nodes.survey.text`?"),
         (
             "nodes.amend.text",
             "there is no value `nodes.amend.text`: node `amend` is not settled by then; name it in `needs`",

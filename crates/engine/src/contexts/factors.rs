@@ -78,7 +78,7 @@ fn untaught(model: &str) -> u32 {
 
 /// What a question costs by a counter.
 fn count(question: &ModelRequest, counter: LexicalCounter) -> u64 {
-    let ModelRequest { model: _, system, messages, tools, max_tokens: _, output } = question;
+    let ModelRequest { model: _, system, messages, tools, max_tokens: _, output, asker: _ } = question;
     let tokens = |text: &str| u64::from(counter.tokens(text));
     let message = |message: &Message| match message {
         Message::User(text) => tokens(text),
@@ -114,6 +114,7 @@ mod tests {
             tools: Vec::new(),
             max_tokens: 10,
             output: None,
+            asker: String::new(),
         }
     }
 

@@ -127,7 +127,7 @@ pub(super) fn read(reader: &Reader<'_>, tree: &Tree) -> Option<Action> {
     let prompt = fields.get("prompt").and_then(|tree| reader.text("prompt", tree));
     for (key, text) in [("description", &description), ("prompt", &prompt)] {
         if let (Some(tree), Some(text)) = (fields.get(key), text) {
-            check::template(reader, tree.at, key, text, &known);
+            check::template(reader, &reader.spot(tree), key, text, &known);
         }
     }
     if let (Some(tree), Some(text)) = (fields.get("prompt"), &prompt)
@@ -286,7 +286,10 @@ fn read_check(reader: &Reader<'_>, tree: &Tree, known: &Known) -> Option<Check> 
     };
     let run = node::command(reader, "run", run_tree)?;
     if let Run::Argv(argv) = &run {
-        argv.iter().for_each(|word| check::template(reader, run_tree.at, "run", &word.to_string(), known));
+        let items = run_tree.items();
+        for (word, item) in argv.iter().zip(items) {
+            check::template(reader, &reader.spot(item), "run", &word.to_string(), known);
+        }
     }
     let mode = fields.get("mode").and_then(|tree| reader.one_of("mode", tree, &keys::MODES));
     let timeout =
@@ -317,11 +320,9 @@ fn read_invariants(reader: &Reader<'_>, tree: &Tree) -> Vec<Invariant> {
 
 fn read_invariant(reader: &Reader<'_>, tree: &Tree) -> Option<Invariant> {
     let scope = InvariantScope::Action;
+    let told = |read: Result<Invariant, String>| read.map_err(|flaw| reader.wrong(tree.at, flaw)).ok();
     if let Yaml::Text(text) = &tree.value {
-        if text.trim().is_empty() {
-            reader.wrong(tree.at, "an invariant is empty");
-        }
-        return Some(Invariant { text: text.clone(), scope, rule: None });
+        return told(Invariant::parse(text, scope));
     }
     let fields = reader.fields(tree, "an invariant")?;
     fields.refuse_others(reader, &[keys::INVARIANT]);
@@ -341,10 +342,7 @@ fn read_invariant(reader: &Reader<'_>, tree: &Tree) -> Option<Invariant> {
     .collect();
     let text = fields.get("text").and_then(|tree| reader.text("text", tree));
     match &rules[..] {
-        [rule] => {
-            rule.flaws().into_iter().for_each(|flaw| reader.wrong(tree.at, flaw));
-            Some(Invariant { text: text.unwrap_or_else(|| rule.in_words()), scope, rule: Some(rule.clone()) })
-        }
+        [rule] => told(Invariant::of_rule(rule.clone(), text, scope)),
         [] => {
             reader.wrong(
                 tree.at,

@@ -1,12 +1,12 @@
 //! An actor, as it is written: nodes that need each other.
 //!
 //! # Invariants
-//! Of an actor without findings: its nodes have names, what they need is there, none need each other in a circle, and
-//! `fix` and `result` are nodes.
+//! Of an actor without findings: its nodes have names, what they need is there, none need each other in a circle,
+//! `result` is a node, and so is what `fix` begins with.
 
 use std::collections::BTreeSet;
 
-use domain::{Does, Graph, GraphFlaw, Step, did_you_mean};
+use domain::{Does, Graph, GraphFlaw, MEMBER_SEPARATOR, Step, did_you_mean};
 
 use super::finding::Place;
 use super::freeze::AskedLimits;
@@ -28,12 +28,21 @@ pub struct Actor {
     pub description: String,
     /// Its nodes, in the order of the file.
     pub nodes: Vec<Node>,
-    /// The node that mends what checks found.
-    pub fix: Option<String>,
+    /// Who mends what checks found.
+    pub fix: Option<Fix>,
     /// The node whose text is the answer.
     pub result: String,
     /// What it may use.
     pub limits: AskedLimits,
+}
+
+/// Who mends what checks found, as it is written. Which step that is `flatten` knows: it has the nested actors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fix {
+    /// A node, or `ID/CHILD` within a nested actor. One that stands for an actor means who mends there.
+    pub node: String,
+    /// Where it is named; none when it is the only node.
+    pub at: Option<Place>,
 }
 
 /// Reads an actor; none when too little of it is understood.
@@ -48,10 +57,10 @@ pub(super) fn read(reader: &Reader<'_>, tree: &Tree) -> Option<Actor> {
             if keys::NODE_KINDS.iter().all(|kind| fields.get(kind).is_none()) {
                 let kinds = keys::NODE_KINDS.join("`, `");
                 reader.wrong(tree.at, format!("an actor has `nodes`, or is one node: one of `{kinds}`"));
-                fields.refuse_others(reader, &[keys::ACTOR, keys::NODE]);
+                fields.refuse_others(reader, &keys::ALL_OF_NODES);
                 return None;
             }
-            vec![node::read(reader, ONLY_NODE, &fields, &[keys::ACTOR])?]
+            vec![node::read(reader, ONLY_NODE, &fields, &[keys::ACTOR])]
         }
     };
     if nodes.is_empty() {
@@ -81,11 +90,13 @@ fn read_nodes(reader: &Reader<'_>, tree: &Tree) -> Vec<Node> {
             let rule = "letters, digits, `-` and `_`, at most 64";
             reader.wrong(key.at, format!("`{}` is no name for a node: {rule}", key.name));
         }
-        let Some(fields) = reader.fields(tree, "a node") else { continue };
-        let read = node::read(reader, &key.name, &fields, &[]);
-        nodes.extend(
-            read.map(|node| Node { at: key.at, ..node }).filter(|new| nodes.iter().all(|n| n.id != new.id)),
-        );
+        let node = match reader.fields(tree, "a node") {
+            Some(fields) => Node { at: key.at, ..node::read(reader, &key.name, &fields, &[]) },
+            None => Node::unread(&key.name, key.at),
+        };
+        if nodes.iter().all(|earlier| earlier.id != node.id) {
+            nodes.push(node);
+        }
     }
     if fields.entries().next().is_none() {
         reader.wrong(tree.at, "there is no node");
@@ -103,12 +114,17 @@ fn graph(reader: &Reader<'_>, nodes: &[Node]) -> Option<Graph> {
         Err(flaws) => flaws,
     };
     for flaw in flaws {
-        let name = match &flaw {
-            GraphFlaw::Duplicate { node } | GraphFlaw::UnknownNeed { node, .. } => Some(node),
-            GraphFlaw::Cycle { nodes } => nodes.first(),
+        let (name, need) = match &flaw {
+            GraphFlaw::Duplicate { node } => (Some(node), None),
+            GraphFlaw::UnknownNeed { node, need, .. } => (Some(node), Some(need)),
+            GraphFlaw::Cycle { nodes } => (nodes.first(), None),
         };
-        let at = nodes.iter().find(|node| name.is_some_and(|name| *name == node.id));
-        reader.wrong(at.map_or(Place::default(), |node| node.at), flaw.to_string());
+        let node = nodes.iter().find(|node| name.is_some_and(|name| *name == node.id));
+        let at = node.map(|node| {
+            let wrong = node.needs.iter().position(|other| Some(other) == need);
+            wrong.map_or(node.at, |wrong| node.place(&format!("needs.{wrong}")))
+        });
+        reader.wrong(at.unwrap_or_default(), flaw.to_string());
     }
     None
 }
@@ -126,30 +142,52 @@ pub(super) fn skeleton(nodes: &[Node]) -> Vec<Step> {
 fn named_node(reader: &Reader<'_>, fields: &Fields<'_>, key: &str, nodes: &[Node]) -> Option<String> {
     let tree = fields.get(key)?;
     let name = reader.text(key, tree)?;
-    if nodes.iter().any(|node| node.id == name) {
-        return Some(name);
-    }
-    let meant = did_you_mean(&name, nodes.iter().map(|node| node.id.as_str()));
-    reader.wrong(tree.at, format!("`{key}` names `{name}`, which is no node{meant}"));
-    None
+    node_called(reader, (key, tree.at), &name, nodes).map(|_| name)
 }
 
-/// The node that mends: the one that is named, or the only one if it is told the brief.
-fn fix(reader: &Reader<'_>, fields: &Fields<'_>, nodes: &[Node]) -> Option<String> {
-    if let (Some(name), Some(tree)) = (named_node(reader, fields, "fix", nodes), fields.get("fix")) {
-        let is_actor = |node: &&Node| node.id == name && matches!(node.does, NodeDoes::Actor { .. });
-        if nodes.iter().any(|node| is_actor(&node)) {
-            reader.wrong(
-                tree.at,
-                format!("`fix` names `{name}`, which stands for an actor: name a node that works"),
-            );
+fn node_called<'n>(
+    reader: &Reader<'_>,
+    (key, at): (&str, Place),
+    name: &str,
+    nodes: &'n [Node],
+) -> Option<&'n Node> {
+    let found = nodes.iter().find(|node| node.id == name);
+    if found.is_none() {
+        let meant = did_you_mean(name, nodes.iter().map(|node| node.id.as_str()));
+        reader.wrong(at, format!("`{key}` names `{name}`, which is no node{meant}"));
+    }
+    found
+}
+
+/// Who mends: whom it names, or the only node if it is told the brief.
+fn fix(reader: &Reader<'_>, fields: &Fields<'_>, nodes: &[Node]) -> Option<Fix> {
+    let Some(tree) = fields.get("fix") else {
+        return match nodes {
+            [only] if may_mend(only) => Some(Fix { node: only.id.clone(), at: None }),
+            _ => None,
+        };
+    };
+    let name = reader.text("fix", tree)?;
+    match name.split_once(MEMBER_SEPARATOR) {
+        None => {
+            node_called(reader, ("fix", tree.at), &name, nodes)?;
         }
-        return Some(name);
+        Some((outer, _)) => {
+            let outer = node_called(reader, ("fix", tree.at), outer, nodes)?;
+            if !matches!(outer.does, NodeDoes::Actor { .. }) {
+                let message =
+                    format!("`fix` names `{name}`, and node `{}` has no nodes: it is no actor", outer.id);
+                reader.wrong(tree.at, message);
+                return None;
+            }
+        }
     }
-    match nodes {
-        [only] if fields.get("fix").is_none() && is_told_the_brief(only) => Some(only.id.clone()),
-        _ => None,
-    }
+    Some(Fix { node: name, at: Some(tree.at) })
+}
+
+/// Whether the only node of an actor mends: it is told the brief, or is an actor, which says itself who does.
+fn may_mend(node: &Node) -> bool {
+    matches!(node.does, NodeDoes::Actor { .. }) || is_told_the_brief(node)
 }
 
 fn is_told_the_brief(node: &Node) -> bool {

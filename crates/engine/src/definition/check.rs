@@ -1,14 +1,18 @@
-//! Templates and conditions of a definition, held against the values that there are where they stand.
+//! Templates and conditions of a definition, held against the values that there are where they stand; and all that it names,
+//! against what there is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::template::RESERVED;
-use domain::{Expr, Graph, Known, Run, Template, TemplatePath, nearest};
+use domain::{Expr, Known, Run, Template, TemplatePath, nearest};
 use serde_json::Value;
 
-use super::actor::{Actor, skeleton};
+use super::actor::Actor;
 use super::finding::{FindingKind, Place};
+use super::library::Library;
+use super::named;
 use super::node::{Node, NodeDoes};
+use super::places::Spot;
 use super::reader::Reader;
 
 /// Which arguments an actor is known to be given.
@@ -19,14 +23,12 @@ pub(super) enum Given<'a> {
     Unknown,
 }
 
-/// Looks at all templates and conditions of an actor.
-pub(super) fn actor(reader: &Reader<'_>, actor: &Actor, given: &Given<'_>) {
-    // An actor whose needs make no sense was told of already.
-    let Ok(graph) = Graph::new(&skeleton(&actor.nodes)) else { return };
+/// Looks at all that an actor names outside itself, and at all its templates and conditions.
+pub(super) fn actor(reader: &Reader<'_>, library: &Library, actor: &Actor, given: &Given<'_>) {
     let all: BTreeSet<String> = actor.nodes.iter().map(|node| node.id.clone()).collect();
-    for (at, node) in actor.nodes.iter().enumerate() {
-        let before: BTreeSet<String> =
-            graph.ancestors(at).into_iter().map(|at| actor.nodes[at].id.clone()).collect();
+    for node in &actor.nodes {
+        named::outside(reader, library, node);
+        let before = before(actor, node);
         let later = all.difference(&before).cloned().collect();
         let args = match given {
             Given::These(args) => (*args).clone(),
@@ -34,18 +36,35 @@ pub(super) fn actor(reader: &Reader<'_>, actor: &Actor, given: &Given<'_>) {
         };
         let known = Known { args, nodes: before, later, in_run: true };
         let refuse = |path: &TemplatePath, known: &Known| unknown(path, known, given);
-        for (label, text) in templates(node) {
-            checked_template(reader, node.at, &label, &text, &|path| refuse(path, &known));
+        for Written { label, key, text } in templates(node) {
+            checked_template(reader, &node.spot(&key), &label, &text, &|path| refuse(path, &known));
         }
         if let Some(condition) = &node.only_if {
-            condition_holds(reader, node.at, "if", condition, &|path| refuse(path, &known));
+            condition_holds(reader, node.place("if"), "if", condition, &|path| refuse(path, &known));
         }
         if let Some(repeat) = &node.repeat {
             let mut after = known.clone();
             after.nodes.insert(node.id.clone());
-            condition_holds(reader, node.at, "until", &repeat.until, &|path| refuse(path, &after));
+            let at = node.place("repeat.until");
+            condition_holds(reader, at, "until", &repeat.until, &|path| refuse(path, &after));
         }
     }
+}
+
+/// The nodes that are settled before one begins. Also where needs make no sense, which was told of: what else is wrong is
+/// told beside it.
+fn before(actor: &Actor, node: &Node) -> BTreeSet<String> {
+    let named: BTreeMap<&str, &Node> = actor.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
+    let mut found = BTreeSet::new();
+    let mut left: Vec<&String> = node.needs.iter().collect();
+    while let Some(need) = left.pop() {
+        if let Some(node) = named.get(need.as_str())
+            && found.insert(need.clone())
+        {
+            left.extend(&node.needs);
+        }
+    }
+    found
 }
 
 /// Why there is no value at a path. Where the arguments are not known, a word may be one, unless it is a slip for a value
@@ -62,18 +81,21 @@ fn unknown(path: &TemplatePath, known: &Known, given: &Given<'_>) -> Option<Stri
 }
 
 /// Looks at one template that sees what `known` says.
-pub(super) fn template(reader: &Reader<'_>, at: Place, key: &str, text: &str, known: &Known) {
-    checked_template(reader, at, key, text, &|path| known.check(path).err().map(|why| why.to_string()));
+pub(super) fn template(reader: &Reader<'_>, spot: &Spot, key: &str, text: &str, known: &Known) {
+    checked_template(reader, spot, key, text, &|path| known.check(path).err().map(|why| why.to_string()));
 }
 
 type Refuse<'a> = &'a dyn Fn(&TemplatePath) -> Option<String>;
 
-fn checked_template(reader: &Reader<'_>, at: Place, key: &str, text: &str, refuse: Refuse<'_>) {
+fn checked_template(reader: &Reader<'_>, spot: &Spot, key: &str, text: &str, refuse: Refuse<'_>) {
     match Template::parse(text) {
-        Err(flaw) => reader.wrong(at, format!("`{key}`: {flaw}")),
+        Err(flaw) => reader.wrong(spot.of(text, flaw.at), format!("`{key}`: {flaw}")),
         Ok(template) => {
-            for why in template.paths().filter_map(refuse) {
-                reader.tell(FindingKind::TemplateUnknown, at, format!("`{key}`: {why}"));
+            for (path, at) in template.paths().zip(Template::places(text)) {
+                if let Some(why) = refuse(path) {
+                    let message = format!("`{key}`: {why}");
+                    reader.tell(FindingKind::TemplateUnknown, spot.of(text, at), message);
+                }
             }
         }
     }
@@ -93,39 +115,60 @@ fn condition_holds(reader: &Reader<'_>, at: Place, key: &str, text: &str, refuse
     }
 }
 
-/// All templates of a node, with the keys that they stand under.
-pub(super) fn templates(node: &Node) -> Vec<(String, String)> {
-    let mut found: Vec<(String, String)> = Vec::new();
-    let mut add = |key: &str, text: &str| found.push((key.to_owned(), text.to_owned()));
+/// A template of a node.
+struct Written {
+    /// What it is called in a sentence.
+    label: String,
+    /// Where it stands, as of [`super::Places`].
+    key: String,
+    text: String,
+}
+
+fn templates(node: &Node) -> Vec<Written> {
+    let mut found: Vec<Written> = Vec::new();
+    let mut add = |label: &str, key: String, text: &str| {
+        found.push(Written { label: label.to_owned(), key, text: text.to_owned() });
+    };
     match &node.does {
         NodeDoes::Model { system, prompt, .. } => {
-            add("system", system);
-            add("prompt", prompt);
+            add("system", "system".to_owned(), system);
+            add("prompt", "prompt".to_owned(), prompt);
         }
-        NodeDoes::External { prompt, .. } => add("prompt", prompt),
-        NodeDoes::Tool { with, .. } => leaves(with, &mut |text| add("with", text)),
+        NodeDoes::External { prompt, .. } => add("prompt", "prompt".to_owned(), prompt),
+        NodeDoes::Tool { with, .. } => leaves("with", with, &mut |key, text| add("with", key, text)),
         NodeDoes::Actor { with, .. } => {
-            with.values().for_each(|value| leaves(value, &mut |text| add("with", text)))
+            for (name, value) in with {
+                leaves(&format!("with.{name}"), value, &mut |key, text| add("with", key, text));
+            }
         }
         NodeDoes::Run(_) => {}
     }
     if let Some(program) = node.does.program() {
-        let key = if matches!(node.does, NodeDoes::Run(_)) { "run" } else { "external" };
+        let label = if matches!(node.does, NodeDoes::Run(_)) { "run" } else { "external" };
         if let Run::Argv(argv) = &program.run {
-            argv.iter().for_each(|word| add(key, &word.to_string()));
+            for (at, word) in argv.iter().enumerate() {
+                add(label, format!("{label}.{at}"), &word.to_string());
+            }
         }
-        program.stdin.iter().for_each(|text| add("stdin", text));
-        program.env.iter().for_each(|(name, value)| add(&format!("env.{name}"), value));
+        program.stdin.iter().for_each(|text| add("stdin", "stdin".to_owned(), text));
+        for (name, value) in &program.env {
+            let key = format!("env.{name}");
+            add(&key, key.clone(), value);
+        }
     }
     found
 }
 
-/// Every text in a value.
-fn leaves(value: &Value, each: &mut dyn FnMut(&str)) {
+/// Every text in a value, with its key.
+fn leaves(key: &str, value: &Value, each: &mut dyn FnMut(String, &str)) {
     match value {
-        Value::String(text) => each(text),
-        Value::Array(items) => items.iter().for_each(|item| leaves(item, each)),
-        Value::Object(fields) => fields.values().for_each(|field| leaves(field, each)),
+        Value::String(text) => each(key.to_owned(), text),
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(at, item)| leaves(&format!("{key}.{at}"), item, each));
+        }
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, field)| leaves(&format!("{key}.{name}"), field, each));
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

@@ -15,20 +15,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::template::{RESERVED, WORD_BYTES_MAX, value_text};
 use domain::{
-    ArgError, ByteText, CommandTask, DefinitionSource, Does, Expr, ExternalTask, Graph, ModelTask, Run, Step,
-    Template, TemplatePath, arg, did_you_mean,
+    ArgError, ByteText, CommandTask, DefinitionSource, Does, Expr, ExternalTask, Graph, MEMBER_SEPARATOR,
+    ModelTask, Run, Step, Template, TemplatePath, arg,
 };
 use serde_json::{Map, Value, json};
 
 use super::actor::{Actor, NODES_MAX, skeleton};
 use super::check::{self, Given};
 use super::finding::{DefinitionError, Finding, FindingKind, Place};
+use super::inherit::Inherited;
 use super::library::{Kind, Library, Loaded, Origin};
 use super::node::{self, Node, NodeDoes, RunSpec};
 use super::reader::Reader;
 use super::{TOOL_GROUPS, TOOL_NAMES};
 use crate::plans::mcp_servers::ServerTool;
 
+/// The argument that a plan of `--for-each` has: its line.
+pub(super) const ITEM: &str = "item";
 /// How deep actors may be nested.
 pub(super) const DEPTH_MAX: usize = 8;
 /// The tools that only read.
@@ -65,9 +68,13 @@ pub(super) struct Flattening<'a> {
     pub(super) sources: Vec<DefinitionSource>,
     /// What files of projects ask for, in words.
     pub(super) asks: BTreeSet<Ask>,
-    /// The servers that the settings describe; none when nobody has looked.
-    pub(super) servers: Option<BTreeSet<String>>,
+    /// The arguments of the plan that a text of a node names.
+    pub(super) used: BTreeSet<String>,
     names: Vec<String>,
+    /// The step that mends.
+    pub(super) fix: Option<String>,
+    /// Of each nested actor that is sound, by its step: the step that mends in it.
+    pub(super) menders: BTreeMap<String, Option<String>>,
 }
 
 /// Something that a file of a project asks for.
@@ -86,6 +93,7 @@ struct Scope {
     given: BTreeMap<String, Value>,
     /// The condition of the actors around it.
     only_if: Option<Expr>,
+    inherited: Inherited,
 }
 
 impl<'a> Flattening<'a> {
@@ -105,36 +113,45 @@ impl<'a> Flattening<'a> {
             arg_errors: Vec::new(),
             sources: Vec::new(),
             asks: BTreeSet::new(),
-            servers: None,
+            used: BTreeSet::new(),
             names: Vec::new(),
+            fix: None,
+            menders: BTreeMap::new(),
         }
     }
 
     /// Puts the outermost actor in.
     pub(super) fn add(&mut self, name: &str, whose: Whose<'_>) {
         self.names.push(name.to_owned());
-        let scope = Scope { prefix: String::new(), given: BTreeMap::new(), only_if: None };
-        self.add_nodes(whose, &scope);
+        let scope = Scope {
+            prefix: String::new(),
+            given: BTreeMap::new(),
+            only_if: None,
+            inherited: Inherited::default(),
+        };
+        self.fix = self.add_nodes(whose, &scope);
         self.names.pop();
     }
 
-    fn add_nodes(&mut self, whose: Whose<'_>, scope: &Scope) {
+    /// Puts the nodes of an actor in; the step that mends in it.
+    fn add_nodes(&mut self, whose: Whose<'_>, scope: &Scope) -> Option<String> {
         let reader = Reader::new(whose.file);
         let known = self.names_in(scope);
         let given = if self.declared.is_some() { Given::These(&known) } else { Given::Unknown };
-        check::actor(&reader, whose.actor, &given);
+        check::actor(&reader, self.library, whose.actor, &given);
         let found = reader.findings();
         if !found.is_empty() {
             self.findings.extend(found);
-            return;
+            return None;
         }
         for at in order(whose.actor) {
             if self.steps.len() >= NODES_MAX {
                 self.too_large(whose, whose.actor.nodes[at].at);
-                return;
+                return None;
             }
-            self.add_node(whose, scope, &whose.actor.nodes[at]);
+            self.add_node(whose, scope, &scope.inherited.put_into(&whose.actor.nodes[at]));
         }
+        self.mender(whose, &scope.prefix)
     }
 
     /// The names of the arguments that an actor is given there.
@@ -144,10 +161,11 @@ impl<'a> Flattening<'a> {
 
     fn add_node(&mut self, whose: Whose<'_>, scope: &Scope, node: &Node) {
         let name = format!("{}{}", scope.prefix, node.id);
-        let own_if = node.only_if.as_deref().and_then(|text| self.condition(whose, scope, node, text));
+        let own_if = node.only_if.as_deref();
+        let own_if = own_if.and_then(|text| self.condition(whose, scope, node.place("if"), text));
         let only_if = joined(scope.only_if.clone(), own_if);
         let until = node.repeat.as_ref().and_then(|repeat| {
-            let until = self.condition(whose, scope, node, &repeat.until)?;
+            let until = self.condition(whose, scope, node.place("repeat.until"), &repeat.until)?;
             Some(domain::Repeat { until: until.to_string(), max: repeat.max })
         });
         if let NodeDoes::Actor { name: nested, with } = &node.does {
@@ -182,33 +200,38 @@ impl<'a> Flattening<'a> {
             let circle = self.names.iter().skip_while(|outer| *outer != nested).map(String::as_str);
             let circle: Vec<&str> = circle.chain([nested]).collect();
             let message = format!("actors are made of each other: {}", circle.join(" → "));
-            return self.tell(whose, FindingKind::ActorCycle, node.at, message);
+            return self.tell(whose, FindingKind::ActorCycle, node.place("actor"), message);
         }
         if self.names.len() >= DEPTH_MAX {
             let message = format!("actors are nested deeper than {DEPTH_MAX}: {}", self.names.join(" → "));
-            return self.tell(whose, FindingKind::ActorTooLarge, node.at, message);
+            return self.tell(whose, FindingKind::ActorTooLarge, node.place("actor"), message);
         }
         let loaded = match self.library.actor(nested) {
             Ok(loaded) => loaded,
             Err(DefinitionError::Invalid(findings)) => return self.findings.extend(findings),
             Err(error @ DefinitionError::NotFound { .. }) => {
-                return self.tell(whose, FindingKind::ActorNotFound, node.at, error.to_string());
+                return self.tell(whose, FindingKind::ActorNotFound, node.place("actor"), error.to_string());
             }
             Err(
                 error @ (DefinitionError::Unreadable { .. }
                 | DefinitionError::Args(_)
                 | DefinitionError::NoActor),
-            ) => return self.tell(whose, FindingKind::Invalid, node.at, error.to_string()),
+            ) => return self.tell(whose, FindingKind::Invalid, node.place("actor"), error.to_string()),
         };
         self.sources.push(source(Kind::Actor, &loaded));
         let mut given = scope.given.clone();
         for (key, value) in with {
             given.insert(key.clone(), self.replaced_value(whose, scope, node, value));
         }
-        let inner = Scope { prefix: format!("{name}/"), given, only_if: only_if.clone() };
+        let prefix = format!("{name}{MEMBER_SEPARATOR}");
+        let inner = Scope { prefix, given, only_if: only_if.clone(), inherited: Inherited::from(node) };
         self.names.push(nested.to_owned());
-        let file = label(&loaded);
-        self.add_nodes(Whose { actor: &loaded.definition, file: &file, origin: loaded.origin }, &inner);
+        let (file, found) = (label(&loaded), self.findings.len());
+        let whose = Whose { actor: &loaded.definition, file: &file, origin: loaded.origin };
+        let mender = self.add_nodes(whose, &inner);
+        if self.findings.len() == found {
+            self.menders.insert(name.clone(), mender);
+        }
         self.names.pop();
         let result = format!("{name}/{}", loaded.definition.result);
         self.steps.push(Step {
@@ -248,35 +271,27 @@ impl<'a> Flattening<'a> {
     /// A strategist reads, whatever it is. What the tools of a server do only its settings say: the gate looks at them.
     fn tools(&mut self, whose: Whose<'_>, node: &Node, named: Option<&[String]>) -> Option<Vec<String>> {
         for tool in named.into_iter().flatten() {
-            self.server(whose, node, tool);
+            self.server(whose, tool);
         }
-        let is_ours = |tool: &&String| ServerTool::of(tool).is_none();
-        let named_ours = named.into_iter().flatten().filter(is_ours);
-        let writing = named_ours.into_iter().find(|tool| !READING.contains(&tool.as_str()));
+        let is_ours = |(_, tool): &(usize, &String)| ServerTool::of(tool).is_none();
+        let mut named_ours = named.into_iter().flatten().enumerate().filter(is_ours);
+        let writing = named_ours.find(|(_, tool)| !READING.contains(&tool.as_str()));
         match (self.part, named, writing) {
             (Part::Execute, None, _) => Some(TOOL_GROUPS.map(str::to_owned).to_vec()),
             (Part::Strategize, None, _) => Some(vec![TOOL_GROUPS[0].to_owned()]),
             (Part::Execute, Some(named), _) | (Part::Strategize, Some(named), None) => Some(named.to_vec()),
-            (Part::Strategize, Some(_), Some(tool)) => {
+            (Part::Strategize, Some(_), Some((at, tool))) => {
                 let message =
                     format!("node `{}` of a strategist may only read, and `{tool}` may do more", node.id);
-                self.tell(whose, FindingKind::Invalid, node.at, message);
+                self.tell(whose, FindingKind::Invalid, node.place(&format!("tools.{at}")), message);
                 None
             }
         }
     }
 
-    /// A tool of a server: that has to be described, and is the user's, whatever a project's file says.
-    fn server(&mut self, whose: Whose<'_>, node: &Node, tool: &str) {
+    /// A tool of a server is the user's, whatever a project's file says.
+    fn server(&mut self, whose: Whose<'_>, tool: &str) {
         let Some(ServerTool { server, .. }) = ServerTool::of(tool) else { return };
-        if let Some(servers) = &self.servers
-            && !servers.contains(server)
-        {
-            let meant = did_you_mean(server, servers.iter().map(String::as_str));
-            let message =
-                format!("`{tool}`: your settings describe no server `{server}` ([mcp.{server}]){meant}");
-            self.tell(whose, FindingKind::Invalid, node.at, message);
-        }
         if matches!(whose.origin, Origin::Project | Origin::File) {
             self.asks.insert(Ask { file: whose.file.to_owned(), what: format!("your server {server}") });
         }
@@ -284,7 +299,7 @@ impl<'a> Flattening<'a> {
 
     /// The steps from before there were tools stay what they were, unless a value is known only when they run.
     fn tool(&mut self, whose: Whose<'_>, node: &Node, name: &str, with: Value) -> Option<Does> {
-        self.server(whose, node, name);
+        self.server(whose, name);
         let text = |key: &str| with[key].as_str().unwrap_or_default().to_owned();
         let is_open = ["path", "text", "old", "new"].iter().any(|key| text(key).contains("{{"));
         let path = ByteText::from(text("path").as_str());
@@ -314,7 +329,7 @@ impl<'a> Flattening<'a> {
         if self.part == Part::Strategize && !reads {
             let message =
                 format!("node `{}` of a strategist may only read, and `{name}` may do more", node.id);
-            self.tell(whose, FindingKind::Invalid, node.at, message);
+            self.tell(whose, FindingKind::Invalid, node.place("tool"), message);
             return None;
         }
         Some(does)
@@ -330,11 +345,18 @@ impl<'a> Flattening<'a> {
         let names = self.names_in(scope).into_iter().filter(|name| !RESERVED.contains(&name.as_str()));
         let of_args: Vec<(String, String)> =
             names.map(|name| (arg::variable(&name), format!("{{{{args.{name}}}}}"))).collect();
-        let env: Vec<(String, String)> = of_args
+        // Every command has them in its variables: to have one is not to use it.
+        let used = self.used.clone();
+        let mut env: Vec<(String, String)> = of_args
             .iter()
-            .chain(&program.env)
             .map(|(name, value)| (name.clone(), self.text(whose, scope, node, value).to_string()))
             .collect();
+        self.used = used;
+        let own = program.env.iter();
+        env.extend(own.map(|(name, value)| (name.clone(), self.text(whose, scope, node, value).to_string())));
+        if names_item(&program.run) {
+            self.used.insert(ITEM.to_owned());
+        }
         let stdin = program.stdin.as_ref().map(|text| self.text(whose, scope, node, text).to_string());
         let in_argv = match &run {
             Run::Argv(argv) => argv.iter().any(|word| word.to_string().contains("{{")),
@@ -413,6 +435,7 @@ impl<'a> Flattening<'a> {
                 return Template::default();
             }
         };
+        self.used.extend(inner.paths().filter_map(arg_name).map(str::to_owned));
         let args = self.args;
         let folded = inner
             .replaced(&|path| args.get(arg_name(path)?).map(|value| Template::literal(&value_text(value))));
@@ -440,7 +463,7 @@ impl<'a> Flattening<'a> {
     }
 
     /// A condition in the plan's own terms.
-    fn condition(&mut self, whose: Whose<'_>, scope: &Scope, node: &Node, text: &str) -> Option<Expr> {
+    fn condition(&mut self, whose: Whose<'_>, scope: &Scope, at: Place, text: &str) -> Option<Expr> {
         let expr = Expr::parse(text).ok()?;
         let args = self.args;
         let replaced = expr.replaced(&|path: &TemplatePath| -> Result<Expr, String> {
@@ -465,7 +488,7 @@ impl<'a> Flattening<'a> {
                     .map_or_else(|| Expr::Path(path.clone()), |value| Expr::Literal(value.clone()))),
             }
         });
-        replaced.map_err(|message| self.tell(whose, FindingKind::Invalid, node.at, message)).ok()
+        replaced.map_err(|message| self.tell(whose, FindingKind::Invalid, at, message)).ok()
     }
 
     fn too_large(&mut self, whose: Whose<'_>, at: Place) {
@@ -473,7 +496,7 @@ impl<'a> Flattening<'a> {
         self.tell(whose, FindingKind::ActorTooLarge, at, message);
     }
 
-    fn tell(&mut self, whose: Whose<'_>, kind: FindingKind, at: Place, message: String) {
+    pub(super) fn tell(&mut self, whose: Whose<'_>, kind: FindingKind, at: Place, message: String) {
         self.findings.push(Finding { file: whose.file.to_owned(), at, kind, message });
     }
 }
@@ -490,6 +513,16 @@ fn arg_name(path: &TemplatePath) -> Option<&str> {
         [name] => Some(name),
         [args, name] if args == "args" => Some(name),
         _ => None,
+    }
+}
+
+/// Whether a command looks for its line of `--for-each` in a variable.
+fn names_item(run: &Run) -> bool {
+    let is_there =
+        |text: &str| ["$ITEM", "${ITEM", "$ARG_ITEM", "${ARG_ITEM"].iter().any(|name| text.contains(name));
+    match run {
+        Run::Shell(line) => is_there(line),
+        Run::Argv(argv) => argv.iter().any(|word| is_there(&word.to_string())),
     }
 }
 

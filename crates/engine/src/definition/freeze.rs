@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::action::{Action, ActorRef, Check, StrategistRef};
 use super::actor::Actor;
 use super::finding::{DefinitionError, Finding, FindingKind, Place};
-use super::flatten::{Ask, Flattening, Part, Whose, label, source};
+use super::flatten::{Ask, Flattening, ITEM, Part, Whose, label, source};
 use super::library::{Kind, Library, Loaded, Origin};
 
 /// How an actor is called that stands in an action.
@@ -71,8 +71,8 @@ pub struct Surroundings {
     pub strategist_default: Option<String>,
     /// `model.default`.
     pub model_default: Option<String>,
-    /// The servers that the settings describe; none when nobody has looked.
-    pub servers: Option<BTreeSet<String>>,
+    /// What this one of many plans is about: the argument `item`, which reaches its actor whatever that reads.
+    pub item: Option<String>,
 }
 
 /// A definition as a plan keeps it.
@@ -155,7 +155,13 @@ pub fn freeze_action(
     given: &[(String, String)],
     surroundings: &Surroundings,
 ) -> Result<Frozen, DefinitionError> {
-    let args = arg::resolve(&loaded.definition.args, given).map_err(DefinitionError::Args)?;
+    let mut given = given.to_vec();
+    if let Some(item) = &surroundings.item
+        && loaded.definition.args.contains_key(ITEM)
+    {
+        given.push((ITEM.to_owned(), item.clone()));
+    }
+    let args = arg::resolve(&loaded.definition.args, &given).map_err(DefinitionError::Args)?;
     join(library, loaded, args, surroundings)
 }
 
@@ -181,23 +187,26 @@ pub fn preview_actor(
     surroundings: &Surroundings,
 ) -> Result<Frozen, DefinitionError> {
     let file = label(loaded);
-    let (args, servers) = (BTreeMap::new(), surroundings.servers.as_ref());
-    let here = Here { library, args: &args, declared: None, file: &file, origin: loaded.origin, servers };
+    let args = BTreeMap::new();
+    let here = Here { library, args: &args, declared: None, file: &file, origin: loaded.origin };
     let flat = here.loaded(loaded, Part::Execute)?;
-    Ok(frozen(typed(""), flat, None, surroundings))
+    Ok(frozen(typed("", false), flat, None, surroundings))
 }
 
 fn join(
     library: &Library,
     loaded: &Loaded<Action>,
-    args: BTreeMap<String, Value>,
+    mut args: BTreeMap<String, Value>,
     surroundings: &Surroundings,
 ) -> Result<Frozen, DefinitionError> {
     let action = &loaded.definition;
     let file = label(loaded);
-    let declared = Some(action.args.keys().cloned().collect());
-    let servers = surroundings.servers.as_ref();
-    let here = Here { library, args: &args, declared, file: &file, origin: loaded.origin, servers };
+    let item = surroundings.item.as_deref();
+    if let Some(item) = item {
+        args.entry(ITEM.to_owned()).or_insert_with(|| item.into());
+    }
+    let declared = Some(action.args.keys().cloned().chain(item.map(|_| ITEM.to_owned())).collect());
+    let here = Here { library, args: &args, declared, file: &file, origin: loaded.origin };
     let default = surroundings.actor_default.as_deref();
     let actor = match &surroundings.actor {
         Some(asked) => Some(here.loaded(asked, Part::Execute)?),
@@ -214,18 +223,34 @@ fn join(
     };
     let checks = action.validations.iter().filter(|_| is_whole);
     let validations = checks.map(|check| validation(check, &values)).collect::<Result<_, _>>()?;
+    let uses_item = actor.uses_item || names_item(&action.prompt);
     let mut joined = frozen(action.clone(), actor, strategist, surroundings);
     joined.action = Some(loaded.name.clone());
     joined.title = text(&action.description);
     joined.prompt = text(&action.prompt);
+    if let Some(item) = item.filter(|_| !uses_item) {
+        // Nobody asks for it, and without it all the plans would be the same.
+        let gap = if joined.prompt.is_empty() { "" } else { "\n\n" };
+        joined.prompt = format!("{}{gap}Item: {item}", joined.prompt);
+    }
     joined.validations = validations;
     joined.sources.insert(0, source(Kind::Action, loaded));
     joined.args = args;
     Ok(joined)
 }
 
+/// Whether a template names the item.
+fn names_item(text: &str) -> bool {
+    let template = Template::parse(text).unwrap_or_default();
+    template.paths().any(|path| match path.segments() {
+        [name] => name == ITEM,
+        [args, name] => args == "args" && name == ITEM,
+        _ => false,
+    })
+}
+
 fn frozen(action: Action, actor: Flat, strategist: Option<Flat>, surroundings: &Surroundings) -> Frozen {
-    let Flat { name: _, mut steps, fix, result, limits, mut sources, mut asks } = actor;
+    let Flat { name: _, mut steps, fix, result, limits, mut sources, mut asks, uses_item: _ } = actor;
     let mut limits = action.limits.and(limits);
     let model = surroundings.model_default.as_deref();
     let mut misses_model = set_model(&mut steps, model);
@@ -273,20 +298,28 @@ pub fn freeze_actor(
         place: "the command line".to_owned(),
         digest: String::new(),
         text: String::new(),
-        definition: typed(task),
+        definition: typed(task, surroundings.item.is_some()),
     };
     let frozen = join(library, &loaded, BTreeMap::new(), surroundings)?;
     let sources = frozen.sources.into_iter().filter(|source| source.kind != Kind::Action.as_str()).collect();
     Ok(Frozen { action: None, sources, ..frozen })
 }
 
-/// The action that a task in words is.
-fn typed(task: &str) -> Action {
+/// The action that a task in words is; `has_item`, and the words may name the item.
+fn typed(task: &str, has_item: bool) -> Action {
     let first = task.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    // Words of a person are no template, but for that one.
+    let literal = |text: &str| match has_item {
+        false => Template::literal(text).to_string(),
+        true => {
+            let parts: Vec<String> =
+                text.split("{{item}}").map(|part| Template::literal(part).to_string()).collect();
+            parts.join("{{item}}")
+        }
+    };
     Action {
-        // Words of a person are no template.
-        description: Template::literal(first).to_string(),
-        prompt: Template::literal(task).to_string(),
+        description: literal(first),
+        prompt: literal(task),
         definition_of_done: Vec::new(),
         args: BTreeMap::new(),
         actor: ActorRef::Default,
@@ -307,8 +340,6 @@ struct Here<'a> {
     declared: Option<BTreeSet<String>>,
     file: &'a str,
     origin: Origin,
-    /// As of [`Surroundings`].
-    servers: Option<&'a BTreeSet<String>>,
 }
 
 /// An actor in one list of steps.
@@ -320,6 +351,8 @@ struct Flat {
     limits: AskedLimits,
     sources: Vec<DefinitionSource>,
     asks: BTreeSet<Ask>,
+    /// Whether a text of it names the item.
+    uses_item: bool,
 }
 
 impl Here<'_> {
@@ -381,7 +414,6 @@ impl Here<'_> {
         sources: Vec<DefinitionSource>,
     ) -> Result<Flat, DefinitionError> {
         let mut flattening = Flattening::new(self.library, self.args, self.declared.clone(), part);
-        flattening.servers = self.servers.cloned();
         flattening.add(name, whose);
         if !flattening.findings.is_empty() {
             let mut findings = flattening.findings;
@@ -395,11 +427,12 @@ impl Here<'_> {
         Ok(Flat {
             name: name.to_owned(),
             steps: flattening.steps,
-            fix: whose.actor.fix.clone(),
+            fix: flattening.fix,
             result: whose.actor.result.clone(),
             limits: whose.actor.limits,
             sources: sources.into_iter().chain(flattening.sources).collect(),
             asks: flattening.asks,
+            uses_item: flattening.used.contains(ITEM),
         })
     }
 }

@@ -192,7 +192,7 @@ pub(super) const ACTOR: &[KeyDoc] = &[
     key(
         "fix",
         Takes::Text,
-        "The node that is run again, with what was found, when a required validation failed.",
+        "The node that is run again, with what was found, when a required validation failed; `ID/CHILD` within an actor.",
     ),
     key(
         "result",
@@ -213,7 +213,7 @@ pub(super) const NODE: &[KeyDoc] = &[
     key(
         "timeout",
         Takes::Span,
-        "When it is ended; 10m for a model or a tool, 30m for others when it is left out.",
+        "When it is ended; 10m for a model or a tool, 30m for others when it is left out. Of an actor: each of its nodes.",
     ),
     key(
         "retries",
@@ -304,3 +304,6 @@ pub(super) const NESTED: &[KeyDoc] = &[
 
 /// The keys of which a node has exactly one.
 pub(super) const NODE_KINDS: [&str; 5] = ["model", "tool", "run", "external", "actor"];
+
+/// All keys that a node of any kind has, or an actor that is one node.
+pub(super) const ALL_OF_NODES: [&[KeyDoc]; 8] = [ACTOR, NODE, MODEL, TOOL, RUN, EXTERNAL, PROGRAM, NESTED];

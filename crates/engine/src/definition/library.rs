@@ -3,7 +3,6 @@
 //! # Invariants
 //! 1. A file's name is its definition's: there is no registry.
 //! 2. A file is read once, never more of it than [`DEFINITION_BYTES_MAX`], and what was read is what was hashed.
-//! 3. Every definition that is there is listed, also one that is hidden or not sound.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -46,7 +45,7 @@ impl Kind {
         }
     }
 
-    const fn folder(self) -> &'static str {
+    pub(super) const fn folder(self) -> &'static str {
         match self {
             Kind::Action => "actions",
             Kind::Actor => "actors",
@@ -105,34 +104,27 @@ pub struct Loaded<T> {
     pub definition: T,
 }
 
-/// A line of a list.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Listed {
-    /// Its name.
-    pub name: String,
-    /// Whose it is.
-    pub origin: Origin,
-    /// Its file, or `built in`.
-    pub place: String,
-    /// What it says about itself.
-    pub description: String,
-    /// Whose definition of the same name is taken instead.
-    pub hidden_by: Option<Origin>,
-    /// What is wrong with it.
-    pub findings: Vec<Finding>,
+/// What the settings describe and definitions name; none where nobody has looked.
+#[derive(Clone, Debug, Default)]
+pub struct Configured {
+    /// Servers of tools.
+    pub servers: Option<BTreeSet<String>>,
+    /// Providers of models.
+    pub providers: Option<BTreeSet<String>>,
 }
 
 /// All places where definitions lie.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
-    folders: Vec<(Origin, PathBuf)>,
+    pub(super) folders: Vec<(Origin, PathBuf)>,
+    pub(super) configured: Configured,
 }
 
 /// A text with its name, before anybody understood it.
-struct Source {
-    name: String,
-    origin: Origin,
-    place: String,
+pub(super) struct Source {
+    pub(super) name: String,
+    pub(super) origin: Origin,
+    pub(super) place: String,
     text: String,
 }
 
@@ -140,7 +132,14 @@ impl Library {
     /// The definitions of these projects, the first one first, and of the user.
     pub fn new(project_roots: &[PathBuf], user_folder: Option<PathBuf>) -> Library {
         let projects = project_roots.iter().map(|root| (Origin::Project, root.join(PROJECT_FOLDER)));
-        Library { folders: projects.chain(user_folder.map(|folder| (Origin::User, folder))).collect() }
+        let folders = projects.chain(user_folder.map(|folder| (Origin::User, folder))).collect();
+        Library { folders, configured: Configured::default() }
+    }
+
+    /// The same, which also holds definitions against this.
+    #[must_use]
+    pub fn knowing(self, configured: Configured) -> Library {
+        Library { configured, ..self }
     }
 
     /// The action with this name.
@@ -148,7 +147,7 @@ impl Library {
     /// # Errors
     /// There is none, its file cannot be read, or it is not sound.
     pub fn action(&self, name: &str) -> Result<Loaded<Action>, DefinitionError> {
-        as_action(self.source(Kind::Action, name)?)
+        self.as_action(self.source(Kind::Action, name)?)
     }
 
     /// The action in this file.
@@ -156,7 +155,7 @@ impl Library {
     /// # Errors
     /// It cannot be read, or it is not sound.
     pub fn action_file(&self, path: &Path) -> Result<Loaded<Action>, DefinitionError> {
-        as_action(source_of(path, Origin::File)?)
+        self.as_action(source_of(path, Origin::File)?)
     }
 
     /// The actor with this name.
@@ -164,7 +163,7 @@ impl Library {
     /// # Errors
     /// There is none, its file cannot be read, or it is not sound.
     pub fn actor(&self, name: &str) -> Result<Loaded<Actor>, DefinitionError> {
-        as_actor(self.source(Kind::Actor, name)?)
+        self.as_actor(self.source(Kind::Actor, name)?)
     }
 
     /// The actor in this file.
@@ -172,37 +171,7 @@ impl Library {
     /// # Errors
     /// It cannot be read, or it is not sound.
     pub fn actor_file(&self, path: &Path) -> Result<Loaded<Actor>, DefinitionError> {
-        as_actor(source_of(path, Origin::File)?)
-    }
-
-    /// All definitions of a kind, by name and in the order in which they are taken.
-    ///
-    /// # Errors
-    /// A folder cannot be read.
-    pub fn list(&self, kind: Kind) -> Result<Vec<Listed>, DefinitionError> {
-        let mut listed: Vec<Listed> = Vec::new();
-        for (origin, folder) in &self.folders {
-            for path in files(&folder.join(kind.folder()))? {
-                listed.push(match source_of(&path, *origin) {
-                    Ok(source) => line(kind, source),
-                    Err(error) => unreadable(&path, *origin, &error),
-                });
-            }
-        }
-        for (name, text) in builtin::of(kind) {
-            listed.push(line(kind, built_in(name, text)));
-        }
-        // The sort is stable: of one name the first is the one that is taken.
-        listed.sort_by(|one, other| one.name.cmp(&other.name));
-        for at in 1..listed.len() {
-            let (before, rest) = listed.split_at_mut(at);
-            if let Some(taken) =
-                before.iter().find(|line| line.name == rest[0].name && line.hidden_by.is_none())
-            {
-                rest[0].hidden_by = Some(taken.origin);
-            }
-        }
-        Ok(listed)
+        self.as_actor(source_of(path, Origin::File)?)
     }
 
     /// The names of a kind, each once.
@@ -213,6 +182,20 @@ impl Library {
             .flat_map(|(_, folder)| files(&folder.join(kind.folder())).unwrap_or_default());
         let of_files = of_files.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()));
         of_files.chain(builtin::of(kind).map(|(name, _)| name.to_owned())).collect()
+    }
+
+    /// That there is no actor with this name, in words.
+    pub(super) fn missing_actor(&self, name: &str) -> Option<String> {
+        // What is no name was told of.
+        if !is_name(name) || builtin::of(Kind::Actor).any(|(known, _)| known == name) {
+            return None;
+        }
+        let file = Path::new(Kind::Actor.folder()).join(format!("{name}.yaml"));
+        let is_there = |folder: &PathBuf| folder.join(&file).symlink_metadata().is_ok();
+        if self.folders.iter().any(|(_, folder)| is_there(folder)) {
+            return None;
+        }
+        Some(self.not_found(Kind::Actor, name).to_string())
     }
 
     fn source(&self, kind: Kind, name: &str) -> Result<Source, DefinitionError> {
@@ -228,17 +211,42 @@ impl Library {
                 return Ok(built_in(name, text));
             }
         }
+        Err(self.not_found(kind, name))
+    }
+
+    fn not_found(&self, kind: Kind, name: &str) -> DefinitionError {
+        let file = Path::new(kind.folder()).join(format!("{name}.yaml"));
         let names = self.names(kind);
-        Err(DefinitionError::NotFound {
+        DefinitionError::NotFound {
             kind: kind.as_str(),
             name: name.to_owned(),
             meant: did_you_mean(name, names.iter().map(String::as_str)),
             places: self.folders.iter().map(|(_, folder)| folder.join(&file).display().to_string()).collect(),
+        }
+    }
+
+    pub(super) fn as_action(&self, source: Source) -> Result<Loaded<Action>, DefinitionError> {
+        understood(source, |reader, tree| {
+            let action = action::read(reader, tree)?;
+            let given: BTreeSet<String> = action.args.keys().cloned().collect();
+            let inline = [Some(&action.actor), action.strategist.actor()].into_iter().flatten();
+            inline.filter_map(action::ActorRef::inline).for_each(|actor| {
+                check::actor(reader, self, actor, &Given::These(&given));
+            });
+            Some(action)
+        })
+    }
+
+    pub(super) fn as_actor(&self, source: Source) -> Result<Loaded<Actor>, DefinitionError> {
+        understood(source, |reader, tree| {
+            let actor = actor::read(reader, tree)?;
+            check::actor(reader, self, &actor, &Given::Unknown);
+            Some(actor)
         })
     }
 }
 
-fn built_in(name: &str, text: &str) -> Source {
+pub(super) fn built_in(name: &str, text: &str) -> Source {
     Source {
         name: name.to_owned(),
         origin: Origin::BuiltIn,
@@ -248,7 +256,7 @@ fn built_in(name: &str, text: &str) -> Source {
 }
 
 /// Reads a file, once and not too much of it.
-fn source_of(path: &Path, origin: Origin) -> Result<Source, DefinitionError> {
+pub(super) fn source_of(path: &Path, origin: Origin) -> Result<Source, DefinitionError> {
     let unreadable = |source: io::Error| DefinitionError::Unreadable { path: path.to_owned(), source };
     let place = path.display().to_string();
     // A pipe or a device would never end.
@@ -272,7 +280,7 @@ fn source_of(path: &Path, origin: Origin) -> Result<Source, DefinitionError> {
 }
 
 /// The files of a folder that can be definitions, by name; a folder that is not there has none.
-fn files(folder: &Path) -> Result<Vec<PathBuf>, DefinitionError> {
+pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>, DefinitionError> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -287,71 +295,13 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, DefinitionError> {
     Ok(paths)
 }
 
-fn line(kind: Kind, source: Source) -> Listed {
-    let (name, origin, place) = (source.name.clone(), source.origin, source.place.clone());
-    let read = match kind {
-        Kind::Action => as_action(source).map(|action| action.definition.description),
-        Kind::Actor => as_actor(source).map(|actor| actor.definition.description),
-    };
-    match read {
-        Ok(description) => Listed { name, origin, place, description, hidden_by: None, findings: Vec::new() },
-        Err(error) => Listed { name, origin, place, ..faulty(error) },
-    }
-}
-
-fn unreadable(path: &Path, origin: Origin, error: &DefinitionError) -> Listed {
-    let place = path.display().to_string();
-    let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    let message = error.to_string();
-    let finding = Finding { file: place.clone(), at: Place::default(), kind: FindingKind::Invalid, message };
-    Listed { name, origin, place, description: String::new(), hidden_by: None, findings: vec![finding] }
-}
-
-fn faulty(error: DefinitionError) -> Listed {
-    let findings = match error {
-        DefinitionError::Invalid(findings) => findings,
-        DefinitionError::NotFound { .. }
-        | DefinitionError::Unreadable { .. }
-        | DefinitionError::Args(_)
-        | DefinitionError::NoActor => Vec::new(),
-    };
-    Listed {
-        name: String::new(),
-        origin: Origin::File,
-        place: String::new(),
-        description: String::new(),
-        hidden_by: None,
-        findings,
-    }
-}
-
-fn as_action(source: Source) -> Result<Loaded<Action>, DefinitionError> {
-    understood(source, |reader, tree| {
-        let action = action::read(reader, tree)?;
-        let given: BTreeSet<String> = action.args.keys().cloned().collect();
-        let inline = [Some(&action.actor), action.strategist.actor()].into_iter().flatten();
-        inline.filter_map(action::ActorRef::inline).for_each(|actor| {
-            check::actor(reader, actor, &Given::These(&given));
-        });
-        Some(action)
-    })
-}
-
-fn as_actor(source: Source) -> Result<Loaded<Actor>, DefinitionError> {
-    understood(source, |reader, tree| {
-        let actor = actor::read(reader, tree)?;
-        check::actor(reader, &actor, &Given::Unknown);
-        Some(actor)
-    })
-}
-
 fn understood<T>(
     source: Source,
     read: impl FnOnce(&Reader<'_>, &yaml::Tree) -> Option<T>,
 ) -> Result<Loaded<T>, DefinitionError> {
     let Source { name, origin, place, text } = source;
     let file = if origin == Origin::BuiltIn { format!("{name} ({place})") } else { place.clone() };
-    let reader = Reader::new(&file);
+    let reader = Reader::of(&file, &text);
     let definition = match yaml::parse(&text) {
         Ok(tree) => read(&reader, &tree),
         Err(no) => {

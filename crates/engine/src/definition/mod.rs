@@ -23,22 +23,29 @@ mod check;
 mod finding;
 mod flatten;
 mod freeze;
+mod inherit;
 mod keys;
 mod library;
+mod listed;
+mod mender;
+mod named;
 mod node;
+mod places;
 mod reader;
 mod schema;
 mod show;
 mod yaml;
 
 pub use action::{Action, ActorRef, Check, StrategistRef};
-pub use actor::Actor;
+pub use actor::{Actor, Fix};
 pub use finding::{DefinitionError, Finding, FindingKind, Place};
 pub use freeze::{
     AskedLimits, Frozen, Surroundings, freeze_action, freeze_actor, preview_action, preview_actor,
 };
-pub use library::{DEFINITION_BYTES_MAX, Kind, Library, Listed, Loaded, Origin, is_name};
+pub use library::{Configured, DEFINITION_BYTES_MAX, Kind, Library, Loaded, Origin, is_name};
+pub use listed::Listed;
 pub use node::{Node, NodeDoes, RunSpec};
+pub use places::Places;
 pub use schema::{action_schema, actor_schema};
 pub use show::{action_value, actor_value};
 

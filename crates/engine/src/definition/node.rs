@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::actor;
 use super::finding::{FindingKind, Place};
 use super::keys;
+use super::places::{Places, Spot};
 use super::reader::{Fields, Reader};
 use super::yaml::{Tree, Yaml};
 use super::{TOOL_GROUPS, TOOL_NAMES};
@@ -29,6 +30,8 @@ pub struct Node {
     pub id: String,
     /// Where it stands.
     pub at: Place,
+    /// Where its values stand.
+    pub places: Places,
     /// What it does.
     pub does: NodeDoes,
     /// What has to be settled before it.
@@ -123,14 +126,38 @@ impl NodeDoes {
     }
 }
 
-/// Reads a node; none when it cannot be told what it does.
-pub(super) fn read(
-    reader: &Reader<'_>,
-    id: &str,
-    fields: &Fields<'_>,
-    more: &[&[keys::KeyDoc]],
-) -> Option<Node> {
-    let kind = kind(reader, id, fields)?;
+impl Node {
+    /// One of which it is not known what it does: others can be held against it all the same.
+    pub(super) fn unread(id: &str, at: Place) -> Node {
+        Node {
+            id: id.to_owned(),
+            at,
+            places: Places::default(),
+            does: NodeDoes::Tool { name: String::new(), with: Value::Null },
+            needs: Vec::new(),
+            on: On::default(),
+            only_if: None,
+            timeout_s: None,
+            retries: None,
+            ignore: Vec::new(),
+            repeat: None,
+        }
+    }
+
+    /// Where the value of a key stands.
+    pub(super) fn spot(&self, key: &str) -> Spot {
+        self.places.spot(key).cloned().unwrap_or_else(|| Spot::only(self.at))
+    }
+
+    pub(super) fn place(&self, key: &str) -> Place {
+        self.places.spot(key).map_or(self.at, |spot| spot.at)
+    }
+}
+
+/// Reads a node.
+pub(super) fn read(reader: &Reader<'_>, id: &str, fields: &Fields<'_>, more: &[&[keys::KeyDoc]]) -> Node {
+    let common = common(reader, id, fields);
+    let Some(kind) = kind(reader, id, fields) else { return common };
     let (does, own): (Option<NodeDoes>, Vec<&[keys::KeyDoc]>) = match kind {
         "model" => (model(reader, fields), vec![keys::MODEL]),
         "tool" => (tool(reader, fields), vec![keys::TOOL]),
@@ -140,8 +167,7 @@ pub(super) fn read(
     };
     let known: Vec<&[keys::KeyDoc]> = own.iter().chain([&keys::NODE]).chain(more).copied().collect();
     fields.refuse_others(reader, &known);
-    let common = common(reader, id, fields);
-    Some(Node { does: does?, ..common })
+    Node { does: does.unwrap_or_else(|| common.does.clone()), ..common }
 }
 
 /// The one key that says what a node does.
@@ -153,19 +179,7 @@ fn kind(reader: &Reader<'_>, id: &str, fields: &Fields<'_>) -> Option<&'static s
         [] => {
             let kinds = keys::NODE_KINDS.join("`, `");
             reader.wrong(fields.at, format!("node `{id}` does nothing: it has none of `{kinds}`"));
-            fields.refuse_others(
-                reader,
-                &[
-                    keys::NODE,
-                    keys::MODEL,
-                    keys::TOOL,
-                    keys::RUN,
-                    keys::EXTERNAL,
-                    keys::PROGRAM,
-                    keys::NESTED,
-                    keys::ACTOR,
-                ],
-            );
+            fields.refuse_others(reader, &keys::ALL_OF_NODES);
             None
         }
         [first, second, ..] => {
@@ -183,9 +197,7 @@ fn common(reader: &Reader<'_>, id: &str, fields: &Fields<'_>) -> Node {
     let on = fields.get("on").and_then(|tree| reader.one_of("on", tree, &keys::ON));
     let retries = fields.get("retries").and_then(|tree| reader.count("retries", tree, 0, keys::RETRIES_MAX));
     Node {
-        id: id.to_owned(),
-        at: fields.at,
-        does: NodeDoes::Tool { name: String::new(), with: Value::Null },
+        places: Places::of(fields, reader.lines()),
         needs: words("needs"),
         on: on.and_then(|word| On::ALL.into_iter().find(|on| on.as_str() == word)).unwrap_or_default(),
         only_if: fields.get("if").and_then(|tree| condition(reader, "if", tree)),
@@ -195,6 +207,7 @@ fn common(reader: &Reader<'_>, id: &str, fields: &Fields<'_>) -> Node {
         retries: retries.and_then(|retries| u32::try_from(retries).ok()),
         ignore: words("ignore"),
         repeat: fields.get("repeat").and_then(|tree| repeat(reader, tree)),
+        ..Node::unread(id, fields.at)
     }
 }
 
@@ -421,7 +434,7 @@ pub(super) fn command(reader: &Reader<'_>, key: &str, tree: &Tree) -> Option<Run
                 "`{shown}`: a line for the shell has no placeholders, since a value would be read as code; \
                  use \"$ARG_NAME\" for an argument, `env:` for other values, or write a list"
             );
-            reader.tell(FindingKind::TemplateInShell, tree.at, message);
+            reader.tell(FindingKind::TemplateInShell, reader.spot(tree).of(line, at), message);
         }
         return Some(Run::Shell(line.clone()));
     }
@@ -461,12 +474,12 @@ fn writable(reader: &Reader<'_>, tree: &Tree) -> Vec<String> {
 }
 
 fn nested(reader: &Reader<'_>, id: &str, fields: &Fields<'_>) -> Option<NodeDoes> {
-    for key in ["timeout", "retries", "ignore", "repeat"] {
-        if let Some((key, _)) = fields.entry(key) {
-            let message =
-                format!("`{}` is for a node that works itself: node `{id}` stands for an actor", key.name);
-            reader.wrong(key.at, message);
-        }
+    if let Some((key, _)) = fields.entry("repeat") {
+        let message = format!(
+            "`repeat` is for a node that works itself, and node `{id}` stands for an actor: write it at the node of \
+             that actor that is to be done again"
+        );
+        reader.wrong(key.at, message);
     }
     let tree = fields.get("actor")?;
     let name = reader.text("actor", tree)?;

@@ -10,17 +10,39 @@ use serde_json::Value;
 
 use super::finding::{Finding, FindingKind, Place};
 use super::keys::KeyDoc;
+use super::places::{Lines, Spot};
 use super::yaml::{Key, Tree, Yaml};
 
 /// The file that is being read, and what was found in it.
 pub(super) struct Reader<'f> {
     file: &'f str,
+    lines: Lines<'f>,
     findings: RefCell<Vec<Finding>>,
 }
 
 impl<'f> Reader<'f> {
+    /// Of what was read before.
     pub(super) fn new(file: &'f str) -> Reader<'f> {
-        Reader { file, findings: RefCell::new(Vec::new()) }
+        Reader::of(file, "")
+    }
+
+    /// Of a file with this text.
+    pub(super) fn of(file: &'f str, text: &'f str) -> Reader<'f> {
+        Reader { file, lines: Lines::of(text), findings: RefCell::new(Vec::new()) }
+    }
+
+    pub(super) fn lines(&self) -> &Lines<'f> {
+        &self.lines
+    }
+
+    /// Where a value stands, and what is within it.
+    pub(super) fn spot(&self, tree: &Tree) -> Spot {
+        match &tree.value {
+            Yaml::Text(text) => self.lines.spot(tree.at, text),
+            Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) | Yaml::List(_) | Yaml::Map(_) => {
+                Spot::only(tree.at)
+            }
+        }
     }
 
     pub(super) fn findings(self) -> Vec<Finding> {

@@ -219,6 +219,14 @@ impl<'de> Deserialize<'de> for KeyName {
 }
 
 impl Tree {
+    /// The entries of a list; none of all else.
+    pub(super) fn items(&self) -> &[Tree] {
+        match &self.value {
+            Yaml::List(items) => items,
+            Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) | Yaml::Text(_) | Yaml::Map(_) => &[],
+        }
+    }
+
     /// What it is, for a sentence.
     pub(super) fn kind(&self) -> &'static str {
         match self.value {

@@ -260,7 +260,7 @@ impl Engine {
     pub async fn preview(&self, id: PlanId, request: &ApplyRequest) -> Result<Preview, ApplyError> {
         let plan = self.house.store.plan(id).await?;
         let chosen = self.house.chosen(&plan, request).await?;
-        let validations = self.house.checks(&plan, &chosen.net).await?;
+        let validations = self.house.checks_of_chosen(&plan, &chosen).await?;
         let roots = Roots::open(&plan)?;
         let merged = merging::merge_all(&roots, &chosen.wanted, &Stored(self.house.store.as_ref()))?;
         let mut files: Vec<String> = merged.changes.iter().map(|change| change.path.to_string()).collect();
@@ -313,7 +313,7 @@ impl Engine {
         if chosen.wanted.is_empty() && !request.allow_empty {
             return Err(ApplyError::NothingToApply { plan: plan.id });
         }
-        let summary = self.house.checks(plan, &chosen.net).await?;
+        let summary = self.house.checks_of_chosen(plan, &chosen).await?;
         if !summary.lets_through() {
             return Err(ApplyError::Validation { plan: plan.id, summary });
         }
@@ -391,7 +391,7 @@ impl Engine {
             PlanState::Apply(ApplyState::Cancelled) => Err(ApplyError::Cancelled { plan: id }),
             PlanState::Apply(ApplyState::Errored) => {
                 let history = self.house.store.history(id).await?;
-                let last = history.records().last().map(|record| record.error.message().to_owned());
+                let last = history.last_failure().map(|record| record.error.message().to_owned());
                 Err(ApplyError::Failed { plan: id, why: last.unwrap_or_else(|| "it failed".to_owned()) })
             }
             state @ PlanState::Apply(ApplyState::Queued | ApplyState::Processing)

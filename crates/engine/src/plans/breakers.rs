@@ -6,7 +6,8 @@
 //! # Invariants
 //! 1. A change is one append, so that lines of several processes never mix.
 //! 2. The file is bounded: beyond [`FILE_BYTES_MAX`] it makes way for a new one.
-//! 3. Nothing depends on it: what cannot be written or read is not shown.
+//! 3. What is told last of a provider is how it stands: who is answered by one that was said to rest says so.
+//! 4. Nothing depends on it: what cannot be written or read is not shown.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -82,7 +83,23 @@ impl Board {
     }
 }
 
+impl Board {
+    /// Tells that a provider answers, if it was last heard of as one that rests: the process that gave it a rest may be
+    /// gone, and its breaker with it.
+    fn answers(&self, provider: &str) {
+        let at = wall_now();
+        let rests = |change: &BreakerChange| change.provider == provider && change.rest_ms.is_some();
+        if self.read(at).iter().any(rests) {
+            let _ = self.write(&BreakerChange { at, provider: provider.to_owned(), rest_ms: None });
+        }
+    }
+}
+
 impl BreakerNews for Board {
+    fn answered(&self, breaker: &str) {
+        self.answers(breaker.strip_prefix(PREFIX).unwrap_or(breaker));
+    }
+
     fn changed(&self, breaker: &str, how: Recorded) {
         let rest = match how {
             Recorded::Tripped { cool_down } | Recorded::Reopened { cool_down } => Some(cool_down),
@@ -146,6 +163,23 @@ mod tests {
         assert_eq!(rests.left(WallMs(1_400)), Some(Duration::from_millis(100)));
         assert_eq!(rests.left(WallMs(1_500)), None);
         assert_eq!(change(2_000, "b", None).left(WallMs(2_000)), None);
+    }
+
+    #[test]
+    fn one_that_answers_another_process_is_no_longer_said_to_rest() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, other) = (Board::of(dir.path()), Board::of(dir.path()));
+        other.answered("model/x");
+        assert!(!other.file.exists(), "nobody said that it rests");
+        one.changed("model/x", Recorded::Tripped { cool_down: Duration::from_secs(300) });
+        one.changed("model/y", Recorded::Tripped { cool_down: Duration::from_secs(300) });
+        other.answered("model/x");
+        other.answered("model/x");
+        let told: Vec<(String, bool)> =
+            one.read(wall_now()).into_iter().map(|told| (told.provider, told.rest_ms.is_some())).collect();
+        assert_eq!(told, [("x".to_owned(), false), ("y".to_owned(), true)]);
+        let lines = fs::read_to_string(&one.file).unwrap().lines().count();
+        assert_eq!(lines, 3, "it is told once");
     }
 
     #[test]

@@ -136,7 +136,7 @@ pub(super) async fn apply(
     if chosen.wanted.is_empty() && !request.allow_empty {
         return Err(CarryError::Nothing { plan: plan.id });
     }
-    let checks = house.checks(plan, &chosen.net).await?;
+    let checks = house.checks_of_chosen(plan, &chosen).await?;
     let files = too_large(plan, &chosen.wanted);
     if !files.is_empty() {
         return Err(CarryError::Chosen(Box::new(ApplyError::TooLarge { plan: plan.id, files })));
@@ -182,7 +182,7 @@ pub(super) fn too_large(plan: &Plan, wanted: &[Wanted]) -> Vec<String> {
 }
 
 /// The lines of what is wanted, which may be a part of what was recorded.
-fn lines_of(house: &House, wanted: &Wanted) -> LinesChanged {
+pub(super) fn lines_of(house: &House, wanted: &Wanted) -> LinesChanged {
     let recorded = house.file_diff(wanted.change.clone(), &[]);
     match &wanted.content {
         None => recorded.lines,

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use domain::{
-    Choosable, ChosenPart, Narrowed, NetChange, Plan, Selection, ValidationSummary, fold, narrow, net_hash,
-    sum_up,
+    CallNo, Choosable, ChosenPart, Narrowed, NetChange, Outcome, Plan, Selection, ValidationResult,
+    ValidationSummary, fold, invariant_check_name, narrow, net_hash, sum_up,
 };
 use store::StoreError;
 
@@ -98,6 +98,36 @@ impl House {
             }
         }
         Ok(ChosenChanges { net, wanted, left_out })
+    }
+
+    /// What the checks say about what was chosen. The rules among the invariants need no process: they are held against
+    /// that alone. The other checks have run on all changes.
+    pub(super) async fn checks_of_chosen(
+        &self,
+        plan: &Plan,
+        chosen: &ChosenChanges,
+    ) -> Result<ValidationSummary, StoreError> {
+        let rules = plan.spec.invariant_checks();
+        if rules.is_empty() {
+            return self.checks(plan, &chosen.net).await;
+        }
+        let (broken, present) = (self.broken_by_chosen(plan, &chosen.wanted), net_hash(&chosen.net));
+        let judged = rules.iter().map(|rule| {
+            let what = broken.iter().find(|broken| invariant_check_name(&broken.text) == rule.name);
+            ValidationResult {
+                validation: rule.name.clone(),
+                mode: rule.mode,
+                outcome: if what.is_some() { Outcome::Failed } else { Outcome::Passed },
+                message: what.map(|broken| broken.what.clone()).unwrap_or_default(),
+                duration_ms: 0,
+                attempt: plan.attempt,
+                call: CallNo(0),
+                net_hash: present.to_string(),
+            }
+        });
+        let mut results = results_of(&self.calls(plan).await?);
+        results.extend(judged);
+        Ok(sum_up(&plan.spec.all_checks(), &results, &present))
     }
 
     /// What the checks say about these changes.

@@ -4,7 +4,7 @@
 //! # Not here
 //! What strategists and other actors decide (`phases`), and how decisions are kept.
 
-use domain::{Decision, DecisionKind, Invariant, InvariantScope, NewDecision, Phase, PlanSpec};
+use domain::{Decision, DecisionKind, Does, Invariant, InvariantScope, NewDecision, Phase, PlanSpec, Step};
 
 /// What is chosen by a plan that goes back by itself: the recovery is told apart from a person by it.
 const BY_ITSELF: &str = "back to strategize, by recovery";
@@ -48,9 +48,10 @@ fn of_whom(scope: InvariantScope) -> &'static str {
 
 /// Without a strategist the strategy is what was asked for.
 pub(super) fn strategy(spec: &PlanSpec, attempt: u32) -> NewDecision {
-    let chosen = match spec.steps.len() {
-        1 => "one step: the command itself".to_owned(),
-        steps => format!("{steps} steps, as they were asked for"),
+    let chosen = match spec.steps.as_slice() {
+        [Step { does: Does::Command(_), .. }] => "one step: the command itself".to_owned(),
+        [_] => "one step: the task itself".to_owned(),
+        steps => format!("{} steps, as they were asked for", steps.len()),
     };
     NewDecision {
         question: "How is it done?".to_owned(),

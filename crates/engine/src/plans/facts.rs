@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 
-use domain::{ApplyRecord, ChangeEntry, EventKind, JobState, Ms};
+use domain::{ApplyRecord, ChangeEntry, EventKind, EventRecord, JobState, Ms};
 use domain::{
     CallNo, CallState, ErrorHistory, Job, Ledger, NetChange, NodeOutcome, NodeRun, NotCaptured, PhaseTime,
-    Plan, PlanId, SandboxRecord, ToolCall, Usage, ValidationResult, ValidationSummary, fold, net_hash,
-    phase_times, sum_up,
+    Plan, PlanId, SandboxRecord, ToolCall, Usage, ValidationResult, ValidationSummary, WallMs, fold,
+    net_hash, phase_times, sum_up,
 };
 use store::{JobStoreError, PlanFilter, PlanStoreError, StoreError};
 
+use super::answer::answer;
 use super::presence::is_present;
 use super::standing::{TAKE_BACK, standing};
 use super::{Engine, Gated, QueuePlace};
@@ -32,6 +33,8 @@ pub(super) const MOVE_FILE: &str = "move_file";
 pub(super) const START_SERVER: &str = "start_server";
 /// How what the servers of a node wrote is kept that no call of their tools accounts for.
 pub(super) const END_SERVER: &str = "end_server";
+/// How a question to a model is kept, with what it answered.
+pub const ASK_MODEL: &str = "ask_model";
 /// The tool that lets time pass.
 pub(super) const WAIT: &str = "wait";
 
@@ -103,6 +106,10 @@ pub struct PlanFacts {
     pub validations: ValidationSummary,
     /// Every check that ran in the present attempt.
     pub results: Vec<ValidationResult>,
+    /// What a node of it waits for at this moment, that passes by itself; none when none does.
+    pub waits: Option<String>,
+    /// What it answers: the text of its actor's result; none while there is none.
+    pub answer: Option<String>,
     /// What failed.
     pub errors: ErrorHistory,
     /// What it may use, and what it used.
@@ -161,6 +168,8 @@ impl Engine {
         };
         let gate = self.house.gate(&plan).await?;
         let goes_on = self.goes_on(&plan, gate).await?;
+        let is_worked_on =
+            live_job.as_ref().is_some_and(|job| job.state == JobState::Running) && !owner_is_gone;
         Ok(PlanFacts {
             shown: self.house.redactor.redact_text(&plan.spec.shown()),
             live_job,
@@ -174,9 +183,11 @@ impl Engine {
             calls,
             insertions,
             deletions,
+            answer: answer(&plan, &runs).map(|run| run.text.clone()).filter(|text| !text.trim().is_empty()),
             validations: sum_up(&plan.spec.all_checks(), &results, &net_hash(&net)),
             net,
             results,
+            waits: if is_worked_on { self.waits(id).await? } else { None },
             errors: store.history(id).await?,
             ledger: store.ledger(id).await?,
             applies: store.applies(id).await?,
@@ -187,6 +198,16 @@ impl Engine {
 
     async fn phase_times(&self, id: PlanId) -> Result<Vec<PhaseTime>, StoreError> {
         Ok(phase_times(&self.house.store.events_of(id, EventKind::PlanMoved).await?))
+    }
+
+    /// What was last waited for, while that lasts.
+    async fn waits(&self, id: PlanId) -> Result<Option<String>, StoreError> {
+        let told = self.house.store.events_of(id, EventKind::NodeWaiting).await?;
+        let lasts = |event: &&EventRecord| {
+            let until = event.at.0.saturating_add(event.data["ms"].as_u64().unwrap_or(0));
+            until > self.house.wall().0
+        };
+        Ok(told.last().filter(lasts).and_then(|event| event.data["why"].as_str()).map(str::to_owned))
     }
 
     /// Plans, newest first, and how many match in all.
@@ -271,6 +292,8 @@ fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry], runs: &[NodeRun]) -> Ve
     }
     let mut steps: Vec<StepFacts> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
+    // When nodes of models began, which are at work from their first question to their last answer.
+    let mut asked: HashMap<&str, WallMs> = HashMap::new();
     for call in calls.iter().filter(|call| call.new.tool != TAKE_BACK) {
         let place = *places.entry(&call.new.node).or_insert(steps.len());
         if place == steps.len() {
@@ -278,8 +301,13 @@ fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry], runs: &[NodeRun]) -> Ve
         }
         let step = &mut steps[place];
         step.state = call.state();
-        step.tries += 1;
-        step.duration_ms = call.end.as_ref().map(|end| end.duration_ms);
+        if call.new.tool == ASK_MODEL {
+            asked.entry(&call.new.node).or_insert(call.started);
+        }
+        let began = asked.get(call.new.node.as_str()).copied();
+        step.tries = if began.is_some() { 1 } else { step.tries + 1 };
+        let before = began.map_or(0, |began| call.started.0.saturating_sub(began.0));
+        step.duration_ms = call.end.as_ref().map(|end| before.saturating_add(end.duration_ms));
         step.changed = changed.get(&call.no).copied().unwrap_or(0);
     }
     for run in runs {

@@ -1,28 +1,44 @@
 //! The rules among a plan's invariants, looked at on what is to be changed.
+//!
+//! # Invariants
+//! All changes of a plan are judged when it was executed, and what was chosen of them when it is applied.
 
-use domain::{NetChange, Plan, Rule, Touched, Violation, violations};
+use domain::{LinesChanged, NetChange, Plan, Rule, Touched, Violation, violations};
 
 use super::House;
+use super::carry::lines_of;
+use super::merging::Wanted;
 
 impl House {
     /// The rules that these changes break.
     pub(super) fn broken_invariants(&self, plan: &Plan, net: &[NetChange]) -> Vec<Violation> {
-        let counts_lines = |rule: &Rule| matches!(rule, Rule::MaxLines(_));
-        let counts_lines =
-            plan.spec.invariants.iter().any(|invariant| invariant.rule.as_ref().is_some_and(counts_lines));
-        let lines = |change: &NetChange| match counts_lines {
+        broken(plan, net.iter().map(|change| (change, || self.file_diff(change.clone(), &[]).lines)))
+    }
+
+    /// The rules that what was chosen breaks.
+    pub(super) fn broken_by_chosen(&self, plan: &Plan, wanted: &[Wanted]) -> Vec<Violation> {
+        broken(plan, wanted.iter().map(|wanted| (&wanted.change, || lines_of(self, wanted))))
+    }
+}
+
+fn broken<'a, L: FnOnce() -> LinesChanged>(
+    plan: &Plan,
+    changes: impl Iterator<Item = (&'a NetChange, L)>,
+) -> Vec<Violation> {
+    let counts_lines = |rule: &Rule| matches!(rule, Rule::MaxLines(_));
+    let counts_lines =
+        plan.spec.invariants.iter().any(|invariant| invariant.rule.as_ref().is_some_and(counts_lines));
+    let touched = changes.map(|(change, lines)| Touched {
+        alias: plan.projects.get(usize::from(change.root.0)).map_or("", |project| project.alias.as_str()),
+        path: &change.path,
+        from: change.from.as_ref(),
+        lines: match counts_lines {
             true => {
-                let lines = self.file_diff(change.clone(), &[]).lines;
+                let lines = lines();
                 lines.insertions.saturating_add(lines.deletions)
             }
             false => 0,
-        };
-        let touched = net.iter().map(|change| Touched {
-            alias: plan.projects.get(usize::from(change.root.0)).map_or("", |project| project.alias.as_str()),
-            path: &change.path,
-            from: change.from.as_ref(),
-            lines: lines(change),
-        });
-        violations(&plan.spec.invariants, &touched.collect::<Vec<_>>())
-    }
+        },
+    });
+    violations(&plan.spec.invariants, &touched.collect::<Vec<_>>())
 }

@@ -1,18 +1,23 @@
-//! What the commands of a plan wrote: kept outputs, and those of a call that still runs.
+//! What happened in a plan, call by call: what commands wrote, what tools answered, what models were asked and said.
 //!
 //! # Invariants
-//! The secrets of an output are hidden, unless whoever looks says otherwise. It is kept as it was written.
+//! 1. The secrets of an output are hidden, unless whoever looks says otherwise. It is kept as it was written.
+//! 2. A call whose process died is told as such as soon as nobody can be at it any more: the plan rests, or has another
+//!    owner than the one under whom the call began.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-use domain::{CallNo, KeptOutput, PlanId, ToolCall};
-use store::PlanStoreError;
+use domain::{CallNo, CallState, EventKind, JobState, KeptOutput, Plan, PlanId, ToolCall, WallMs};
+use serde_json::Value;
+use store::{PlanStoreError, StoreError};
 
+use super::answer::{answer, speaker};
 use super::contents::Stored;
-use super::facts::READ_FILE;
+use super::facts::{ASK_MODEL, END_SERVER, RUN_COMMAND, START_SERVER, VALIDATE};
 use super::sandbox_home::log_dir;
+use super::standing::TAKE_BACK;
 use super::{Engine, House};
 
 /// Whether secrets are shown.
@@ -29,16 +34,20 @@ pub enum Reveal {
 pub struct CallLog {
     /// The call.
     pub call: ToolCall,
-    /// What it wrote to its output, as far as it was kept.
+    /// What it wrote to its output, or answered, as far as it was kept.
     pub stdout: Vec<u8>,
     /// What it wrote to its error output, as far as it was kept.
     pub stderr: Vec<u8>,
     /// How many bytes of both were not kept.
     pub left_out: u64,
+    /// Whether nobody knows how it ended, since its process is gone.
+    pub is_broken_off: bool,
+    /// Whether what it says is the plan's answer.
+    pub is_answer: bool,
 }
 
 impl Engine {
-    /// The outputs of the present attempt, of one call or of all.
+    /// The outputs of the present attempt, of one call or of all, in the order in which the calls began.
     ///
     /// # Errors
     /// There is no such plan, or the store failed.
@@ -49,19 +58,48 @@ impl Engine {
         reveal: Reveal,
     ) -> Result<Vec<CallLog>, PlanStoreError> {
         let plan = self.house.store.plan(id).await?;
-        let calls = self.house.store.calls(id).await?;
-        let of_attempt = |call: &ToolCall| call.new.attempt == plan.attempt;
-        let wanted = |call: &ToolCall| of_attempt(call) && only.is_none_or(|no| no == call.no);
+        let calls = self.house.calls(&plan).await?;
+        let answering = self.answering_call(&plan, &calls).await?;
+        let lived_since = self.lived_since(id, &calls).await?;
         let sandboxes = self.house.store.sandboxes(id).await?;
         let sandbox = sandboxes.into_iter().rfind(|sandbox| sandbox.attempt == plan.attempt);
         // Between its beginning and the store's word a sandbox lies where one does that nobody held.
         let dir = sandbox
             .map_or_else(|| self.house.sandbox_home(&plan), |sandbox| OsString::from_vec(sandbox.dir).into());
-        let logs = calls.into_iter().filter(wanted).map(|call| self.house.log_of(&dir, call));
+        let wanted = |call: &ToolCall| only.is_none_or(|no| no == call.no);
+        let logs = calls.into_iter().filter(wanted).map(|call| CallLog {
+            is_broken_off: call.end.is_none() && lived_since.is_none_or(|since| call.started < since),
+            is_answer: answering == Some(call.no),
+            ..self.house.log_of(&dir, call)
+        });
         Ok(match reveal {
             Reveal::Hidden => logs.map(|log| self.house.hidden(log)).collect(),
             Reveal::Shown => logs.collect(),
         })
+    }
+
+    /// The question to a model whose answer is the plan's.
+    async fn answering_call(&self, plan: &Plan, calls: &[ToolCall]) -> Result<Option<CallNo>, StoreError> {
+        let runs = self.house.store.node_runs(plan.id).await?;
+        let Some(node) = answer(plan, &runs).map(|run| speaker(&plan.spec, run)) else { return Ok(None) };
+        let is_it = |call: &&ToolCall| {
+            call.new.tool == ASK_MODEL && call.new.node == node && call.state() == CallState::Ok
+        };
+        Ok(calls.iter().rfind(is_it).map(|call| call.no))
+    }
+
+    /// Since when whoever works on the plan does; none when nobody does. Not looked up when all calls have ended.
+    async fn lived_since(&self, id: PlanId, calls: &[ToolCall]) -> Result<Option<WallMs>, StoreError> {
+        if calls.iter().all(|call| call.end.is_some()) {
+            return Ok(None);
+        }
+        let job = self.live_job(id).await?;
+        if !job.is_some_and(|job| job.state == JobState::Running && !self.owner_is_gone(&job)) {
+            return Ok(None);
+        }
+        let moves = self.house.store.events_of(id, EventKind::JobMoved).await?;
+        let claimed = moves.iter().rfind(|event| event.data["to"] == JobState::Running.as_str());
+        Ok(claimed.map(|event| event.at))
     }
 }
 
@@ -78,24 +116,36 @@ impl House {
         let kept = |output: Option<KeptOutput>| {
             output.and_then(|output| Stored(self.store.as_ref()).read(&output.hash).ok()).unwrap_or_default()
         };
-        match &call.end {
+        let (stdout, stderr, left_out) = match &call.end {
             Some(end) => {
-                let mut stdout = kept(end.stdout);
-                // What was read is the whole of such a call's output, and stands in its result.
-                if call.new.tool == READ_FILE
-                    && let Some(text) = end.result["text"].as_str()
-                {
-                    stdout = text.as_bytes().to_vec();
-                }
-                let stderr = kept(end.stderr);
-                let left_out =
-                    [end.stdout, end.stderr].into_iter().flatten().map(|output| output.left_out).sum();
-                CallLog { stdout, stderr, left_out, call }
+                let stdout = match has_output(&call.new.tool) {
+                    true => kept(end.stdout),
+                    false => answered(&end.result).into_bytes(),
+                };
+                let outputs = [end.stdout, end.stderr].into_iter().flatten();
+                (stdout, kept(end.stderr), outputs.map(|output| output.left_out).sum())
             }
             None => {
                 let live = |name| std::fs::read(log_dir(sandbox, call.no).join(name)).unwrap_or_default();
-                CallLog { stdout: live("stdout"), stderr: live("stderr"), left_out: 0, call }
+                (live("stdout"), live("stderr"), 0)
             }
+        };
+        CallLog { call, stdout, stderr, left_out, is_broken_off: false, is_answer: false }
+    }
+}
+
+/// Whether what there is to see of such a call is what its process printed.
+fn has_output(tool: &str) -> bool {
+    [RUN_COMMAND, VALIDATE, START_SERVER, END_SERVER, TAKE_BACK].contains(&tool)
+}
+
+/// What a tool or a model answered, as text: what it says in words, or all of it.
+fn answered(result: &Value) -> String {
+    match result {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            result["text"].as_str().map_or_else(|| result.to_string(), str::to_owned)
         }
     }
 }

@@ -14,6 +14,7 @@
 //! Words for people, codes, exit statuses and questions: the program's.
 
 mod advance;
+mod answer;
 mod apply;
 mod artifacts;
 mod breakers;
@@ -83,7 +84,7 @@ pub use doctor::{DoctorReport, Finding, Leftovers, doctor_without_store};
 pub use error_times::ErrorMoment;
 pub(crate) use error_times::error_moments;
 pub use execute::{ExecuteError, ExecuteOptions};
-pub use facts::{PlanFacts, PlanRow, StepFacts};
+pub use facts::{ASK_MODEL, PlanFacts, PlanRow, StepFacts};
 pub use find::{FindError, SHORT_ID_CHARS_MIN, shortest};
 pub use forecast::{Forecast, ForecastKind, ForecastPath};
 pub use gc::{GcError, GcReport, GcRequest};
@@ -97,7 +98,10 @@ pub use logs::{CallLog, Reveal};
 pub use machine::{BootClock, wall_now};
 pub use mcp_servers::{McpSettings, ServerSettings, Servers};
 pub use merging::{Conflict, ConflictPlace, MergingError};
-pub use models::{Mode, ModelsError, ModelsSetup, Price, ProviderSettings, ProviderView, Speaks};
+pub use models::{
+    Mode, ModelsError, ModelsSetup, OfModels, Price, ProviderSettings, ProviderView, Renewal, Speaks,
+    builtin_providers,
+};
 pub use presence::Starting;
 pub use queue::QueuePlace;
 pub use recover::{OpenApply, OpenWhy, RecoveredApply, RecoveredEnd, RecoveryError};

@@ -1,7 +1,8 @@
 //! Which worker processes live: each holds a lock on a file of its own while it does.
 //!
 //! The kernel drops the lock when the process is gone, however it went. So a dead worker is known at once, and nobody
-//! has to wait for its leases. The file says whom the worker serves.
+//! has to wait for its leases. The file says whom the worker serves; that of a worker that takes any plan also names the
+//! variables of its environment, never their values: keys of models come from there.
 //!
 //! # Invariants
 //! Whether a worker that takes any plan lives, and whether it goes, is decided under one lock ([`Starting`]): of a job
@@ -73,6 +74,11 @@ impl Presence {
         let mut lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         lock.write_all(serves.written().as_bytes())?;
+        if serves == Serves::Any {
+            let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+            let names: Vec<String> = names.filter(|name| !name.contains(char::is_whitespace)).collect();
+            lock.write_all(format!("\n{}\n", names.join("\n")).as_bytes())?;
+        }
         fs::rename(&beside, &path)?;
         Ok(Self { path, lock, stays: false })
     }
@@ -111,6 +117,8 @@ pub(super) fn is_present(data_dir: &Path, worker: WorkerId) -> bool {
 pub(super) struct Served {
     /// Whether one takes any plan.
     pub(super) any: bool,
+    /// The variables that each of those that take any plan was started with; none when there is none of them.
+    pub(super) variables: Option<BTreeSet<String>>,
     /// The plans that have a worker of their own.
     pub(super) plans: BTreeSet<PlanId>,
 }
@@ -124,8 +132,17 @@ pub(super) fn served(data_dir: &Path) -> Served {
         if flock(&sign, FlockOperation::NonBlockingLockShared).is_ok() {
             continue;
         }
-        match io::read_to_string(sign).ok().and_then(|text| Serves::read(&text)) {
-            Some(Serves::Any) => served.any = true,
+        let Ok(text) = io::read_to_string(sign) else { continue };
+        let mut lines = text.lines();
+        match lines.next().and_then(Serves::read) {
+            Some(Serves::Any) => {
+                served.any = true;
+                let own: BTreeSet<String> = lines.map(str::to_owned).collect();
+                served.variables = Some(match served.variables.take() {
+                    Some(others) => others.intersection(&own).cloned().collect(),
+                    None => own,
+                });
+            }
             Some(Serves::One(plan)) => drop(served.plans.insert(plan)),
             Some(Serves::Nobody) | None => {}
         }

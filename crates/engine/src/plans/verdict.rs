@@ -90,6 +90,10 @@ impl House {
     /// The gate that the plan stands at; none when it stands at none.
     pub(super) async fn gate(&self, plan: &Plan) -> Result<Option<Gated>, StoreError> {
         Ok(match plan.state {
+            // Where nobody thought about it there is no strategy to be looked at: who starts the plan starts its work.
+            PlanState::Strategize(Work::Complete) if plan.spec.strategist.is_none() => {
+                Some(Gated { point: GatePoint::Execute, verdict: GateVerdict::Go })
+            }
             PlanState::Strategize(Work::Complete) => {
                 let decisions = self.store.decisions(plan.id).await?;
                 let facts = GateFacts { confidence: least_sure(&decisions), ..unknown(plan) };
@@ -132,7 +136,7 @@ impl House {
     /// The error after which the recovery wants the plan to begin again, if that is why it stands where it stands.
     async fn wants_another_strategy(&self, plan: &Plan) -> Result<Option<ErrorRecord>, StoreError> {
         let history = self.store.history(plan.id).await?;
-        let last = history.records().next_back();
+        let last = history.last_failure();
         let wants =
             last.filter(|record| record.recovery.action == Action::Revert && is_of(record, plan.attempt));
         Ok(wants.cloned())

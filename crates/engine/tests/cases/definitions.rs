@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::definition::{
-    DEFINITION_BYTES_MAX, DefinitionError, Kind, Library, Origin, action_schema, actor_schema, is_name,
+    Configured, DEFINITION_BYTES_MAX, DefinitionError, Kind, Library, Origin, action_schema, actor_schema,
+    is_name,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -121,16 +122,16 @@ fn faults_of_an_action_are_told_with_what_is_allowed() {
         ("args: {a: {default: 7}}", "2:11", "`default` cannot be `7`: it has to be a string"),
         ("args: {a: {pattern: '('}}", "2:11", "no regular expression"),
         ("args: {a: {choices: x}}", "2:21", "takes a list"),
-        ("prompt: Use {{form}}", "2:9", "there is no value `form`"),
-        ("args: {from: }\nprompt: Use {{form}}", "3:9", "did you mean `from`?"),
-        ("prompt: Use {{prompt}}", "2:9", "only the arguments are known"),
-        ("prompt: 'Use {{from'", "2:9", "not closed"),
+        ("prompt: Use {{form}}", "2:13", "there is no value `form`"),
+        ("args: {from: }\nprompt: Use {{form}}", "3:13", "did you mean `from`?"),
+        ("prompt: Use {{prompt}}", "2:13", "only the arguments are known"),
+        ("prompt: 'Use {{from'", "2:14", "not closed"),
         ("validations: make", "2:14", "takes a list"),
         ("validations: [{name: a}]", "2:15", "needs `run`"),
         ("validations: [{run: make, mode: strict}]", "2:33", "required, informational"),
         ("validations: [{run: make, timeout: soon}]", "2:36", "a duration from 1s to 1d"),
-        ("validations: ['echo {{a}}']", "2:15", "has no placeholders"),
-        ("validations: [{run: [echo, '{{a}}']}]", "2:21", "there is no value `a`"),
+        ("validations: ['echo {{a}}']", "2:21", "has no placeholders"),
+        ("validations: [{run: [echo, '{{a}}']}]", "2:29", "there is no value `a`"),
         ("invariants: [{never: ['a[']}]", "2:14", "is no glob"),
         ("invariants: [{never: [a], only: [b]}]", "2:14", "one rule"),
         ("invariants: [{}]", "2:14", "is a sentence, or has one of"),
@@ -162,7 +163,7 @@ fn faults_of_an_actor_are_told_with_what_is_allowed() {
         ("nodes: {'a b': {run: x}}", "1:9", "`a b` is no name for a node"),
         ("nodes: {a: {run: x, colour: red}}", "1:21", "no key `colour`"),
         ("nodes: {a: {run: x, nedes: [a]}}", "1:21", "did you mean `needs`?"),
-        ("nodes: {a: {run: x, needs: [c]}}", "1:9", "needs `c`, which is no node"),
+        ("nodes: {a: {run: x, needs: [c]}}", "1:29", "needs `c`, which is no node"),
         ("nodes: {a: {run: x, needs: [b]}, b: {run: x, needs: [a]}}", "1:9", "in a circle: a → b → a"),
         ("nodes: {a: {run: x, needs: a}}", "1:28", "takes a list of texts"),
         ("nodes: {a: {run: x, on: fail}}", "1:25", "success, failure, always"),
@@ -170,15 +171,15 @@ fn faults_of_an_actor_are_told_with_what_is_allowed() {
         ("nodes: {a: {run: x, timeout: 25h}}", "1:30", "from 1s to 1d"),
         ("nodes: {a: {run: x, repeat: {until: 'true'}}}", "1:29", "a loop needs its bound"),
         ("nodes: {a: {run: x, repeat: {until: 'true', max: 21}}}", "1:50", "from 1 to 20"),
-        ("nodes: {a: {run: x, if: 'a ='}}", "1:9", "at letter 3"),
-        ("nodes: {a: {run: x}, b: {run: x, if: nodes.a.exit_code == 0}}", "1:22", "name it in `needs`"),
-        ("nodes: {a: {run: 'echo {{task}}'}}", "1:18", "no placeholders"),
+        ("nodes: {a: {run: x, if: 'a ='}}", "1:25", "at letter 3"),
+        ("nodes: {a: {run: x}, b: {run: x, if: nodes.a.exit_code == 0}}", "1:38", "name it in `needs`"),
+        ("nodes: {a: {run: 'echo {{task}}'}}", "1:24", "no placeholders"),
         ("nodes: {a: {run: [echo, 5]}}", "1:25", "put it in quotes"),
         ("nodes: {a: {run: []}}", "1:18", "names no program"),
         ("nodes: {a: {run: x, cwd: ../up}}", "1:26", "a directory of the project"),
         ("nodes: {a: {run: x, writable: [here]}}", "1:32", "absolute paths"),
         ("nodes: {a: {run: x, env: {A: 1}}}", "1:30", "put it in quotes"),
-        ("nodes: {a: {run: [x, '{{promt}}']}}", "1:9", "did you mean `prompt`?"),
+        ("nodes: {a: {run: [x, '{{promt}}']}}", "1:23", "did you mean `prompt`?"),
         ("nodes: {a: {model: gpt}}", "1:20", "write PROVIDER/NAME"),
         ("nodes: {a: {model: default, tools: [raed]}}", "1:37", "did you mean `read`?"),
         ("nodes: {a: {model: default, output: {ok: bool}}}", "1:42", "did you mean `boolean`?"),
@@ -202,17 +203,96 @@ fn faults_of_an_actor_are_told_with_what_is_allowed() {
         ("nodes: {a: {tool: read, with: {path: b, test: c}}}", "1:19", "has no argument `test`"),
         ("nodes: {a: {external: agent}}", "1:23", "takes a list"),
         ("nodes: {a: {external: [agent], stdin: x}}", "1:39", "use `prompt`"),
-        ("nodes: {a: {actor: other, retries: 1}}", "1:27", "stands for an actor"),
+        (
+            "nodes: {a: {actor: other, repeat: {until: 'true', max: 2}}}",
+            "1:27",
+            "stands for an actor: write it at the node of that actor",
+        ),
         ("nodes: {a: {run: x}}\nfix: b", "2:6", "`fix` names `b`, which is no node"),
         ("nodes: {a: {run: x}}\nresult: b", "2:9", "`result` names `b`"),
-        ("nodes: {a: {actor: other}}\nfix: a", "2:6", "name a node that works"),
+        ("nodes: {a: {actor: other}}\nfix: b/x", "2:6", "`fix` names `b`, which is no node"),
         ("run: make\nnods: {}", "2:1", "did you mean `nodes`?"),
+        ("rnu: make", "1:1", "did you mean `run`?"),
+        ("nodes: {a: {model: default, output: {ok: int}}}", "1:42", "did you mean `integer`?"),
     ] {
         let faults = faults(Kind::Actor, text);
         let is_told =
             faults.iter().any(|fault| fault.starts_with(&format!("{at}: ")) && fault.contains(words));
         assert!(is_told, "{text}\nwanted {at} {words}\nfound {faults:#?}");
     }
+}
+
+#[test]
+fn a_fault_within_a_text_is_told_where_it_stands() {
+    let actor = "nodes:\n  a: {run: make}\n  b:\n    needs: [a]\n    model: default\n    prompt: |\n      One {{task}}\n\n      \\{{ and {{nodes.fist.text}}\n      äö {{nodes.a.txt}} {{promt}}\n    \
+                 system: \"quoted \\x41 {{nodes.b.text}}\"\n    if: |\n      nodes.a.exit_code =\n  c:\n    tool: write_file\n    with:\n      path: x\n      \
+                 content: >\n        folded\n        {{nodes.a.json.x}} {{tsk}}\n  d: {run: [echo, '{{task}}', 'x {{tsk}}'], env: {A: 'é {{tsk}}'}, repeat: {until: nodes.d.tx, max: 2}}\n";
+    let faults = faults(Kind::Actor, actor);
+    let places: Vec<&str> = faults.iter().map(|fault| fault.split(": ").next().unwrap()).collect();
+    assert_eq!(
+        places,
+        ["9:15", "10:10", "10:26", "11:26", "13:7", "20:9", "20:28", "21:34", "21:57", "21:84"],
+        "{faults:#?}"
+    );
+    let aliased = "nodes:\n  a: {model: default, prompt: &p 'x {{tsk}}'}\n  b: {model: default, prompt: *p, system: '{{task}}'}\n";
+    let faults = self::faults(Kind::Actor, aliased);
+    assert!(
+        matches!(&faults[..], [a, b] if a.starts_with("2:37: ") && b.starts_with("3:31: ")),
+        "{faults:#?}"
+    );
+}
+
+#[test]
+fn one_fault_hides_no_other() {
+    let circle = "nodes:\n  a: {run: x, needs: [b], if: 'a ='}\n  b: {run: x, needs: [a], env: {A: '{{nodes.c.text}}'}}\n  c: {rnu: x}\n";
+    let faults = faults(Kind::Actor, circle);
+    for words in ["in a circle", "at letter 3", "node `c` is not settled by then", "did you mean `run`?"] {
+        assert!(faults.iter().any(|fault| fault.contains(words)), "{words}: {faults:#?}");
+    }
+    assert!(!faults.iter().any(|fault| fault.contains("which is no node")), "{faults:#?}");
+
+    let place = Place::new();
+    place.write(
+        "actors/a",
+        "nodes:\n  m: {model: nobody/x, tools: [raed, bux.look]}\n  n: {actor: codx}\n  t: {tool: box.look}\n  d: {model: default}\n",
+    );
+    let words = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
+    let configured = Configured { servers: words(&["box"]), providers: words(&["openai"]) };
+    let told = |library: Library| match library.actor("a") {
+        Err(DefinitionError::Invalid(findings)) => findings
+            .iter()
+            .map(|one| format!("{}:{}: {}", one.at.line, one.at.column, one.message))
+            .collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        told(place.library().knowing(configured)),
+        [
+            "2:14: `nobody/x`: there is no provider `nobody` ([providers.nobody]); there are openai",
+            "2:32: there is no tool `raed`; did you mean `read`?",
+            "2:38: `bux.look`: your settings describe no server `bux` ([mcp.bux]); did you mean `box`?",
+            "3:14: there is no actor `codx`; did you mean `codex`?",
+        ]
+    );
+    assert_eq!(told(place.library()).len(), 2, "what nobody has looked for is not told");
+}
+
+#[test]
+fn a_list_tells_of_actors_that_cannot_be_put_together() {
+    let place = Place::new();
+    place.write("actors/ping", "actor: pong\n");
+    place.write("actors/pong", "actor: ping\n");
+    place.write("actors/lost", "actor: nobody\n");
+    place.write("actions/act", "description: Act\nactor: ping\n");
+    let told = |kind: Kind, name: &str| {
+        let listed = place.library().list(kind).unwrap();
+        let line = listed.into_iter().find(|line| line.name == name).unwrap();
+        line.findings.first().map(|finding| finding.message.clone()).unwrap_or_default()
+    };
+    assert_eq!(told(Kind::Actor, "ping"), "actors are made of each other: ping → pong → ping");
+    assert_eq!(told(Kind::Actor, "pong"), "actors are made of each other: pong → ping → pong");
+    assert_eq!(told(Kind::Actor, "lost"), "there is no actor `nobody`");
+    assert_eq!(told(Kind::Action, "act"), "actors are made of each other: ping → pong → ping");
 }
 
 #[test]

@@ -293,6 +293,66 @@ fn who_mends_is_the_only_node_that_is_told_the_brief() {
 }
 
 #[test]
+fn who_mends_in_an_actor_made_of_others_is_who_mends_there_or_whom_it_names() {
+    let place = Place::new();
+    place.write("actors/plain", "model: default\n");
+    place.write("actors/fixer", "nodes:\n  a: {run: make}\n  m: {model: default, needs: [a]}\nfix: m\n");
+    place.write("actors/alias", "actor: fixer\n");
+    place.write("actors/nobody", "nodes: {a: {model: default}, b: {run: make}}\n");
+    let frozen = |actor: &str| freeze(&place, &format!("description: a\nactor: {{{actor}}}\n"), &[]);
+    for (actor, fix) in [
+        ("actor: plain", Some("main/main")),
+        ("actor: fixer", Some("main/m")),
+        ("actor: alias", Some("main/main/m")),
+        ("actor: coder", Some("main/main")),
+        ("actor: nobody", None),
+        ("nodes: {deep: {actor: fixer}, b: {run: make}}", None),
+        ("nodes: {deep: {actor: fixer}, b: {run: make}}, fix: deep", Some("deep/m")),
+        ("nodes: {deep: {actor: alias}, b: {run: make}}, fix: deep/main", Some("deep/main/m")),
+        ("nodes: {deep: {actor: nobody}, b: {run: make}}, fix: deep/a", Some("deep/a")),
+    ] {
+        let frozen = frozen(actor).unwrap();
+        assert_eq!(frozen.fix.as_deref(), fix, "{actor}");
+        assert!(fix.is_none_or(|fix| !matches!(step(&frozen, fix).does, Does::Actor { .. })), "{actor}");
+    }
+    for (actor, words) in [
+        (
+            "nodes: {deep: {actor: nobody}}, fix: deep",
+            "an actor in which nobody mends: name one of its nodes",
+        ),
+        ("nodes: {deep: {actor: nobody}}, fix: deep/x", "no node; `deep` has a, b"),
+        ("nodes: {deep: {actor: alias}}, fix: deep/mian", "did you mean `deep/main`?"),
+        ("nodes: {a: {run: make}}, fix: a/x", "node `a` has no nodes: it is no actor"),
+    ] {
+        let error = frozen(actor).unwrap_err().to_string();
+        assert!(error.contains(words), "{actor}: {error}");
+    }
+}
+
+#[test]
+fn what_bounds_an_actor_bounds_each_of_its_nodes() {
+    let place = Place::new();
+    place.write(
+        "actors/work",
+        "nodes:\n  short: {run: x, timeout: 1m, retries: 0, ignore: [a]}\n  long: {run: x, timeout: 2h}\n  \
+         none: {model: default}\n  wait: {tool: wait, with: {seconds: 1}}\n",
+    );
+    place.write("actors/outer", "nodes: {in: {actor: work, timeout: 3m}}\n");
+    let text = "description: a\nactor:\n  nodes:\n    w: {actor: outer, timeout: 5m, retries: 2, ignore: ['*.log']}\n    \
+                o: {actor: work, timeout: 5m}\n";
+    let frozen = freeze(&place, text, &[]).unwrap();
+    let of = |node: &str| {
+        let step = step(&frozen, node);
+        (step.ends_after_s(), step.retries, step.ignore.clone())
+    };
+    let log = || vec!["*.log".to_owned()];
+    assert_eq!(of("w/in/short"), (Some(60), Some(0), vec!["a".to_owned(), "*.log".to_owned()]));
+    assert_eq!(of("w/in/long"), (Some(180), Some(2), log()), "the nearer actor ends it earlier");
+    assert_eq!(of("w/in/none"), (Some(180), Some(2), log()));
+    assert_eq!(of("o/long"), (Some(300), None, Vec::new()));
+}
+
+#[test]
 fn steps_come_after_what_they_need_and_else_in_the_order_of_the_file() {
     let place = Place::new();
     let text = "description: a\nactor:\n  nodes:\n    z: {run: a, needs: [b]}\n    y: {tool: wait, with: {seconds: 2000}}\n    \

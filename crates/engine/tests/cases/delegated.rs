@@ -150,6 +150,15 @@ macro_rules! delegate_other_ports {
 
         #[async_trait::async_trait]
         impl store::NodeStore for $store {
+            async fn node_waits(
+                &self,
+                effect: &sync::Effect,
+                claim: &domain::Claim,
+                wait: domain::NodeWait,
+            ) -> Result<(), store::StoreError> {
+                self.inner.node_waits(effect, claim, wait).await
+            }
+
             async fn settle_nodes(
                 &self,
                 by: store::By<'_>,

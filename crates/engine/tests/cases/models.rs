@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use domain::{
-    Automation, Does, ErrorCategory, Gate, Limits, ModelTask, PARALLEL, PlanSpec, PlanState, Policy,
+    Action, Automation, Does, ErrorCategory, Gate, Limits, ModelTask, PARALLEL, PlanSpec, PlanState, Policy,
     ProjectLink, SpendKind, Step, Work,
 };
 use engine::plans::{
@@ -138,6 +138,28 @@ async fn a_breaker_that_trips_and_recovers_is_told() {
     let last = engine.breaker_changes();
     assert_eq!(last.len(), 1);
     assert_eq!((last[0].provider.as_str(), last[0].rest_ms), ("scripted", None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rest_that_is_too_long_to_wait_for_is_asked_about_with_its_cause() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().canonicalize().unwrap();
+    let project = base.join("project");
+    std::fs::create_dir(&project).unwrap();
+    let server = Scripted::start(vec![Script::status("500 Internal Server Error", &[], "oops")]);
+    let url = format!("{}/v1", server.url);
+    let long = domain::WAIT_MAX * 2;
+    let breakers =
+        BreakerConfig { threshold: 1, cool_down: long, cool_down_max: long, ..BreakerConfig::default() };
+    let engine = engine_with(&base, &url, |setup| setup.breakers = breakers).await;
+    let facts = run(engine, &project).await;
+    assert_eq!(facts.plan.state, PlanState::Execute(Work::Errored), "{facts:?}");
+    let last = facts.errors.last_failure().unwrap();
+    assert_eq!((last.error.category(), last.recovery.action), (ErrorCategory::Overloaded, Action::Ask));
+    assert!(last.error.message().contains("it failed with: 500 from scripted"), "{last:?}");
+    assert_eq!(facts.ledger.account(SpendKind::Tokens).reserved, 0);
+    server.asked();
+    server.was_not_asked_again();
 }
 
 /// A server that fails when it is first asked by a plan of an odd number, and the first two times of all: of five calls it

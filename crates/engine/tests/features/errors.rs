@@ -92,6 +92,7 @@ fn shown(action: Action) -> String {
         Action::Revert => "revert".to_owned(),
         Action::Ask => "ask".to_owned(),
         Action::GiveUp => "give up".to_owned(),
+        Action::Told => "told".to_owned(),
     }
 }
 

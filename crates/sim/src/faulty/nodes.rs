@@ -1,8 +1,9 @@
 //! How nodes ended.
 
 use async_trait::async_trait;
-use domain::{Claim, NodeRun, PlanId};
+use domain::{Claim, NodeRun, NodeWait, PlanId};
 use store::{By, NodeStore, StoreError};
+use sync::Effect;
 
 use super::{FaultyStore, Kind, is_lost};
 
@@ -15,6 +16,15 @@ impl NodeStore for FaultyStore {
         self.owner_wrote(claim, "a settled node", &answer, answer.as_ref().is_err_and(is_lost));
         answer?;
         self.after("settle_nodes", Kind::Write, Some(claim.plan)).await
+    }
+
+    async fn node_waits(&self, effect: &Effect, claim: &Claim, wait: NodeWait) -> Result<(), StoreError> {
+        self.before("node_waits", Kind::Write).await?;
+        let shown = self.shown(claim);
+        let answer = self.inner().node_waits(effect, &shown, wait).await;
+        self.owner_wrote(claim, "a wait", &answer, answer.as_ref().is_err_and(is_lost));
+        answer?;
+        self.after("node_waits", Kind::Write, Some(claim.plan)).await
     }
 
     async fn node_runs(&self, plan: PlanId) -> Result<Vec<NodeRun>, StoreError> {

@@ -61,12 +61,14 @@ impl SimRunner {
             let recovery = self.recover(run, plan, script, &fail, &message).await?;
             let after = match recovery.action {
                 Action::Retry { after, .. } => after,
-                Action::Revert | Action::Ask | Action::GiveUp
+                Action::Revert | Action::Ask | Action::GiveUp | Action::Told
                     if self.world.is_broken(Broken::RetryOverLimit) =>
                 {
                     Duration::from_millis(100)
                 }
-                Action::Revert | Action::Ask | Action::GiveUp => return Err(Stopped::Told { message }),
+                Action::Revert | Action::Ask | Action::GiveUp | Action::Told => {
+                    return Err(Stopped::Told { message });
+                }
             };
             tokio::select! {
                 biased;

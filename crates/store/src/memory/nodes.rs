@@ -1,7 +1,8 @@
 //! Nodes in memory.
 
 use async_trait::async_trait;
-use domain::{Claim, NodeRun, PlanId};
+use domain::{Claim, NodeRun, NodeWait, PlanId};
+use sync::Effect;
 
 use super::MemoryStore;
 use crate::{By, NodeStore, StoreError};
@@ -11,6 +12,11 @@ impl NodeStore for MemoryStore {
     async fn settle_nodes(&self, _: By<'_>, claim: &Claim, runs: Vec<NodeRun>) -> Result<(), StoreError> {
         let now = self.now();
         Ok(self.write(claim, |plan| plan.settle_nodes(claim, runs, now))?)
+    }
+
+    async fn node_waits(&self, _: &Effect, claim: &Claim, wait: NodeWait) -> Result<(), StoreError> {
+        let now = self.now();
+        Ok(self.write(claim, |plan| plan.node_waits(claim, &wait, now))?)
     }
 
     async fn node_runs(&self, plan: PlanId) -> Result<Vec<NodeRun>, StoreError> {

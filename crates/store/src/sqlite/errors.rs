@@ -41,6 +41,7 @@ enum StoredAction {
     Revert,
     Ask,
     GiveUp,
+    Told,
 }
 
 impl Stored {
@@ -60,6 +61,7 @@ impl Stored {
                 Action::Revert => StoredAction::Revert,
                 Action::Ask => StoredAction::Ask,
                 Action::GiveUp => StoredAction::GiveUp,
+                Action::Told => StoredAction::Told,
             },
             hint: recovery.hint.clone(),
             command: recovery.command.clone(),
@@ -76,7 +78,15 @@ impl Stored {
         if let Some(wait) = self.retry_after {
             error = error.with_retry_after(wait);
         }
-        if self.idempotent { error.idempotent() } else { error }
+        if self.idempotent {
+            error = error.idempotent();
+        }
+        match self.action {
+            StoredAction::Told => error.handled(),
+            StoredAction::Retry { .. } | StoredAction::Revert | StoredAction::Ask | StoredAction::GiveUp => {
+                error
+            }
+        }
     }
 
     fn recovery(self, seq: u64) -> Recovery {
@@ -85,6 +95,7 @@ impl Stored {
             StoredAction::Revert => Action::Revert,
             StoredAction::Ask => Action::Ask,
             StoredAction::GiveUp => Action::GiveUp,
+            StoredAction::Told => Action::Told,
         };
         Recovery { seq, action, hint: self.hint, command: self.command }
     }

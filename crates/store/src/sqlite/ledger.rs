@@ -52,13 +52,11 @@ fn count_call(
     count_as: CountAs,
 ) -> Result<Begins, LedgerStoreError> {
     let begins = match count_as {
-        CountAs::Step if !calls::is_known(tx, head, new.attempt, &new.node)? => Begins::Node,
-        CountAs::Step | CountAs::Call => Begins::Call,
+        CountAs::Step | CountAs::Turn if !calls::is_known(tx, head, new.attempt, &new.node)? => Begins::Node,
+        CountAs::Step | CountAs::Turn | CountAs::Call => Begins::Call,
     };
-    count(tx, head, plan, SpendKind::ToolCalls)?;
-    match begins {
-        Begins::Node => count(tx, head, plan, SpendKind::Steps)?,
-        Begins::Call => {}
+    for kind in count_as.accounts(begins == Begins::Node) {
+        count(tx, head, plan, *kind)?;
     }
     Ok(begins)
 }

@@ -5,8 +5,9 @@
 
 use async_trait::async_trait;
 use domain::told::{self, Told};
-use domain::{Claim, NodeOutcome, NodeRun, PlanId, Usage};
+use domain::{Claim, NodeOutcome, NodeRun, NodeWait, PlanId, Usage};
 use rusqlite::{Row, params};
+use sync::Effect;
 
 use super::heads::{self, Head, tell};
 use super::jobs::guard;
@@ -114,6 +115,15 @@ impl NodeStore for SqliteStore {
             let head = guard(tx, &claim)?;
             let told = keep(tx, head, &runs)?;
             tell(tx, head, told, at.wall)
+        })
+        .await
+    }
+
+    async fn node_waits(&self, _: &Effect, claim: &Claim, wait: NodeWait) -> Result<(), StoreError> {
+        let (at, claim) = (self.moment(), *claim);
+        self.write(FOR_PROCESS, move |tx| {
+            let head = guard(tx, &claim)?;
+            tell(tx, head, [told::node_waits(&wait)], at.wall)
         })
         .await
     }

@@ -9,8 +9,8 @@ use domain::context::ContextRecord;
 use domain::{
     ApplyRecord, CallEnd, CallNo, Changeset, ChangesetId, ChangesetState, Claim, ClaimRequest, Closed,
     CountAs, Decision, Ending, ErrorHistory, EventRecord, Job, KeptCall, Ledger, Lock, Ms, NewApply, NewCall,
-    NewChange, NewDecision, NewError, NewJob, NewSpend, NodeRun, Plan, PlanId, Policy, Recorded, Recovery,
-    SandboxRecord, Spend, SpendId, SpendKind, Started, StepDecision, ToolCall,
+    NewChange, NewDecision, NewError, NewJob, NewSpend, NodeRun, NodeWait, Plan, PlanId, Policy, Recorded,
+    Recovery, SandboxRecord, Spend, SpendId, SpendKind, Started, StepDecision, ToolCall,
 };
 use store::{
     By, CallOutcome, ChangesetStoreError, DecisionStoreError, JobEnd, JobStoreError, LedgerStoreError,
@@ -311,6 +311,11 @@ impl Owner {
         count_as: CountAs,
     ) -> Result<ToolCall, LedgerStoreError> {
         self.store.begin_counted(&effect(), &self.claim, new, count_as).await
+    }
+
+    /// Begins a node that asks a model.
+    pub(crate) async fn node_waits(&self, wait: NodeWait) -> Result<(), StoreError> {
+        self.store.node_waits(&effect(), &self.claim, wait).await
     }
 
     pub(crate) async fn keep_call(

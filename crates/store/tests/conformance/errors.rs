@@ -64,6 +64,22 @@ pub(crate) async fn an_error_comes_back_as_it_was_recorded(bench: Bench) {
     assert_eq!(history.retries(&step(3, ODD_TEXT)), 1);
 }
 
+pub(crate) async fn what_a_model_was_told_is_recorded_and_changes_nothing_else(bench: Bench) {
+    let owner = bench.owner(1).await;
+    let failed = error(1, ErrorCategory::Timeout);
+    owner.record_error(&Policy::default(), &failed).await.unwrap();
+    for (n, category) in [(2, ErrorCategory::Tool), (3, ErrorCategory::ModelOutput)] {
+        let told = error(n, category).handled();
+        let recovery = owner.record_error(&Policy::default(), &told).await.unwrap();
+        assert_eq!((recovery.seq, recovery.action), (n, Action::Told));
+    }
+    let history = bench.history(plan_id(1)).await;
+    assert_eq!((history.recorded(), history.retries_total()), (3, 1), "no retry is spent on it");
+    assert!(history.records().skip(1).all(|record| record.error.is_handled()), "it comes back as it was");
+    let last = history.last_failure().unwrap();
+    assert_eq!(last.error, failed, "what a plan stands at is what nobody dealt with");
+}
+
 pub(crate) async fn the_jitter_of_the_caller_spreads_the_wait(bench: Bench) {
     let owner = bench.owner(1).await;
     let waits = [(1, 0, 500), (2, u16::MAX, 1_999)];

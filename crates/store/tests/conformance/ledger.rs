@@ -82,7 +82,14 @@ pub(crate) async fn a_call_is_admitted_and_counted_in_one_step_or_not_at_all(ben
     owner.begin_counted(new_call(1, "b"), CountAs::Call).await.unwrap();
     assert_eq!(steps().await, 1, "what is no step is not counted as one");
     assert_eq!(owner.begin_counted(new_call(1, "a"), CountAs::Step).await, Err(reached(1, [3, 3, 0, 1])));
-    assert_eq!(bench.store.calls(plan_id(1)).await.unwrap().len(), 3);
+    owner.begin_counted(new_call(1, "a"), CountAs::Turn).await.unwrap();
+    assert_eq!(account(&bench, 1).await.used, 3, "a question to a model is no call of a tool");
+    assert_eq!(
+        owner.begin_counted(new_call(1, "c"), CountAs::Turn).await,
+        Err(full.into()),
+        "and begins a step"
+    );
+    assert_eq!(bench.store.calls(plan_id(1)).await.unwrap().len(), 4);
     assert_eq!(bench.store.spends(plan_id(1)).await, Ok(Vec::new()), "what is counted is no spend");
 }
 

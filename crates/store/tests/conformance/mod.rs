@@ -87,6 +87,7 @@ macro_rules! conformance {
             errors {
                 a_plan_without_errors_has_an_empty_history,
                 an_error_comes_back_as_it_was_recorded,
+                what_a_model_was_told_is_recorded_and_changes_nothing_else,
                 the_jitter_of_the_caller_spreads_the_wait,
                 retries_end_at_the_limits_of_step_and_plan,
                 a_history_goes_on_with_the_next_job_and_the_next_attempt,
@@ -207,6 +208,7 @@ macro_rules! conformance {
                 a_read_is_kept_together_with_the_node_that_it_settles_or_not_at_all,
                 reads_that_end_together_are_kept_all_or_none,
                 a_node_is_told_when_it_begins_and_when_it_is_settled,
+                a_node_that_asks_a_model_counts_once_and_may_wait,
                 a_replaced_owner_settles_nothing_and_what_is_settled_stays,
                 nodes_that_eight_settle_at_once_are_all_there,
                 what_was_settled_outlives_its_job_and_the_attempt,

@@ -1,8 +1,10 @@
 //! Nodes: settled with their last call or alone, whole, and found again in their order.
 
+use std::time::Duration;
+
 use domain::{
-    CallEnd, CallState, ChangesetError, CountAs, EventKind, KeptCall, NodeOutcome, NodeRun, Phase, PlanState,
-    SpendKind, Work,
+    CallEnd, CallState, ChangesetError, CountAs, EventKind, KeptCall, NodeOutcome, NodeRun, NodeWait, Phase,
+    PlanState, SpendKind, Work,
 };
 use serde_json::{Value, json};
 use store::{CallOutcome, ChangesetStoreError, JobEnd, LedgerStoreError, StoreError};
@@ -174,6 +176,39 @@ pub(crate) async fn a_node_is_told_when_it_begins_and_when_it_is_settled(bench: 
     assert_eq!(started.data, json!({"path": "code"}));
     let finished = &events.last().unwrap().data;
     assert_eq!(*finished, json!({"path": "code", "phase": "execute", "outcome": "failed", "tries": 2}));
+}
+
+pub(crate) async fn a_node_that_asks_a_model_counts_once_and_may_wait(bench: Bench) {
+    use EventKind::{NodeStarted, NodeWaiting, ToolStarted};
+    let owner = processing(&bench, 1, Phase::Execute).await;
+    let told = bench.events(plan_id(1)).await.len();
+    let used = async || {
+        let ledger = bench.store.ledger(plan_id(1)).await.unwrap();
+        [SpendKind::Steps, SpendKind::ToolCalls].map(|kind| ledger.account(kind).used)
+    };
+    owner.begin_counted(new_call(1, "think"), CountAs::Turn).await.unwrap();
+    owner.begin_counted(new_call(1, "think"), CountAs::Turn).await.unwrap();
+    assert_eq!(used().await, [1, 0], "asked again it counts no more");
+    owner.begin_counted(new_call(1, "think"), CountAs::Step).await.unwrap();
+    assert_eq!(used().await, [1, 1], "nor do its calls");
+    owner.begin_counted(new_call(1, "code"), CountAs::Step).await.unwrap();
+    owner.begin_counted(new_call(1, "code"), CountAs::Turn).await.unwrap();
+    assert_eq!(used().await, [2, 2], "nor one that began with a call");
+    owner.begin_counted(new_call(2, "think"), CountAs::Turn).await.unwrap();
+    assert_eq!(used().await, [3, 2], "another attempt is another step");
+    let wait = NodeWait { path: "think".to_owned(), why: "p rests".to_owned(), time: Duration::from_secs(3) };
+    owner.node_waits(wait).await.unwrap();
+    let kinds = kinds_after(&bench, plan_id(1), told).await;
+    let of_nodes: Vec<EventKind> = kinds.into_iter().filter(|kind| *kind != ToolStarted).collect();
+    assert_eq!(of_nodes, [NodeStarted, NodeStarted, NodeStarted, NodeWaiting]);
+    let last = bench.events(plan_id(1)).await.last().unwrap().data.clone();
+    assert_eq!(last, json!({"path": "think", "why": "p rests", "ms": 3_000}));
+    bench.store.set_limits(plan_id(1), vec![(SpendKind::Steps, Some(3))]).await.unwrap();
+    let before = bench.snapshot().await;
+    let refused = owner.begin_counted(new_call(1, "late"), CountAs::Turn).await;
+    assert!(matches!(refused, Err(LedgerStoreError::Limit(_))), "{refused:?}");
+    assert_eq!(bench.snapshot().await, before, "a limit that says no leaves no trace");
+    owner.begin_counted(new_call(1, "think"), CountAs::Turn).await.unwrap();
 }
 
 pub(crate) async fn a_replaced_owner_settles_nothing_and_what_is_settled_stays(bench: Bench) {

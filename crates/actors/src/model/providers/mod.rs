@@ -4,12 +4,13 @@
 //! 1. Every key is read once, at the start, so that the redactor can know all of them before anything is shown.
 //! 2. A provider that lacks something is known all the same; what it lacks is said when it is asked for, in words.
 //! 3. A provider has one client and one breaker per process. Recording is outermost: it keeps what the engine saw.
-//! 4. In a replay no key is needed and no client is made.
+//! 4. In a replay no key is needed and no client is made; who answered when it was recorded need not be known any more.
 //!
 //! # Not here
 //! Which model a plan uses, and whether a server on this machine really runs.
 
 mod builtin;
+mod offers;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -24,10 +25,11 @@ use super::http::TimeLimits;
 use super::key::{Key, KeyError};
 use super::openai::{Dialect, OpenAi, OpenAiSpec};
 use super::price::{Price, PriceList, Prices};
-use super::replay::{Recorder, RecordingError, Replay};
+use super::replay::{Bounds, Recorder, RecordingError, Replay};
 use super::request::Provider;
 use super::server_spec::ServerError;
 
+pub use offers::{ASK_LIMIT, Offer, offers};
 pub use settings::{ProviderSettings, Speaks};
 
 /// Whether calls are kept, or answered from what was kept.
@@ -145,6 +147,11 @@ enum Tape {
     Replay(Arc<Replay>),
 }
 
+/// The names of the providers that need no settings.
+pub fn builtin_providers() -> impl Iterator<Item = &'static str> {
+    builtin::BUILTIN.iter().map(|builtin| builtin.name)
+}
+
 /// All providers of this process.
 pub struct Providers {
     entries: BTreeMap<String, Entry>,
@@ -182,14 +189,22 @@ impl Providers {
     /// There is no such provider, or it lacks something; the message says what to do.
     pub fn resolve(&self, model: &str) -> Result<Resolved, ProviderError> {
         let (name, model) = parts(model)?;
-        let entry = self.entry(name)?;
-        let provider = match &self.tape {
-            Tape::Replay(replay) => replay.provider(name),
-            Tape::Record(recorder) => recorder.wrap(name, self.client(entry)?),
-            Tape::None => self.client(entry)?,
+        let (provider, bounds, price) = match (&self.tape, self.entry(name)) {
+            (Tape::Replay(replay), Ok(entry)) => {
+                (replay.provider(name), entry.bounds(), self.price(entry, model))
+            }
+            (Tape::Replay(replay), Err(_)) => (replay.provider(name), replay.bounds(name), None),
+            (Tape::Record(recorder), entry) => {
+                let entry = entry?;
+                let provider = recorder.wrap(name, entry.bounds(), self.client(entry)?);
+                (provider, entry.bounds(), self.price(entry, model))
+            }
+            (Tape::None, entry) => {
+                let entry = entry?;
+                (self.client(entry)?, entry.bounds(), self.price(entry, model))
+            }
         };
-        let price = self.price_list(entry).of(model);
-        let (context_tokens, answer_tokens) = (entry.context_tokens, entry.answer_tokens);
+        let Bounds { context_tokens, answer_tokens } = bounds;
         Ok(Resolved { provider, model: model.to_owned(), price, context_tokens, answer_tokens })
     }
 
@@ -199,12 +214,13 @@ impl Providers {
     /// As [`resolve`](Self::resolve).
     pub fn check(&self, model: &str) -> Result<(), ProviderError> {
         let (name, _) = parts(model)?;
+        if let Tape::Replay(_) = self.tape {
+            return Ok(());
+        }
         let entry = self.entry(name)?;
-        match (&entry.key, &self.tape) {
-            (Ok(_), _) | (Err(_), Tape::Replay(_)) => Ok(()),
-            (Err(source), Tape::None | Tape::Record(_)) => {
-                Err(ProviderError::Key { name: entry.name.clone(), source: Arc::clone(source) })
-            }
+        match &entry.key {
+            Ok(_) => Ok(()),
+            Err(source) => Err(ProviderError::Key { name: entry.name.clone(), source: Arc::clone(source) }),
         }
     }
 
@@ -237,6 +253,12 @@ impl Providers {
     pub fn secrets(&self) -> Vec<String> {
         let keys = self.entries.values().filter_map(|entry| entry.key.as_ref().ok()?.as_ref());
         keys.map(|key| key.reveal().to_owned()).collect()
+    }
+
+    /// Where the key for `PROVIDER/NAME` came from: a variable of the environment, or a file. None: it has none.
+    pub fn key_origin(&self, model: &str) -> Option<&str> {
+        let (name, _) = parts(model).ok()?;
+        self.entry(name).ok()?.key.as_ref().ok()?.as_ref().map(Key::origin)
     }
 
     /// Of a replay: how many recorded calls nobody has asked for.
@@ -272,6 +294,10 @@ impl Providers {
         Ok(Arc::clone(entry.client.get_or_init(|| Arc::new(guarded))))
     }
 
+    fn price(&self, entry: &Entry, model: &str) -> Option<Price> {
+        self.price_list(entry).of(model)
+    }
+
     fn price_list(&self, entry: &Entry) -> PriceList {
         match entry.is_free {
             true => PriceList::free(),
@@ -288,6 +314,10 @@ fn parts(model: &str) -> Result<(&str, &str), ProviderError> {
 }
 
 impl Entry {
+    fn bounds(&self) -> Bounds {
+        Bounds { context_tokens: self.context_tokens, answer_tokens: self.answer_tokens }
+    }
+
     fn connect(&self, prices: PriceList) -> Result<Arc<dyn Provider>, ProviderError> {
         let key =
             self.key.clone().map_err(|source| ProviderError::Key { name: self.name.clone(), source })?;

@@ -56,6 +56,8 @@ pub struct ProviderSettings {
     pub context_tokens: Option<u32>,
     /// How many tokens an answer may have.
     pub answer_tokens: Option<u32>,
+    /// The model that is taken for a task that names none.
+    pub model: Option<String>,
 }
 
 /// The longest time limit; the shortest is a second.

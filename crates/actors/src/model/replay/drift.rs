@@ -1,7 +1,8 @@
 //! What is different between what was recorded and what is asked now, in words.
 //!
 //! # Invariants
-//! 1. The call that is compared with is the likest of those that have not answered yet, of equals the earliest.
+//! 1. The call that is compared with is the likest of those that have not answered yet, of equals the earliest. Who asked
+//!    in the recorded run is compared with nobody else's calls.
 //! 2. The difference that is named is the first, in the order in which a model reads: model, system prompt, tools,
 //!    messages, bounds.
 //! 3. What is shown of a text is one line of it, cut.
@@ -21,10 +22,12 @@ pub struct Drift {
     pub what: String,
 }
 
-/// How `now` differs from what is left of a recording of `calls` calls.
-pub(super) fn drift(left: &[&Kept], calls: usize, now: &Shown) -> Drift {
+/// How what `asker` asks `now` differs from what is `left` of a recording.
+pub(super) fn drift(recorded: &[Kept], left: &[&Kept], asker: &str, now: &Shown) -> Drift {
+    let is_its = |kept: &Kept| kept.asker == asker;
+    let own = recorded.iter().filter(|kept| is_its(kept)).count();
     let mut likest: Option<(&Kept, Likeness)> = None;
-    for kept in left {
+    for kept in left.iter().filter(|kept| own == 0 || is_its(kept)) {
         let likeness = likeness(&kept.request, now);
         if likest.as_ref().is_none_or(|(_, best)| likeness > *best) {
             likest = Some((kept, likeness));
@@ -33,8 +36,13 @@ pub(super) fn drift(left: &[&Kept], calls: usize, now: &Shown) -> Drift {
     match likest {
         Some((kept, _)) => Drift { at: kept.call, what: difference(&kept.request, now) },
         None => {
+            let calls = recorded.len();
             let at = u32::try_from(calls).unwrap_or(u32::MAX).saturating_add(1);
-            Drift { at, what: format!("the recording has {calls} calls, and all have been answered") }
+            let has = match own {
+                own if own == calls || own == 0 => format!("{calls} calls"),
+                own => format!("{own} calls of {asker}"),
+            };
+            Drift { at, what: format!("the recording has {has}, and all have been answered") }
         }
     }
 }

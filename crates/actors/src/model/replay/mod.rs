@@ -1,7 +1,7 @@
 //! A run kept and repeated: `--record FILE` writes down each question and its answer, `--replay FILE` answers from there.
 //!
-//! A recording is JSON lines, one a call: `{"call", "hash", "request", "answer" | "error"}`. What was cancelled is not in
-//! it: it had no answer.
+//! A recording is JSON lines, one a call: `{"call", "hash", "asker", "bounds", "request", "answer" | "error"}`. What was
+//! cancelled is not in it: it had no answer.
 //!
 //! # Invariants
 //! 1. A line is written by one append, so that lines of parallel calls never mix and a killed run loses at most its last.
@@ -10,7 +10,7 @@
 //! 4. No key is in a recording, and only its owner can read it.
 //!
 //! # Not here
-//! The network: a replay has none.
+//! The network: a replay has none. Settings: what they said of the provider and decides what is asked is in the recording.
 
 mod drift;
 mod play;
@@ -78,9 +78,24 @@ const RECORDING_BYTES_MAX: u64 = 512 * 1024 * 1024;
 struct Kept {
     call: u32,
     hash: String,
+    /// Who asked; nobody in recordings from before it was kept.
+    #[serde(default)]
+    asker: String,
+    /// None in recordings from before they were kept.
+    #[serde(default)]
+    bounds: Option<Bounds>,
     request: Shown,
     #[serde(flatten)]
     outcome: Outcome,
+}
+
+/// How much a provider takes and gives in one call, as far as the settings said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bounds {
+    /// How many tokens it reads and writes at most.
+    pub context_tokens: Option<u32>,
+    /// How many tokens an answer may have.
+    pub answer_tokens: Option<u32>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

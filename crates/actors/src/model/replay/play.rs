@@ -10,7 +10,7 @@ use domain::ErrorCategory;
 use sync::Observed;
 
 use super::drift::{Drift, drift};
-use super::{Kept, Outcome, RECORDING_BYTES_MAX, RecordingError, Shown, unhashed};
+use super::{Bounds, Kept, Outcome, RECORDING_BYTES_MAX, RecordingError, Shown, unhashed};
 use crate::model::error::{Cause, ModelError};
 use crate::model::request::{Heard, ModelAnswer, ModelRequest, Provider};
 
@@ -60,6 +60,15 @@ impl Replay {
         Arc::new(Replayed { replay: Arc::clone(self), provider: provider.to_owned() })
     }
 
+    /// What the settings said of a provider when it was recorded. Of a recording that does not have it, what its first
+    /// call tells.
+    pub fn bounds(&self, provider: &str) -> Bounds {
+        let first = self.calls.iter().find(|call| call.request.provider == provider);
+        let told =
+            |call: &Kept| Bounds { context_tokens: None, answer_tokens: Some(call.request.max_tokens) };
+        first.map(|call| call.bounds.unwrap_or_else(|| told(call))).unwrap_or_default()
+    }
+
     /// How many recorded calls nobody has asked for. At the end of a run, more than none is a drift too.
     pub fn unused(&self) -> usize {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +76,7 @@ impl Replay {
     }
 
     /// The next recorded outcome of this request: found and used up in one step.
-    fn take(&self, shown: &Shown, hash: &str) -> Result<&Outcome, Drift> {
+    fn take(&self, asker: &str, shown: &Shown, hash: &str) -> Result<&Outcome, Drift> {
         let left: Vec<&Kept> = {
             let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
             let found =
@@ -78,7 +87,7 @@ impl Replay {
             }
             self.calls.iter().zip(used.iter()).filter(|(_, used)| !**used).map(|(call, _)| call).collect()
         };
-        let mut drift = drift(&left, self.calls.len(), shown);
+        let mut drift = drift(&self.calls, &left, asker, shown);
         if left.is_empty() && self.is_cut_off {
             drift.what += "; its last line is cut off, as by the end of who wrote it";
         }
@@ -105,7 +114,7 @@ impl Provider for Replayed {
         }
         let shown = Shown::of(&self.provider, request);
         let hash = shown.hash().map_err(|error| unhashed(&error))?;
-        let outcome = self.replay.take(&shown, &hash).map_err(|drift| ModelError {
+        let outcome = self.replay.take(&request.asker, &shown, &hash).map_err(|drift| ModelError {
             cause: Cause::Drift(drift.clone()),
             ..ModelError::unsent(ErrorCategory::InvalidInput, drift.to_string())
         })?;

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use domain::ErrorCategory;
 use sync::Observed;
 
-use super::{Kept, KeptError, Outcome, RecordingError, Shown, unhashed};
+use super::{Bounds, Kept, KeptError, Outcome, RecordingError, Shown, unhashed};
 use crate::model::error::{Cause, ModelError};
 use crate::model::key::Key;
 use crate::model::request::{Heard, ModelAnswer, ModelRequest, Provider};
@@ -43,14 +43,19 @@ impl Recorder {
     }
 
     /// `inner`, whose calls are recorded as those of `provider`.
-    pub fn wrap(self: &Arc<Self>, provider: &str, inner: Arc<dyn Provider>) -> Arc<dyn Provider> {
-        Arc::new(Recorded { recorder: Arc::clone(self), provider: provider.to_owned(), inner })
+    pub fn wrap(
+        self: &Arc<Self>,
+        provider: &str,
+        bounds: Bounds,
+        inner: Arc<dyn Provider>,
+    ) -> Arc<dyn Provider> {
+        Arc::new(Recorded { recorder: Arc::clone(self), provider: provider.to_owned(), bounds, inner })
     }
 
     /// One append: the file's position and its size move together, so no other line comes in between.
-    fn keep(&self, request: Shown, hash: String, outcome: Outcome) -> io::Result<()> {
+    fn keep(&self, kept: Kept) -> io::Result<()> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut line = serde_json::to_string(&Kept { call, hash, request, outcome })?;
+        let mut line = serde_json::to_string(&Kept { call, ..kept })?;
         for key in &self.keys {
             line = key.hide_in(&line);
         }
@@ -72,6 +77,7 @@ impl Drop for Recorder {
 struct Recorded {
     recorder: Arc<Recorder>,
     provider: String,
+    bounds: Bounds,
     inner: Arc<dyn Provider>,
 }
 
@@ -88,11 +94,15 @@ impl Provider for Recorded {
         let answer = self.inner.answer(request, heard, scope).await;
         let outcome = match &answer {
             Ok(answer) => Outcome::Answer(answer.clone()),
-            Err(ModelError { cause: Cause::Cancelled(_), .. }) => return answer,
+            // Nobody was asked, or nobody waited for the answer.
+            Err(ModelError { cause: Cause::Cancelled(_) | Cause::Resting, .. }) => return answer,
             Err(error) => Outcome::Error(KeptError::of(error)),
         };
         // A recording with a gap would be found out only when it is replayed, so the call fails now.
-        self.recorder.keep(shown, hash, outcome).map_err(|error| {
+        let (asker, bounds) = (request.asker.clone(), Some(self.bounds));
+        // Its number is given where it is written.
+        let kept = Kept { call: 0, hash, asker, bounds, request: shown, outcome };
+        self.recorder.keep(kept).map_err(|error| {
             let path = self.recorder.path.display();
             ModelError::sent(
                 ErrorCategory::Resource,
@@ -100,5 +110,9 @@ impl Provider for Recorded {
             )
         })?;
         answer
+    }
+
+    fn resting(&self) -> Option<ModelError> {
+        self.inner.resting()
     }
 }

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use domain::{Action, ErrorCategory, ErrorRecord, LimitReached, PlanState, Policy, WallMs, Work};
+use domain::{
+    Action, ErrorCategory, ErrorRecord, GatePoint, LimitReached, On, PlanState, Policy, Step, WallMs, Work,
+};
 use engine::plans::{Engine, ErrorMoment, PlanFacts};
 use serde_json::{Value, json};
 
@@ -133,9 +135,30 @@ impl Story<'_> {
             Action::Retry { after, attempt } => {
                 format!("retry {attempt}/{} in {}", self.retries_of(record), domain::shown_wait(after))
             }
-            Action::Revert => "begins anew".to_owned(),
-            Action::Ask => "asks you".to_owned(),
-            Action::GiveUp => "gave up".to_owned(),
+            Action::Revert | Action::Ask | Action::GiveUp | Action::Told => self.came_of(record).to_owned(),
+        }
+    }
+
+    /// What really came of an error that was not tried again.
+    fn came_of(&self, record: &ErrorRecord) -> &'static str {
+        let (plan, step) = (&self.facts.plan, record.error.step());
+        let mut steps = plan.spec.steps.iter().chain(plan.spec.strategist.iter().flat_map(|by| &by.steps));
+        let handles = |other: &Step| {
+            other.on != On::Success && other.needs.iter().flatten().any(|need| *need == step.node)
+        };
+        let is_replanned = self.facts.gate.is_some_and(|gate| gate.point == GatePoint::Replan && gate.goes());
+        if steps.any(handles) {
+            return "was handled";
+        }
+        match record.recovery.action {
+            Action::Revert if step.attempt < plan.attempt => "began anew",
+            Action::Revert if is_replanned => "begins anew",
+            // Whoever would have to begin anew waits for a word.
+            Action::Revert if plan_failure::last_error(self.facts).is_some() => "asks you",
+            Action::Revert | Action::Retry { .. } => "went on",
+            Action::Ask => "asks you",
+            Action::GiveUp => "gave up",
+            Action::Told => "told the model",
         }
     }
 
@@ -186,13 +209,15 @@ impl Story<'_> {
             let command = Some(plan_failure::command_for(record, self.facts, self.id));
             let hint = plan_failure::hint_for(record, self.facts, self.id);
             let why = match record.recovery.action {
-                Action::GiveUp => format!("it does not go on as it is: {hint}"),
-                Action::Ask | Action::Retry { .. } | Action::Revert => format!("it waits for you: {hint}"),
+                Action::GiveUp => format!("it does not go on by itself: {hint}"),
+                Action::Ask | Action::Retry { .. } | Action::Revert | Action::Told => {
+                    format!("it waits for you: {hint}")
+                }
             };
             return Next { why, command };
         }
         let state = self.facts.plan.state;
-        let why = match (state, self.facts.errors.records().next_back()) {
+        let why = match (state, self.facts.errors.last_failure()) {
             (
                 PlanState::Strategize(Work::Processing) | PlanState::Execute(Work::Processing),
                 Some(record),
@@ -212,7 +237,7 @@ impl Story<'_> {
                 self.retries_of(last),
                 domain::shown_wait(after)
             ),
-            Action::Revert | Action::Ask | Action::GiveUp => "it goes on by itself".to_owned(),
+            Action::Revert | Action::Ask | Action::GiveUp | Action::Told => "it goes on by itself".to_owned(),
         }
     }
 
@@ -247,9 +272,7 @@ impl Story<'_> {
                 let of = self.retries_of(record);
                 ("retried", Some(json!({ "attempt": attempt, "of": of, "after_ms": after_ms })))
             }
-            Action::Revert => ("began anew", None),
-            Action::Ask => ("asks you", None),
-            Action::GiveUp => ("gave up", None),
+            Action::Revert | Action::Ask | Action::GiveUp | Action::Told => (self.came_of(record), None),
         };
         let limit = LimitReached::kind_in(error.detail());
         json!({

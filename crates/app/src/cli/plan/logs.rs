@@ -1,24 +1,32 @@
-//! `agents plan logs`: what the commands of a plan printed.
+//! `agents plan logs`: what happened in a plan, call by call: what commands printed, what tools and models answered.
 //!
 //! # Invariants
 //! 1. In a pipe the bytes are those that the command wrote, but for its secrets; at a terminal they are calm.
-//! 2. What was not kept is counted.
+//! 2. What was not kept is counted. What a tool answered is shown up to a bound, unless its call was asked for.
+//! 3. A line above each call says whose it is, what was called with what, and how it ended.
 
-use domain::CallNo;
-use engine::plans::{CallLog, Reveal};
+use domain::{CallNo, ToolCall, money};
+use engine::plans::{ASK_MODEL, CallLog, Reveal};
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;
 use crate::failure::{Failure, codes, from_engine};
-use crate::output::{Look, Report, calm, calm_bytes};
+use crate::output::{Look, Report, calm, calm_bytes, one_line};
 use crate::time::{stamp, took};
+
+/// How much of what a tool answered is shown among all calls.
+const RESULT_BYTES_MAX: usize = 2 << 10;
+/// The tools whose output is what a process printed.
+const PROCESSES: [&str; 3] = ["run_command", "validate", "start_server"];
+/// Arguments that say enough about a call, the most telling one first.
+const TELLING: [&str; 8] = ["path", "command", "model", "agent", "query", "pattern", "question", "invariant"];
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct LogsArgs {
     /// Which plan
     #[arg(default_value = "@last")]
     plan: String,
-    /// Only what this call printed, without a head
+    /// Only what this call printed or answered, without a head
     #[arg(long, value_name = "N")]
     call: Option<u32>,
     /// Show secrets too
@@ -42,19 +50,31 @@ pub(super) async fn run(args: LogsArgs, invocation: &Invocation) -> Result<Repor
     } else {
         logs.iter().flat_map(|log| shown(log, args.call.is_none(), &invocation.look)).collect()
     };
-    Ok(Report::new(json!({ "plan": plan.id, "calls": logs.iter().map(to_json).collect::<Vec<_>>() }), text))
+    let answer = super::facts(&engine, &plan).await?.answer;
+    let calls: Vec<Value> = logs.iter().map(to_json).collect();
+    Ok(Report::new(json!({ "plan": plan.id, "answer": answer, "calls": calls }), text))
 }
 
-fn shown(log: &CallLog, with_head: bool, look: &Look) -> Vec<u8> {
+fn shown(log: &CallLog, is_one_of_all: bool, look: &Look) -> Vec<u8> {
     let mut text = Vec::new();
-    if with_head {
+    if is_one_of_all {
         text.extend(head(log, look).into_bytes());
     }
+    let tool = log.call.new.tool.as_str();
+    let max = match is_one_of_all && tool != ASK_MODEL && !PROCESSES.contains(&tool) {
+        true => RESULT_BYTES_MAX,
+        false => usize::MAX,
+    };
     for stream in [&log.stdout, &log.stderr] {
+        let (stream, rest) = stream.split_at(max.min(stream.len()));
         let is_calmed = look.width.is_some();
-        text.extend(if is_calmed { calm_bytes(stream).into_bytes() } else { stream.clone() });
+        text.extend(if is_calmed { calm_bytes(stream).into_bytes() } else { stream.to_vec() });
         if !stream.is_empty() && !stream.ends_with(b"\n") {
             text.push(b'\n');
+        }
+        if !rest.is_empty() {
+            let more = format!("… {} bytes more: `--call {}` …\n", rest.len(), log.call.no.0);
+            text.extend(more.into_bytes());
         }
     }
     if log.left_out > 0 {
@@ -65,28 +85,56 @@ fn shown(log: &CallLog, with_head: bool, look: &Look) -> Vec<u8> {
 
 fn head(log: &CallLog, look: &Look) -> String {
     let call = &log.call;
-    let mut head = format!("== call {}  {}  {}", call.no.0, calm(&call.new.node), call.state().as_str());
+    let state = if log.is_broken_off { "broken off: its process is gone" } else { call.state().as_str() };
+    let mut head = format!("== call {}  {}  {}  {state}", call.no.0, calm(&call.new.node), called(call));
     if let Some(end) = &call.end {
         if let Some(exit) = end.exit {
             head.push_str(&format!(", exit {exit}"));
         }
-        head.push_str(&format!(", {}", took(end.duration_ms)));
+        head.push_str(&format!(", {}{}", took(end.duration_ms), spent(&end.result)));
         if let Some(error) = &end.error {
             head.push_str(&format!(", {}", calm(error)));
         }
     }
+    if log.is_answer {
+        head.push_str("  (the plan's answer)");
+    }
     format!("{}\n", look.paint.bold(&head))
+}
+
+/// The tool, and as much of its arguments as tells one call from another.
+fn called(call: &ToolCall) -> String {
+    let arguments = &call.new.requested;
+    let telling = TELLING.iter().find_map(|name| arguments.get(name)).filter(|value| !value.is_null());
+    let words = match telling.unwrap_or(arguments) {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(words) => words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Object(_)) => other.to_string(),
+    };
+    calm(&one_line(&format!("{} {words}", call.new.tool))).trim_end().to_owned()
+}
+
+/// What a question to a model used; nothing for other calls.
+fn spent(result: &Value) -> String {
+    let number = |key: &str| result.get(key).and_then(Value::as_u64);
+    let (Some(read), Some(written)) = (number("tokens_in"), number("tokens_out")) else {
+        return String::new();
+    };
+    let cost = number("cost_micros").map(|cost| format!(", {} dollars", money::typed(cost)));
+    format!(", {read} tokens read, {written} written{}", cost.unwrap_or_default())
 }
 
 fn to_json(log: &CallLog) -> Value {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (call, end) = (&log.call, log.call.end.as_ref());
+    let state = if log.is_broken_off { "broken_off" } else { call.state().as_str() };
     json!({
         "call": call.no, "attempt": call.new.attempt, "node": call.new.node, "tool": call.new.tool,
-        "state": call.state().as_str(), "started": stamp(call.started), "duration_ms": end.map(|end| end.duration_ms),
+        "state": state, "started": stamp(call.started), "duration_ms": end.map(|end| end.duration_ms),
         "exit": end.and_then(|end| end.exit), "error": end.and_then(|end| end.error.clone()),
         "isolation": end.and_then(|end| end.isolation.clone()), "requested": call.new.requested,
-        "effective": call.new.effective, "stdout": text(&log.stdout), "stderr": text(&log.stderr),
-        "left_out_bytes": log.left_out,
+        "effective": call.new.effective, "result": end.map(|end| &end.result), "is_answer": log.is_answer,
+        "stdout": text(&log.stdout), "stderr": text(&log.stderr), "left_out_bytes": log.left_out,
     })
 }

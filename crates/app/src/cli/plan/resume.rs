@@ -25,10 +25,10 @@ pub(super) async fn run(args: ResumeArgs, invocation: &Invocation) -> Result<Rep
     let settings = invocation.settings(Vec::new(), &[])?;
     let engine = invocation.engine_with_tape(&settings, &args.tape).await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
-    let facts = super::facts(&engine, &plan).await?;
-    plan_failure::refuse_undone(&facts, &plan.short)?;
-    args.tape.apart(&facts.plan.projects, invocation)?;
-    task::tell_unset(&facts.plan.spec, invocation);
+    let known = super::facts(&engine, &plan).await?;
+    plan_failure::refuse_undone(&known, &plan.short)?;
+    args.tape.apart(&known.plan.projects, invocation)?;
+    task::tell_unset(&known.plan.spec, invocation);
     if !args.limit.is_empty() {
         let limits = args.limit.iter().map(|limit| (limit.kind, limit.max)).collect();
         let set = engine.set_limits(plan.id, limits).await;
@@ -36,11 +36,11 @@ pub(super) async fn run(args: ResumeArgs, invocation: &Invocation) -> Result<Rep
     }
     if args.detach {
         let left = engine.leave_resumed(plan.id).await;
-        left.map_err(|error| from_engine::execute(&error, &plan.short))?;
-        return detach::left(invocation, &engine, &plan).await;
+        let lacking = left.map_err(|error| plan_failure::not_executed(&error, &known, &plan.short))?;
+        return detach::left(invocation, &engine, &plan, &lacking).await;
     }
     let facts = work::follow(invocation, &engine, &plan, engine.resume(plan.id)).await?;
-    let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
+    let facts = facts.map_err(|error| plan_failure::not_executed(&error, &known, &plan.short))?;
     let report = run::finish(invocation, &engine, &plan, facts).await?;
-    Ok(args.tape.told(&engine, report))
+    Ok(args.tape.told(&engine, report, invocation))
 }

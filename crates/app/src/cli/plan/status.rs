@@ -39,7 +39,7 @@ pub(super) async fn run(args: StatusArgs, invocation: &Invocation) -> Result<Rep
         text.push_str(&format!("{}\n", top::breaker_words(change, now())));
     }
     let mut data = plan_view::to_json(&facts, &plan.short);
-    data["breakers"] = top::breakers_json(&changes);
+    data["breakers"] = top::breakers_json(&changes, now());
     data["forecast"] = forecast_view::to_json(&mets);
     Ok(Report::new(data, text))
 }

@@ -234,7 +234,7 @@ fn told(event: &EventRecord) -> Option<String> {
         EventKind::DecisionRecorded => format!("decision {}: {}", word("seq"), word("question")),
         EventKind::DecisionSuperseded => format!("decision {} takes the place of earlier ones", word("by")),
         EventKind::NodeFinished => format!("node {}: {}", word("path"), word("outcome")),
-        EventKind::ToolStarted => format!("call {} {} began", word("call"), word("node")),
+        EventKind::ToolStarted => format!("call {} {} {} began", word("call"), word("node"), word("tool")),
         EventKind::ToolFinished => {
             let entries = data.get("entries").and_then(Value::as_u64).unwrap_or(0);
             let changes = counted(usize::try_from(entries).unwrap_or(usize::MAX), "change");
@@ -249,6 +249,7 @@ fn told(event: &EventRecord) -> Option<String> {
         EventKind::CancelRequested => format!("cancel asked for: {}", word("reason")),
         EventKind::Sandbox if data.get("closed").is_some() => "sandbox closed".to_owned(),
         EventKind::Sandbox => format!("sandbox opened: {}", word("rung")),
+        EventKind::NodeWaiting => format!("node {} waits: {}", word("path"), word("why")),
         EventKind::NodeStarted | EventKind::ChangesetClosed | EventKind::JobMoved => return None,
     })
 }

@@ -28,7 +28,7 @@ pub(super) async fn apply(house: &Arc<House>, run: &JobRun, plan: &Plan) -> Resu
         .chosen(plan, &request)
         .await
         .map_err(|error| Stopped::failed(ErrorCategory::InvalidInput, error))?;
-    let summary = house.checks(plan, &chosen.net).await?;
+    let summary = house.checks_of_chosen(plan, &chosen).await?;
     if !summary.lets_through() {
         let failed = summary.failed.iter().map(|name| (name, "it failed"));
         let not_run = summary.not_run.iter().map(|name| (name, "it has not run for these changes"));

@@ -56,7 +56,9 @@ pub(super) async fn told(
     let Told { message, recovery } = tell(actor.house, actor.run, actor.plan, None, category, message).await;
     match recovery.map(|recovery| recovery.action) {
         Some(Action::Retry { after, .. }) => Ok(after),
-        Some(Action::Revert | Action::Ask | Action::GiveUp) | None => Err(Stopped::Told(message)),
+        Some(Action::Revert | Action::Ask | Action::GiveUp | Action::Told) | None => {
+            Err(Stopped::Told(message))
+        }
     }
 }
 

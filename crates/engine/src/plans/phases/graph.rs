@@ -489,7 +489,7 @@ impl<'a> Round<'a, '_> {
                         self.again = self.again.max(Some(after));
                         Ok(())
                     }
-                    Some(Action::Revert | Action::Ask | Action::GiveUp) | None => {
+                    Some(Action::Revert | Action::Ask | Action::GiveUp | Action::Told) | None => {
                         self.failed(at, message, left).await
                     }
                 }

@@ -69,7 +69,9 @@ async fn mend(actor: &Actor<'_>, fix: &str, round: usize, findings: &str) -> Res
             let Told { message, recovery } = tell(house, run, plan, Some(step), category, message).await;
             return match recovery.map(|recovery| recovery.action) {
                 Some(Action::Retry { after, .. }) => Ok(Mended::Again(RoundEnd::Again { after })),
-                Some(Action::Revert | Action::Ask | Action::GiveUp) | None => Err(Stopped::Told(message)),
+                Some(Action::Revert | Action::Ask | Action::GiveUp | Action::Told) | None => {
+                    Err(Stopped::Told(message))
+                }
             };
         }
         Err(stopped) => return Err(stopped),

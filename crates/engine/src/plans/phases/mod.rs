@@ -209,6 +209,9 @@ impl PhaseRunner {
 
     async fn phase(&self, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
         earlier::kill(run, &self.live_of(run)).await?;
+        if run.job().phase != Phase::Apply {
+            self.house.models.renew(&plan.spec, &self.house.redactor);
+        }
         match run.job().phase {
             Phase::Strategize => strategize::strategize(&self.house, run, &self.live_of(run), plan).await,
             Phase::Execute => execute::execute(&self.house, run, &self.live_of(run), plan).await,

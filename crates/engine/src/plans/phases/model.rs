@@ -6,26 +6,28 @@
 //! # Invariants
 //! 1. The node ends: after `max_turns` turns, a refusal, the same call again and again (`actors::tool`), a second answer
 //!    that was cut off, a second one that does not fit `output`. Each of these fails it with what happened, in words.
-//! 2. What is wrong with a call is told to the model, never an end. An answer that was cut off, and one that does not fit,
+//! 2. What is wrong with a call is told to the model, written down (`faults`), and never an end. An answer that was cut off, and one that does not fit,
 //!    get one turn more each, which `max_turns` does not count.
 //! 3. The conversation is bounded by the model's window: when it grows beyond, the oldest results of tools are replaced by
 //!    a note, then long arguments of old calls; what the model was asked first always stays (`talk`).
 //! 4. Nothing is asked that is not reserved, and what was reserved is settled whatever became of it (`spent`).
 //! 5. A turn that failed in passing is asked again as the recovery says, with the conversation as it was (`ask`).
-//!
-//! 6. What the node is shown of its projects stands before what it is asked, and within what the window leaves (`tools`).
+//! 6. Every question and what came of it is kept, in its order among the calls (`kept`).
+//! 7. What the node is shown of its projects stands before what it is asked, and within what the window leaves (`tools`).
 //!
 //! # Not here
 //! The brief that `{{prompt}}` stands for, and retries of the node as a whole: the graph.
 
 mod ask;
+mod faults;
+mod kept;
 mod output;
 mod spent;
 mod talk;
 
 use actors::model::{Message, ModelAnswer, Stop, ToolResult, ToolUse};
 use actors::tool::{Catalog, Memory, ToolRunner, Workplace};
-use domain::{ErrorCategory, ModelTask, Usage};
+use domain::{ErrorCategory, ModelTask, Plan, Usage};
 use serde_json::Value;
 
 use super::super::models::{NoModel, told};
@@ -34,6 +36,7 @@ use super::servers::NodeServers;
 use super::tools::{self, Desk, First, Gate, Tools};
 use super::{Stopped, brief};
 use ask::Asker;
+use faults::Faults;
 use output::Wanted;
 use talk::Talk;
 
@@ -53,24 +56,55 @@ pub(super) async fn run(node: &Node<'_>, task: &ModelTask) -> Result<Left, Stopp
 
 async fn work(node: &Node<'_>, task: &ModelTask, servers: &NodeServers) -> Result<Left, Stopped> {
     let resolved = node.house.models.resolve(&task.model, &node.house.redactor);
-    let resolved = resolved.map_err(|error| Stopped::failed(category(&error), told(&error)))?;
+    let resolved = resolved.map_err(|error| not_asked(node, &error))?;
     let mut tools = tools_of(node, task, servers)?;
     // What may not be called is not offered; a model that calls it all the same is told why not.
     let mut offered = tools.catalog().specs();
     offered.retain(|tool| tools.workplace().forbids(tool).is_none());
+    offered.iter_mut().for_each(|tool| name_projects(node.plan, &mut tool.input));
     let mut talk = Talk::begin(node, task, &resolved, offered)?;
     show_first(task, &mut tools, &mut talk).await?;
     let wanted = task.output.as_ref().map(Wanted::new).transpose().map_err(|error| node.unfit(&error))?;
     let asker = Asker { node, model: &task.model, resolved: &resolved };
     let guidance_seen = node.guidance_seen;
-    let turns = Turns { asker, talk, tools, wanted, usage: Usage::default(), changed: 0, guidance_seen };
+    let (usage, faults) = (Usage::default(), Faults::default());
+    let turns = Turns { asker, talk, tools, wanted, usage, changed: 0, guidance_seen, faults };
     turns.all(task.max_turns).await
+}
+
+/// Why a model cannot be asked; where that is a worker's want of a key, whose and what helps.
+fn not_asked(node: &Node<'_>, error: &NoModel) -> Stopped {
+    let category = category(error);
+    let mut message = told(error);
+    if category == ErrorCategory::Auth && node.house.models.is_of_worker() {
+        message = format!(
+            "{message} (the worker {} was started without it: set it and start another with `agents worker`, or go on \
+             where it is set with `agents plan resume {}`)",
+            std::process::id(),
+            node.plan.id
+        );
+    }
+    Stopped::failed(category, message)
 }
 
 fn category(error: &NoModel) -> ErrorCategory {
     match error {
         NoModel::Provider(actors::model::ProviderError::Key { .. }) => ErrorCategory::Auth,
         NoModel::All(_) | NoModel::Provider(_) => ErrorCategory::InvalidInput,
+    }
+}
+
+/// Says at every field that is a path how the file of another project is named, where there are several.
+fn name_projects(plan: &Plan, input: &mut Value) {
+    if plan.projects.len() < 2 {
+        return;
+    }
+    let aliases: Vec<&str> = plan.projects.iter().map(|project| project.alias.as_str()).collect();
+    let Some(fields) = input.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    for field in fields.values_mut().filter(|field| field["format"] == "path") {
+        let said = field["description"].as_str().unwrap_or_default();
+        let how = format!("{said} Written ALIAS:PATH, where ALIAS is a project: {}.", aliases.join(", "));
+        field["description"] = how.into();
     }
 }
 
@@ -113,6 +147,7 @@ struct Turns<'a, 'n> {
     changed: u32,
     /// The number of the last thing that a person said which the model was told.
     guidance_seen: u32,
+    faults: Faults,
 }
 
 impl Turns<'_, '_> {
@@ -136,6 +171,11 @@ impl Turns<'_, '_> {
                 }
                 Stop::MaxTokens => {
                     (was_cut, turns) = (true, turns - 1);
+                    self.note(
+                        ErrorCategory::ModelOutput,
+                        "its answer was cut off: it is asked for a shorter one",
+                    )
+                    .await?;
                     self.talk.cut_off(answer.text);
                 }
                 Stop::End | Stop::ToolUse if !answer.calls.is_empty() => {
@@ -154,6 +194,8 @@ impl Turns<'_, '_> {
                             return Err(self.failed(&format!("answered what does not fit `output`: {why}")));
                         }
                         turns -= 1;
+                        let told = format!("its answer does not fit `output`: {why}");
+                        self.note(ErrorCategory::ModelOutput, &told).await?;
                         self.talk.does_not_fit(&answer.text, &why);
                         unfit = Some(answer.text);
                     }
@@ -185,6 +227,9 @@ impl Turns<'_, '_> {
                 let text = format!(
                     "TOO_MANY_CALLS: {CALLS_PER_TURN_MAX} calls are made in one turn, this one was not; make it again"
                 );
+                if index == CALLS_PER_TURN_MAX {
+                    self.note(ErrorCategory::ModelOutput, &text).await?;
+                }
                 results.push(ToolResult { id, text, is_error: true });
                 continue;
             }
@@ -196,9 +241,17 @@ impl Turns<'_, '_> {
                 true => self.asker.node.house.redactor.redact_text(&answer.text),
                 false => answer.text,
             };
+            if let Some(category) = answer.fault {
+                self.note(category, &text).await?;
+            }
             results.push(ToolResult { id, text, is_error: answer.is_error });
         }
         Ok(results)
+    }
+
+    /// Writes down what the model is told of something that went wrong.
+    async fn note(&mut self, category: ErrorCategory, told: &str) -> Result<(), Stopped> {
+        self.faults.note(self.asker.node, category, told).await
     }
 
     /// What an answer is for programs; null where nothing is wanted.

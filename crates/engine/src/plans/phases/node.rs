@@ -17,6 +17,7 @@ use sync::{Effect, Observed};
 
 use super::super::House;
 use super::Stopped;
+use super::servers::Site;
 use super::spending::{Unkept, keep_all};
 use super::work::LiveRun;
 use crate::worker::JobRun;
@@ -107,11 +108,6 @@ pub(super) struct Left {
 impl Left {
     /// The end of a node that left this, its text within its bound. Whose it is, the caller says.
     pub(super) fn node_run(self, (started, finished): (WallMs, WallMs), outcome: NodeOutcome) -> NodeRun {
-        let (half, mark) = (NODE_TEXT_BYTES_MAX / 2, 64);
-        let text = match self.text.len() > NODE_TEXT_BYTES_MAX {
-            true => head_and_tail(&self.text, half - mark, half - mark),
-            false => self.text,
-        };
         NodeRun {
             attempt: 0,
             phase: Phase::Execute,
@@ -119,7 +115,7 @@ impl Left {
             tries: 0,
             outcome,
             exit: self.exit,
-            text,
+            text: bounded(self.text),
             json: self.json,
             changed: self.changed,
             usage: self.usage,
@@ -127,6 +123,15 @@ impl Left {
             started,
             finished,
         }
+    }
+}
+
+/// A text as it is kept of a node: whole, or its head and its tail.
+pub(super) fn bounded(text: String) -> String {
+    let (half, mark) = (NODE_TEXT_BYTES_MAX / 2, 64);
+    match text.len() > NODE_TEXT_BYTES_MAX {
+        true => head_and_tail(&text, half - mark, half - mark),
+        false => text,
     }
 }
 
@@ -151,6 +156,12 @@ impl Node<'_> {
     /// Whether nothing may be changed: while the plan is thought about, and where its action says so.
     pub(super) fn only_reads(&self) -> bool {
         self.phase == Phase::Strategize || self.plan.spec.read_only
+    }
+
+    /// Where its servers are started.
+    pub(super) fn site(&self) -> Site<'_> {
+        let Node { house, run, live, plan, path, .. } = *self;
+        Site { house, run, live, plan, path, scope: self.scope.clone() }
     }
 
     /// Begins something that has an effect.

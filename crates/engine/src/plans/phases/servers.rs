@@ -7,35 +7,37 @@
 //! 1. A server sees the projects read-only unless one of the tools that the node names may write, in a phase and a plan
 //!    that let it. So nothing that a server does while a plan is strategized changes anything.
 //! 2. The processes of a server end with its node; they are killed with the run like every command's.
-//! 3. A server that does not start fails the node; one that fails later is told to the model, call by call.
-//!
+//! 3. A server that does not start fails the node; one that fails later is told to the model, call by call. One that went
+//!    away is started again for the next call, [`STARTS_MAX`] times in all; the model is told.
 //! 4. What a server changes between its calls is lost by nobody: it is found with the next call that writes, or when the
 //!    server has ended, as a call of its own. Of one that may only look it fails the node, where nothing keeps it from
 //!    writing (`walls`).
 
+mod start;
+
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use actors::mcp::{McpError, McpServer};
-use actors::program::{Pipes, Program, Starts};
-use actors::tool::Catalog;
+use actors::mcp::McpServer;
+use actors::tool::{Catalog, ForeignTool, ToolSpec};
 use async_trait::async_trait;
-use domain::{ByteText, CallEnd, CallState, ErrorCategory, NewCall, Phase, RootNo, Run, ToolCall};
-use sandbox::view::View;
+use domain::{CallEnd, CallState, ErrorCategory, NewCall, Phase};
 use serde_json::{Value, json};
+use sync::primitives::{Mutex, lock};
 
-use super::super::facts::{END_SERVER, START_SERVER};
+use super::super::facts::END_SERVER;
 use super::super::mcp_servers::{ServerSettings, ServerTool, named, unknown};
-use super::super::sandbox_home::log_dir;
 use super::Stopped;
-use super::command::{self, Task};
-use super::ground::blocking;
+use super::command;
 use super::node::Node;
-use super::spoken::line;
-use super::work::Ends;
 use super::{spending, walls};
-use crate::tools::{kept_arguments, why_denied};
+use crate::tools::why_denied;
+use start::Starting;
+
+pub(super) use start::Site;
+
+/// How often a server is started for one run of a node.
+const STARTS_MAX: u32 = 3;
 
 /// The servers of a node.
 #[derive(Default)]
@@ -46,11 +48,71 @@ pub(super) struct NodeServers {
 
 /// A server that was started.
 struct Running {
-    server: McpServer,
-    /// Whether its tools only read, whatever they are.
-    only_reads: bool,
+    settings: ServerSettings,
     /// What it may do to the projects.
     reach: Reach,
+    /// What it offered when it was first started.
+    offered: Vec<ToolSpec>,
+    /// What of its list was left out then.
+    problems: Vec<String>,
+    present: Arc<Mutex<Present>>,
+}
+
+/// A server as it is now.
+struct Present {
+    /// None while it is started again, and when that failed.
+    server: Option<McpServer>,
+    starts: u32,
+}
+
+impl Present {
+    fn is_gone(&self) -> bool {
+        self.server.as_ref().is_none_or(McpServer::is_gone)
+    }
+}
+
+impl Running {
+    fn of(server: McpServer, settings: &ServerSettings, reach: Reach) -> Running {
+        let offered = server.tools().iter().map(|(spec, _)| spec.clone()).collect();
+        let problems = server.problems().to_vec();
+        let present = Arc::new(Mutex::new(Present { server: Some(server), starts: 1 }));
+        Running { settings: settings.clone(), reach, offered, problems, present }
+    }
+
+    /// If it went away and may be started again: what is left of it, and the how manieth start that is.
+    fn take_gone(&self) -> Option<(Option<McpServer>, u32)> {
+        let mut present = lock(&self.present);
+        if !present.is_gone() || present.starts >= STARTS_MAX {
+            return None;
+        }
+        present.starts += 1;
+        Some((present.server.take(), present.starts))
+    }
+}
+
+/// A tool of a server, whichever start of it answers.
+struct Through {
+    present: Arc<Mutex<Present>>,
+    /// As the catalog has it.
+    name: String,
+}
+
+impl Through {
+    fn tool(&self) -> Option<Arc<dyn ForeignTool>> {
+        let present = lock(&self.present);
+        let (_, does) = present.server.as_ref()?.tools().iter().find(|(spec, _)| spec.name == self.name)?;
+        Some(Arc::clone(does))
+    }
+}
+
+#[async_trait]
+impl ForeignTool for Through {
+    async fn call(&self, arguments: Value) -> Result<Value, String> {
+        match self.tool() {
+            Some(tool) => tool.call(arguments).await,
+            None => Err("its server does not offer it any more".to_owned()),
+        }
+    }
 }
 
 /// What a server may do to the projects.
@@ -91,8 +153,12 @@ impl NodeServers {
                     false => Reach::Watched,
                 }),
             };
+            let site = node.site();
             let server = match reach {
-                Ok(reach) => Starting { node, name, settings, reach }.done().await,
+                Ok(reach) => Starting { site: &site, name, settings, reach, start: 1 }
+                    .done()
+                    .await
+                    .map(|server| Running::of(server, settings, reach)),
                 Err(stopped) => Err(stopped),
             };
             match server {
@@ -108,22 +174,51 @@ impl NodeServers {
         Err(stopped)
     }
 
+    fn of(&self, tool: &str) -> Option<(&str, &Running)> {
+        let name = ServerTool::of(tool)?.server;
+        self.running.get_key_value(name).map(|(name, running)| (name.as_str(), running))
+    }
+
+    /// Starts the server of this tool again, if it went away and may be.
+    pub(super) async fn revive(&self, site: &Site<'_>, tool: &str) -> Result<(), Stopped> {
+        let Some((name, running)) = self.of(tool) else { return Ok(()) };
+        let Some((left, start)) = running.take_gone() else { return Ok(()) };
+        if let Some(server) = left {
+            server.end().await;
+        }
+        let Running { settings, reach, .. } = running;
+        let server = Starting { site, name, settings, reach: *reach, start }.done().await?;
+        lock(&running.present).server = Some(server);
+        Ok(())
+    }
+
+    /// What becomes of the server of this tool, if it went away, as the end of a sentence.
+    pub(super) fn way_on(&self, tool: &str) -> String {
+        let Some((_, running)) = self.of(tool) else { return String::new() };
+        let present = lock(&running.present);
+        match (present.is_gone(), present.starts < STARTS_MAX) {
+            (false, _) => String::new(),
+            (true, true) => "; its server is started again with the next call".to_owned(),
+            (true, false) => format!("; its server was started {STARTS_MAX} times and is not started again"),
+        }
+    }
+
     /// Whether the tool is one of a server that may only look, and that nothing keeps from writing.
     pub(super) fn is_watched(&self, tool: &str) -> bool {
-        let running = ServerTool::of(tool).and_then(|tool| self.running.get(tool.server));
-        running.is_some_and(|running| running.reach == Reach::Watched)
+        self.of(tool).is_some_and(|(_, running)| running.reach == Reach::Watched)
     }
 
     /// Adds their tools to those of the program, and gives the names that a node means: `SERVER.*` stands for every tool
     /// of the server. Those that it may not call are told apart by the gate, which says why not.
     pub(super) fn add_to(&self, catalog: &mut Catalog, names: &[String]) -> Vec<String> {
         let mut all = Vec::new();
-        for Running { server, only_reads, .. } in self.running.values() {
-            for (spec, does) in server.tools() {
+        for Running { settings, offered, present, .. } in self.running.values() {
+            for spec in offered {
                 let mut spec = spec.clone();
-                spec.writes &= !only_reads;
+                spec.writes &= settings.writes;
+                let does = Through { present: Arc::clone(present), name: spec.name.clone() };
                 // Its schemas were compiled when the server listed it.
-                if catalog.add(spec.clone(), Arc::clone(does)).is_ok() {
+                if catalog.add(spec.clone(), Arc::new(does)).is_ok() {
                     all.push(spec.name);
                 }
             }
@@ -140,14 +235,17 @@ impl NodeServers {
 
     /// What of the servers is left out, as the end of a sentence.
     pub(super) fn left_out(&self) -> String {
-        let problems = self.running.values().flat_map(|running| running.server.problems());
+        let problems = self.running.values().flat_map(|running| &running.problems);
         problems.map(|problem| format!("; {problem}")).collect()
     }
 
     /// Ends all of them, and returns when their processes are gone.
     async fn end(self) {
         for running in self.running.into_values() {
-            running.server.end().await;
+            let left = lock(&running.present).server.take();
+            if let Some(server) = left {
+                server.end().await;
+            }
         }
     }
 
@@ -199,179 +297,4 @@ async fn keep_left(node: &Node<'_>) -> Result<(), Stopped> {
         })
     })
     .await
-}
-
-/// A server that is to be started.
-struct Starting<'a, 'n> {
-    node: &'a Node<'n>,
-    name: &'a str,
-    settings: &'a ServerSettings,
-    reach: Reach,
-}
-
-impl Starting<'_, '_> {
-    /// The call: permit, admission, start, capture, record.
-    async fn done(&self) -> Result<Running, Stopped> {
-        let Node { house, run, live, plan, .. } = *self.node;
-        // Alone, so that it is known whose what is found was.
-        let _permit = live.permit(&self.node.scope, self.reach != Reach::Looks).await?;
-        let effect = self.node.enter()?;
-        let call = spending::begin(house, run, &effect, self.new_call()).await?;
-        self.occupy(&call).await?;
-        let program = self.settings.program.program(&|name| std::env::var(name).ok());
-        let starts = InPlan { starting: self, call: &call };
-        let started =
-            McpServer::start(self.name, &self.settings.program, &program, &starts, &self.node.scope).await;
-        if let Err(McpError::Cancelled { .. }) = started {
-            return Err(Stopped::Cancelled);
-        }
-        let wrote = match self.reach {
-            Reach::Writes => command::changed(live).await.map(|_| None)?,
-            Reach::Looks => None,
-            Reach::Watched => walls::found(live, self.node.path).await?,
-        };
-        command::end_call(house, run, live, plan, (&call, &effect), |_, _| {
-            Ok(self.end(&call, &started, wrote.as_deref()))
-        })
-        .await?;
-        match (started, wrote) {
-            (Err(error), _) => Err(Stopped::failed(error.category(), error)),
-            (Ok(server), Some(message)) => {
-                server.end().await;
-                Err(Stopped::failed(ErrorCategory::Tool, message))
-            }
-            (Ok(server), None) => {
-                Ok(Running { server, only_reads: !self.settings.writes, reach: self.reach })
-            }
-        }
-    }
-
-    fn writes(&self) -> bool {
-        self.reach == Reach::Writes
-    }
-
-    async fn occupy(&self, call: &ToolCall) -> Result<(), Stopped> {
-        let Node { run, live, .. } = *self.node;
-        if self.writes() {
-            return live.occupy(run, call).await;
-        }
-        let mut place = live.open.lock().await;
-        place.as_mut().ok_or(Stopped::Cancelled)?.beside.push(call.clone());
-        Ok(())
-    }
-
-    fn new_call(&self) -> NewCall {
-        let redactor = self.node.house.redactor.redactor();
-        let settings = &self.settings.program;
-        let names: Vec<&String> = settings.env.keys().chain(&settings.pass_env).collect();
-        let requested = json!({
-            "server": self.name, "command": settings.command, "env": names, "network": settings.network,
-        });
-        let effective = json!({ "writes": self.writes() });
-        NewCall {
-            attempt: self.node.plan.attempt,
-            node: self.node.path.to_owned(),
-            tool: START_SERVER.to_owned(),
-            requested: kept_arguments(redactor, &requested),
-            effective,
-        }
-    }
-
-    fn end(&self, call: &ToolCall, started: &Result<McpServer, McpError>, wrote: Option<&str>) -> CallEnd {
-        let house = self.node.house;
-        let (state, error, result) = match started {
-            Ok(_) if wrote.is_some() => (CallState::Failed, wrote.map(str::to_owned), Value::Null),
-            Ok(server) => {
-                let left_out: Vec<String> =
-                    server.problems().iter().map(|problem| house.redactor.redact_text(problem)).collect();
-                (CallState::Ok, None, json!({ "tools": server.tools().len(), "left_out": left_out }))
-            }
-            Err(error @ McpError::TookTooLong { .. }) => {
-                (CallState::TimedOut, Some(error.to_string()), Value::Null)
-            }
-            Err(error) => (CallState::Failed, Some(error.to_string()), Value::Null),
-        };
-        CallEnd {
-            state,
-            duration_ms: house.wall().0.saturating_sub(call.started.0),
-            exit: None,
-            error: error.map(|error| house.redactor.redact_text(&error)),
-            result,
-            isolation: None,
-            stdout: None,
-            stderr: None,
-        }
-    }
-}
-
-/// Starts a server as a command of the plan.
-struct InPlan<'a, 'b, 'n> {
-    starting: &'a Starting<'b, 'n>,
-    call: &'a ToolCall,
-}
-
-impl InPlan<'_, '_, '_> {
-    async fn place(&self) -> Result<(View, PathBuf), Stopped> {
-        let place = Arc::clone(&self.starting.node.live.open).lock_owned().await;
-        let no = self.call.no;
-        blocking(move || {
-            let open = place.as_ref().ok_or(Stopped::Cancelled)?;
-            let failed = |error: std::io::Error| Stopped::failed(ErrorCategory::Sandbox, error);
-            let logs = log_dir(open.sandbox.dir(), no);
-            command::make_logs(&logs).map_err(failed)?;
-            Ok((open.sandbox.view().map_err(failed)?, logs))
-        })
-        .await?
-    }
-
-    fn task(&self, program: &Program) -> Task {
-        let Starting { node, settings, .. } = *self.starting;
-        let word = |text: &String| ByteText::from(text.as_str());
-        Task {
-            node: node.path.to_owned(),
-            tool: START_SERVER,
-            run: Run::Argv(program.argv.iter().map(word).collect()),
-            root: RootNo(0),
-            cwd: ByteText::default(),
-            timeout: None,
-            network: settings.program.network,
-            env: program.env.iter().map(|(name, value)| (word(name), word(value))).collect(),
-            pass_env: Vec::new(),
-            writable: Vec::new(),
-            stdin: None,
-            writes: self.starting.writes(),
-            scope: node.scope.clone(),
-            asked: None,
-        }
-    }
-}
-
-#[async_trait]
-impl Starts for InPlan<'_, '_, '_> {
-    async fn start(&self, program: &Program) -> Result<Pipes, String> {
-        let Node { house, run, live, plan, .. } = *self.starting.node;
-        let (view, logs) = self.place().await.map_err(|stopped| stopped.shown())?;
-        let task = self.task(program);
-        let spec = command::spoken_spec(house, run, plan, &task, logs).map_err(|stopped| stopped.shown())?;
-        let isolation = command::isolation(house, plan);
-        let (line, speaks) = line();
-        let (waiter, call, scope) = (Arc::clone(live), self.call.clone(), task.scope);
-        let waiting = tokio::task::spawn_blocking(move || {
-            let mut running = isolation.start(view, spec).map_err(|error| error.to_string())?;
-            waiter.began(&call, &scope, &running.killer(), Ends::AtOnce);
-            let told = line.began(&mut running);
-            let ended = running.wait();
-            waiter.ended(call.no);
-            told.ended(&ended);
-            Ok(())
-        });
-        match speaks.begun().await {
-            Some(begun) => begun.map(|begun| begun.pipes).map_err(|error| error.to_string()),
-            None => match waiting.await {
-                Ok(Err(why)) => Err(why),
-                Ok(Ok(())) => Err("it ended before it could be spoken to".to_owned()),
-                Err(error) => Err(error.to_string()),
-            },
-        }
-    }
 }

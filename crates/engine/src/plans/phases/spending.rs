@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. Nothing that has an effect begins unless the limits let it, and what is refused leaves no trace in the accounts.
 //! 2. A step counts once in its attempt, however often it is tried; a call counts each time. A check is a call of the plan
-//!    and no step of it.
+//!    and no step of it; a question to a model is no call of a tool, and begins its node's step.
 //! 3. The time of a run is added when it winds down. Of a run whose process died nobody knows how long it worked: it
 //!    counts for nothing.
 
@@ -18,7 +18,7 @@ use sync::primitives::{Mutex, lock};
 use sync::{Effect, Finisher};
 
 use super::super::House;
-use super::super::facts::VALIDATE;
+use super::super::facts::{ASK_MODEL, VALIDATE};
 use super::Stopped;
 use crate::worker::{JobRun, RunFailure};
 
@@ -85,7 +85,11 @@ fn kept_call(call: NewCall, end: CallEnd) -> KeptCall {
 }
 
 fn counts_as(new: &NewCall) -> CountAs {
-    if new.tool == VALIDATE { CountAs::Call } else { CountAs::Step }
+    match new.tool.as_str() {
+        VALIDATE => CountAs::Call,
+        ASK_MODEL => CountAs::Turn,
+        _ => CountAs::Step,
+    }
 }
 
 /// What ends a node whose accounts say no.

@@ -42,7 +42,7 @@ use super::command::{self, Asked, Task};
 use super::finished::LAST_WORDS_BYTES;
 use super::ground::blocking;
 use super::node::{Done as NodeDone, End, Left, Node};
-use super::servers::NodeServers;
+use super::servers::{NodeServers, Site};
 use super::spending::{self, Unkept};
 use super::walls;
 use super::work::LiveRun;
@@ -291,6 +291,25 @@ impl<'a> Gate<'a> {
         }
     }
 
+    /// Starts the server of a tool again that went away. One that does not start fails the call, not the node.
+    async fn revive(&self, tool: &str) -> Result<Result<(), ToolError>, Stopped> {
+        let Gate { house, run, live, plan, node: path, .. } = *self;
+        let site = Site { house, run, live, plan, path, scope: self.scope.clone() };
+        match self.servers.revive(&site, tool).await {
+            Ok(()) => Ok(Ok(())),
+            Err(Stopped::Failed { message, .. }) => {
+                let message = message + &self.servers.way_on(tool);
+                Ok(Err(ToolError::Failed { tool: tool.to_owned(), message }))
+            }
+            Err(
+                stopped @ (Stopped::Cancelled
+                | Stopped::Told(_)
+                | Stopped::Limit { .. }
+                | Stopped::Constrained(_)),
+            ) => Err(stopped),
+        }
+    }
+
     /// Calls a tool that is none of ours.
     async fn foreign(
         &self,
@@ -317,7 +336,10 @@ impl<'a> Gate<'a> {
                 return Err(Stopped::Cancelled);
             }
             answered = &mut calling => answered.map_err(|error| panicked(&head.name, error)).and_then(|answer| {
-                answer.map_err(|message| ToolError::Failed { tool: head.name.clone(), message })
+                answer.map_err(|message| {
+                    let message = message + &self.servers.way_on(&head.name);
+                    ToolError::Failed { tool: head.name.clone(), message }
+                })
             }),
             () = tokio::time::sleep(limit) => {
                 calling.abort();
@@ -375,6 +397,12 @@ impl Workplace for Gate<'_> {
     }
 
     async fn perform(&self, call: CallHead, work: Work) -> Result<Performed, Stopped> {
+        if let Work::Foreign { .. } = work
+            && let Err(why) = self.revive(&call.name).await?
+        {
+            self.refused(call, &why).await?;
+            return Ok(Performed { outcome: Err(why), changed: 0, seen: Vec::new() });
+        }
         let is_alone = writes(&call) || self.servers.is_watched(&call.name);
         let _permit = self.live.permit(&self.scope, is_alone).await?;
         match &work {

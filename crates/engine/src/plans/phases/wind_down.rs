@@ -25,7 +25,7 @@ use sync::{CancelReason, Finisher};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::House;
-use super::super::facts::writes;
+use super::super::facts::{ASK_MODEL, writes};
 use super::super::kept::{KEPT_IN, kept_in};
 use super::super::sandbox_home::{self, log_dir};
 use super::command;
@@ -125,7 +125,8 @@ async fn leave_kept(house: &Arc<House>, run: &JobRun, finisher: &Finisher, reach
     let why = late(house, &dir);
     let calls = timeout(STORE_WAIT, house.store.calls(run.claim().plan)).await;
     let calls = calls.ok().and_then(Result::ok).unwrap_or_default();
-    let Some(call) = calls.iter().rfind(|call| call.end.is_none()) else {
+    let is_it = |call: &&ToolCall| call.end.is_none() && call.new.tool != ASK_MODEL;
+    let Some(call) = calls.iter().rfind(is_it) else {
         return tell(house, run, None, &why, &dir).await;
     };
     let last = LastCall { house, run, finisher, interrupted: None, call };

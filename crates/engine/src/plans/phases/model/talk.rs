@@ -77,6 +77,7 @@ impl Talk {
             tools,
             max_tokens,
             output: task.output.clone(),
+            asker: node.path.to_owned(),
         };
         Ok(Talk { request, window_tokens, made_room: 0 })
     }
@@ -210,6 +211,7 @@ fn bare() -> ModelRequest {
         tools: Vec::new(),
         max_tokens: 0,
         output: None,
+        asker: String::new(),
     }
 }
 
@@ -255,6 +257,7 @@ mod tests {
             tools: Vec::new(),
             max_tokens: 100,
             output: None,
+            asker: String::new(),
         };
         Talk { request, window_tokens, made_room: 0 }
     }

@@ -1,0 +1,107 @@
+//! Models for a task that names none: those that the settings name, and those that a server on this machine offers.
+//!
+//! # Invariants
+//! 1. Nobody but this machine is asked anything, and no longer than [`ASK_LIMIT`].
+//! 2. Who lacks a key is offered to nobody.
+//!
+//! # Not here
+//! Which of them is taken.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use reqwest::{Client, Url};
+use serde_json::Value;
+
+use super::settings::{ProviderSettings, Speaks, entries};
+use crate::model::key::Key;
+use crate::model::server_spec::is_loopback;
+
+/// How long a server on this machine may take to say which models it has. Where none listens, that is known at once.
+pub const ASK_LIMIT: Duration = Duration::from_secs(1);
+/// How much of its answer is read.
+const ANSWER_BYTES_MAX: usize = 256 * 1024;
+/// What a model's name has that does not talk.
+const NO_TALKER: &str = "embed";
+
+/// A provider that could be asked.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// Its name.
+    pub provider: String,
+    /// Where it is.
+    pub base_url: String,
+    /// The model that the settings name for it.
+    pub model: Option<String>,
+    /// Whether the settings have a table of it.
+    pub is_set: bool,
+    /// Whether it is this machine.
+    pub is_local: bool,
+    speaks: Speaks,
+    key: Option<Key>,
+}
+
+/// The providers of the settings that lack no key, then those that are known and on this machine, each by name;
+/// `variable` gives the environment.
+pub fn offers(
+    settings: &BTreeMap<String, ProviderSettings>,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Vec<Offer> {
+    let (entries, _) = entries(settings.clone(), variable);
+    let offer = |(name, entry): (String, super::Entry)| {
+        let own = settings.get(&name);
+        let key = entry.key.ok()?;
+        let offer = Offer {
+            model: own.and_then(|own| own.model.clone()),
+            is_set: own.is_some(),
+            is_local: entry.is_local,
+            base_url: entry.base_url,
+            speaks: entry.speaks,
+            provider: name,
+            key,
+        };
+        (offer.is_set || offer.is_local).then_some(offer)
+    };
+    let mut offers: Vec<Offer> = entries.into_iter().filter_map(offer).collect();
+    // Ollama, the more common one, before llama.cpp.
+    offers.sort_by(|a, b| b.is_set.cmp(&a.is_set).then(b.provider.cmp(&a.provider)));
+    offers
+}
+
+impl Offer {
+    /// The first model that a server on this machine says it has; none when it is not one, does not run, or is slow.
+    pub async fn first_model(&self) -> Option<String> {
+        tokio::time::timeout(ASK_LIMIT, self.ask()).await.ok()?
+    }
+
+    async fn ask(&self) -> Option<String> {
+        let url = Url::parse(&format!("{}/models", self.base_url.trim_end_matches('/'))).ok()?;
+        if !is_loopback(&url) || self.speaks != Speaks::Openai {
+            return None;
+        }
+        // Installed already, by this or by somebody else: both are fine.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().ok()?;
+        let mut request = client.get(url);
+        if let Some(key) = &self.key {
+            request = request.bearer_auth(key.reveal());
+        }
+        let mut response = request.send().await.ok()?.error_for_status().ok()?;
+        let mut body = Vec::new();
+        while let Some(piece) = response.chunk().await.ok()? {
+            body.extend_from_slice(&piece);
+            if body.len() > ANSWER_BYTES_MAX {
+                return None;
+            }
+        }
+        let listed: Value = serde_json::from_slice(&body).ok()?;
+        let mut names = listed["data"].as_array()?.iter().filter_map(|model| model["id"].as_str());
+        names.find(|name| is_model(name)).map(str::to_owned)
+    }
+}
+
+/// Whether it can be a model's name, and of one that talks.
+fn is_model(name: &str) -> bool {
+    let is_plain = |letter: char| !letter.is_whitespace() && !letter.is_control();
+    !name.is_empty() && name.len() <= 200 && name.chars().all(is_plain) && !name.contains(NO_TALKER)
+}

@@ -1,0 +1,184 @@
+//! What a plan is made from when no command was typed: an action or a task, and who does it.
+//!
+//! # Invariants
+//! 1. Files are found and the actor is chosen once. Of `--for-each` every plan is made from the same files: one that was
+//!    edited meanwhile ends it, since its user has said yes to what it was.
+//! 2. A word that could be an action's name is never taken for a task.
+//!
+//! # Not here
+//! Who is chosen (`choose_actor`), and the rest of a plan (`task`).
+
+use std::ffi::OsStr;
+use std::io::Read;
+
+use domain::{DefinitionSource, ProjectLink};
+use engine::definition::{
+    Action, ActorRef, DefinitionError, Frozen, Library, Loaded, Surroundings, freeze_action, freeze_actor,
+    is_name,
+};
+
+use super::Invocation;
+use crate::choose_actor;
+use crate::config::Settings;
+use crate::definitions::{self, WithProviders};
+use crate::failure::{Failure, codes};
+use crate::output::Note;
+
+/// How long a task may be.
+const TASK_BYTES_MAX: usize = 64 * 1024;
+/// The argument that a plan of `--for-each` has by itself.
+const ITEM: &str = "item";
+
+/// The words of a command line that name it.
+pub(super) struct Words<'a> {
+    pub(super) what: Option<&'a OsStr>,
+    pub(super) actor: Option<&'a str>,
+    pub(super) args: &'a [(String, String)],
+    /// Whether there is a plan for every line of a file.
+    pub(super) is_for_each: bool,
+}
+
+/// An action or a task, and who does it.
+pub(super) struct Source {
+    library: Library,
+    what: What,
+    surroundings: Surroundings,
+    args: Vec<(String, String)>,
+    /// What was typed, for advice.
+    word: String,
+}
+
+/// What the word of a command line means.
+enum What {
+    /// An action, by its name or its file.
+    Action(Box<Loaded<Action>>),
+    /// What is to be done, in words.
+    Task(String),
+}
+
+impl Source {
+    /// Finds it, and whoever does it; none when a command or steps were typed.
+    pub(super) async fn find(
+        words: Words<'_>,
+        settings: &Settings,
+        projects: &[ProjectLink],
+        invocation: &Invocation,
+    ) -> Result<Option<(Source, Vec<Note>)>, Failure> {
+        if words.what.is_none() && words.actor.is_none() {
+            return Ok(None);
+        }
+        let configured = definitions::configured(settings, WithProviders::No);
+        let library = definitions::library(projects, &invocation.env).knowing(configured);
+        let wrong = |error: DefinitionError| definitions::failure(&error);
+        let actor = words.actor.map(|word| definitions::actor(&library, word, &invocation.here));
+        let mut surroundings = definitions::surroundings(settings, actor.transpose().map_err(wrong)?);
+        let word = words.what.map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+        let is_left_open;
+        let what = match read_word(words.what)? {
+            Word::Task(_) if !words.args.is_empty() => {
+                let message = "a task in words has no arguments";
+                return Err(Failure::new(&codes::ARG_UNKNOWN, message).hint("write an action that has some"));
+            }
+            Word::Task(task) => {
+                is_left_open = true;
+                What::Task(task)
+            }
+            Word::Action(name) => {
+                let action = definitions::action(&library, &name, &invocation.here);
+                let action = action.map_err(|error| advised(&error, &word, words.actor))?;
+                is_left_open = action.definition.actor == ActorRef::Default;
+                What::Action(Box::new(action))
+            }
+        };
+        if words.is_for_each && words.args.iter().any(|(name, _)| name == ITEM) {
+            let message = "`--for-each` gives the argument `item`, and `--arg item=…` does too";
+            return Err(Failure::new(&codes::USAGE, message).hint("leave one of them out"));
+        }
+        let mut notes = Vec::new();
+        if is_left_open {
+            notes.extend(choose_actor::choose(&mut surroundings, settings, &invocation.env).await?);
+        }
+        let args = words.args.to_vec();
+        Ok(Some((Source { library, what, surroundings, args, word }, notes)))
+    }
+
+    /// What a plan keeps of it; `item` is its line of `--for-each`.
+    pub(super) fn freeze(&self, item: Option<&str>) -> Result<Frozen, Failure> {
+        let surroundings = Surroundings { item: item.map(str::to_owned), ..self.surroundings.clone() };
+        let frozen = match &self.what {
+            What::Task(task) => freeze_actor(&self.library, task, &surroundings)
+                .map_err(|error| advised(&error, &self.word, None))?,
+            What::Action(action) => freeze_action(&self.library, action, &self.args, &surroundings)
+                .map_err(|error| definitions::failure(&error))?,
+        };
+        if frozen.misses_model {
+            let message = "a node uses `model: default`, and `model.default` is not set";
+            return Err(Failure::new(&codes::PREFLIGHT_FAILED, message)
+                .hint("set it: `agents config set model.default=PROVIDER/NAME`"));
+        }
+        Ok(frozen)
+    }
+
+    /// The same for a further line, if the files are still those that the first one was made from.
+    pub(super) fn freeze_again(&self, item: &str, first: &[DefinitionSource]) -> Result<Frozen, Failure> {
+        let frozen = self.freeze(Some(item))?;
+        if frozen.sources != first {
+            let message = "a file of the actor was edited while plans were made from it";
+            return Err(Failure::new(&codes::USAGE, message)
+                .hint("those that were made go on; make the others with the same command and the lines that are left"));
+        }
+        Ok(frozen)
+    }
+}
+
+/// What was typed.
+enum Word {
+    Action(String),
+    Task(String),
+}
+
+fn read_word(word: Option<&OsStr>) -> Result<Word, Failure> {
+    let Some(word) = word else { return Ok(Word::Task(String::new())) };
+    let usage = |message: String| Failure::new(&codes::USAGE, message);
+    let word = word.to_str().ok_or_else(|| usage("a task is text in UTF-8".to_owned()))?;
+    let task = match word {
+        "-" => {
+            let mut bytes = Vec::new();
+            let read = std::io::stdin().take(TASK_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+            read.map_err(|error| usage(format!("the task cannot be read: {error}")))?;
+            String::from_utf8(bytes).map_err(|_| usage("a task is text in UTF-8".to_owned()))?
+        }
+        word if word.ends_with(".yaml") || is_name(word) => return Ok(Word::Action(word.to_owned())),
+        word => word.to_owned(),
+    };
+    match task.trim().is_empty() {
+        true => Err(usage("the task is empty".to_owned()).hint("say what is to be done")),
+        false if task.len() > TASK_BYTES_MAX => {
+            Err(usage(format!("a task has at most {TASK_BYTES_MAX} bytes, this has {}", task.len())))
+        }
+        false => Ok(Word::Task(task)),
+    }
+}
+
+/// A failure with the ways to say what was probably meant: a task of one word, or a command without `--`.
+fn advised(error: &DefinitionError, word: &str, actor: Option<&str>) -> Failure {
+    let failure = definitions::failure(error);
+    match error {
+        DefinitionError::NotFound { .. } if is_name(word) => {
+            let by = actor.map(|actor| format!(" --actor {actor}")).unwrap_or_default();
+            let task = format!(
+                "a task of one word is given by the standard input: `echo {word} | agents run -{by}`"
+            );
+            let failure = failure.hint(task);
+            match actor {
+                Some(_) => failure,
+                None => failure.hint(format!("a command goes after `--`, like `agents run -- {word}`")),
+            }
+        }
+        DefinitionError::NotFound { .. }
+        | DefinitionError::NoActor
+        | DefinitionError::Unreadable { .. }
+        | DefinitionError::Invalid(_)
+        | DefinitionError::Args(_) => failure,
+    }
+}

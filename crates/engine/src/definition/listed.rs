@@ -1,0 +1,123 @@
+//! All definitions of a kind, with what is wrong with each.
+//!
+//! # Invariants
+//! Every definition that is there is listed, also one that is hidden or not sound. One that is made of others is sound if
+//! they can be put together.
+
+use std::path::Path;
+
+use super::builtin;
+use super::finding::{DefinitionError, Finding, FindingKind, Place};
+use super::freeze::{Frozen, Surroundings, preview_action, preview_actor};
+use super::library::{Kind, Library, Origin, Source, built_in, files, source_of};
+
+/// A line of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Whose it is.
+    pub origin: Origin,
+    /// Its file, or `built in`.
+    pub place: String,
+    /// What it says about itself.
+    pub description: String,
+    /// Whose definition of the same name is taken instead.
+    pub hidden_by: Option<Origin>,
+    /// What is wrong with it.
+    pub findings: Vec<Finding>,
+}
+
+impl Library {
+    /// All definitions of a kind, by name and in the order in which they are taken.
+    ///
+    /// # Errors
+    /// A folder cannot be read.
+    pub fn list(&self, kind: Kind) -> Result<Vec<Listed>, DefinitionError> {
+        let mut listed: Vec<Listed> = Vec::new();
+        for (origin, folder) in &self.folders {
+            for path in files(&folder.join(kind.folder()))? {
+                listed.push(match source_of(&path, *origin) {
+                    Ok(source) => self.line(kind, source),
+                    Err(error) => unreadable(&path, *origin, &error),
+                });
+            }
+        }
+        for (name, text) in builtin::of(kind) {
+            listed.push(self.line(kind, built_in(name, text)));
+        }
+        // The sort is stable: of one name the first is the one that is taken.
+        listed.sort_by(|one, other| one.name.cmp(&other.name));
+        for at in 1..listed.len() {
+            let (before, rest) = listed.split_at_mut(at);
+            if let Some(taken) =
+                before.iter().find(|line| line.name == rest[0].name && line.hidden_by.is_none())
+            {
+                rest[0].hidden_by = Some(taken.origin);
+            }
+        }
+        Ok(listed)
+    }
+
+    /// A line of the list: what is wrong with a definition itself, or with what it is made of.
+    fn line(&self, kind: Kind, source: Source) -> Listed {
+        let (name, origin, place) = (source.name.clone(), source.origin, source.place.clone());
+        let around = Surroundings::default();
+        let read = match kind {
+            Kind::Action => self.as_action(source).map(|action| {
+                let found = found(preview_action(self, &action, &around));
+                (action.definition.description, found)
+            }),
+            Kind::Actor => self.as_actor(source).map(|actor| {
+                let found = found(preview_actor(self, &actor, &around));
+                (actor.definition.description, found)
+            }),
+        };
+        match read {
+            Ok((description, findings)) => {
+                Listed { name, origin, place, description, hidden_by: None, findings }
+            }
+            Err(error) => Listed { name, origin, place, ..faulty(error) },
+        }
+    }
+}
+
+/// What is wrong with what a definition is made of.
+fn found(frozen: Result<Frozen, DefinitionError>) -> Vec<Finding> {
+    match frozen {
+        Err(DefinitionError::Invalid(findings)) => findings,
+        Ok(_)
+        | Err(
+            DefinitionError::NotFound { .. }
+            | DefinitionError::Unreadable { .. }
+            | DefinitionError::Args(_)
+            | DefinitionError::NoActor,
+        ) => Vec::new(),
+    }
+}
+
+fn unreadable(path: &Path, origin: Origin, error: &DefinitionError) -> Listed {
+    let place = path.display().to_string();
+    let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let message = error.to_string();
+    let finding = Finding { file: place.clone(), at: Place::default(), kind: FindingKind::Invalid, message };
+    Listed { name, origin, place, description: String::new(), hidden_by: None, findings: vec![finding] }
+}
+
+fn faulty(error: DefinitionError) -> Listed {
+    let findings = match error {
+        DefinitionError::Invalid(findings) => findings,
+        DefinitionError::NotFound { .. }
+        | DefinitionError::Unreadable { .. }
+        | DefinitionError::Args(_)
+        | DefinitionError::NoActor => Vec::new(),
+    };
+    Listed {
+        name: String::new(),
+        origin: Origin::File,
+        place: String::new(),
+        description: String::new(),
+        hidden_by: None,
+        findings,
+    }
+}

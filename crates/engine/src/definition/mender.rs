@@ -1,0 +1,48 @@
+//! The step that mends what checks found: `fix` of an actor, followed into the actors that it is made of.
+
+use domain::{Does, MEMBER_SEPARATOR, nearest};
+
+use super::actor::Fix;
+use super::finding::FindingKind;
+use super::flatten::{Flattening, Whose};
+
+impl Flattening<'_> {
+    /// The step that mends in an actor whose steps begin with `prefix` and are all there.
+    pub(super) fn mender(&mut self, whose: Whose<'_>, prefix: &str) -> Option<String> {
+        let fix = whose.actor.fix.as_ref()?;
+        let name = format!("{prefix}{}", fix.node);
+        let Some(step) = self.steps.iter().find(|step| step.node == name) else {
+            self.no_such_node(whose, prefix, fix);
+            return None;
+        };
+        if !matches!(step.does, Does::Actor { .. }) {
+            return Some(name);
+        }
+        // One that is not sound was told of.
+        let mender = self.menders.get(&name)?.clone();
+        if let (None, Some(at)) = (&mender, fix.at) {
+            let message = format!(
+                "`fix` names `{0}`, an actor in which nobody mends: name one of its nodes, as {0}{MEMBER_SEPARATOR}NODE",
+                fix.node
+            );
+            self.tell(whose, FindingKind::Invalid, at, message);
+        }
+        mender
+    }
+
+    /// Tells of a node that a nested actor does not have, if that actor is sound: else its nodes are not known.
+    fn no_such_node(&mut self, whose: Whose<'_>, prefix: &str, fix: &Fix) {
+        let Some((outer, child)) = fix.node.split_once(MEMBER_SEPARATOR) else { return };
+        let actor = format!("{prefix}{outer}");
+        let Some(at) = fix.at.filter(|_| self.menders.contains_key(&actor)) else { return };
+        let members = format!("{actor}{MEMBER_SEPARATOR}");
+        let names: Vec<&str> =
+            self.steps.iter().filter_map(|step| step.node.strip_prefix(&members)).collect();
+        let all = match nearest(child, names.iter().copied()) {
+            Some(meant) => format!("; did you mean `{outer}{MEMBER_SEPARATOR}{meant}`?"),
+            None => format!("; `{outer}` has {}", names.join(", ")),
+        };
+        let message = format!("`fix` names `{}`, which is no node{all}", fix.node);
+        self.tell(whose, FindingKind::Invalid, at, message);
+    }
+}

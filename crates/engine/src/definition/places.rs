@@ -1,0 +1,120 @@
+//! Where the values of a node stand in its file, and the placeholders within its texts.
+//!
+//! # How
+//! A placeholder stands in the file as it does in the text, whatever the style of that, and in the same order: the n-th
+//! `{{` of a text is the n-th from where the text begins. Where something else is found there (an escape, an alias), the
+//! place of the text is told.
+
+use std::collections::BTreeMap;
+
+use super::finding::Place;
+use super::reader::Fields;
+use super::yaml::{Tree, Yaml};
+
+const OPEN: &str = "{{";
+/// Of how many placeholders of a text the places are looked for; of others that of the text is told.
+const PLACED_MAX: usize = 1_000;
+
+/// A text of a file, by the lines that it has.
+#[derive(Debug, Default)]
+pub(super) struct Lines<'f> {
+    text: &'f str,
+    /// The byte at which each line begins.
+    begins: Vec<usize>,
+}
+
+impl<'f> Lines<'f> {
+    pub(super) fn of(text: &'f str) -> Lines<'f> {
+        let ends = text.match_indices('\n').map(|(at, _)| at + 1);
+        Lines { text, begins: [0].into_iter().chain(ends).collect() }
+    }
+
+    fn byte(&self, place: Place) -> Option<usize> {
+        let line = usize::try_from(place.line.checked_sub(1)?).ok()?;
+        let begin = *self.begins.get(line)?;
+        let letters = usize::try_from(place.column.checked_sub(1)?).ok()?;
+        let (at, _) = self.text[begin..].char_indices().nth(letters)?;
+        Some(begin + at)
+    }
+
+    fn place(&self, byte: usize) -> Place {
+        let line = self.begins.partition_point(|begin| *begin <= byte).max(1);
+        let before = &self.text[self.begins[line - 1]..byte];
+        Place { line: line as u64, column: before.chars().count() as u64 + 1 }
+    }
+
+    /// Where a text stands that begins at a place.
+    pub(super) fn spot(&self, at: Place, text: &str) -> Spot {
+        let Some(begin) = self.byte(at).filter(|_| text.contains(OPEN)) else {
+            return Spot { at, opens: Vec::new() };
+        };
+        let in_file = self.text[begin..].match_indices(OPEN).map(|(found, _)| begin + found);
+        let opens = text.match_indices(OPEN).zip(in_file).take(PLACED_MAX).map(|((in_text, _), in_file)| {
+            let placeholder = text[in_text..].split_inclusive("}}").next().unwrap_or_default();
+            let line = placeholder.lines().next().unwrap_or_default();
+            if self.text[in_file..].starts_with(line) { self.place(in_file) } else { at }
+        });
+        Spot { at, opens: opens.collect() }
+    }
+}
+
+/// Where a value stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Spot {
+    pub(super) at: Place,
+    /// Of a text: where each `{{` stands.
+    opens: Vec<Place>,
+}
+
+impl Spot {
+    pub(super) fn only(at: Place) -> Spot {
+        Spot { at, opens: Vec::new() }
+    }
+
+    /// Where the placeholder stands that begins at this byte of the text.
+    pub(super) fn of(&self, text: &str, byte: usize) -> Place {
+        let before = text.get(..byte).map_or(0, |before| before.matches(OPEN).count());
+        self.opens.get(before).copied().unwrap_or(self.at)
+    }
+}
+
+/// Where the values of a node stand, by their keys: `prompt`, `tools.0`, `with.path`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    spots: BTreeMap<String, Spot>,
+}
+
+impl Places {
+    pub(super) fn of(fields: &Fields<'_>, lines: &Lines<'_>) -> Places {
+        let mut places = Places::default();
+        for (key, tree) in fields.entries() {
+            places.add(key.name.clone(), tree, lines);
+        }
+        places
+    }
+
+    fn add(&mut self, key: String, tree: &Tree, lines: &Lines<'_>) {
+        let spot = match &tree.value {
+            Yaml::Text(text) => lines.spot(tree.at, text),
+            Yaml::List(items) => {
+                for (at, item) in items.iter().enumerate() {
+                    self.add(format!("{key}.{at}"), item, lines);
+                }
+                Spot::only(tree.at)
+            }
+            Yaml::Map(entries) => {
+                for (inner, item) in entries {
+                    self.add(format!("{key}.{}", inner.name), item, lines);
+                }
+                Spot::only(tree.at)
+            }
+            Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) => Spot::only(tree.at),
+        };
+        // Of a key that stands twice the first is read.
+        self.spots.entry(key).or_insert(spot);
+    }
+
+    pub(super) fn spot(&self, key: &str) -> Option<&Spot> {
+        self.spots.get(key)
+    }
+}

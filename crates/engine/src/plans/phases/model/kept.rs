@@ -1,0 +1,110 @@
+//! What is kept of a turn: that the model was asked, and what it answered.
+//!
+//! # Invariants
+//! 1. A question is kept before it is sent, and what came of it when that is known: an answer that cannot be used, a
+//!    refusal and a failure as well as the last word. Only a process that dies leaves a question without an end.
+//! 2. What is kept has lost its secrets and is bounded as the text of a node is.
+//! 3. A question is no call of a tool: it counts as the step that begins with it, and in no limit of calls.
+
+use actors::model::{Cause, ModelAnswer, ModelError};
+use domain::{CallEnd, CallState, ErrorCategory, NewCall, ToolCall};
+use serde_json::{Value, json};
+use store::{By, CallOutcome};
+use sync::Effect;
+
+use super::super::super::facts::ASK_MODEL;
+use super::super::node::bounded;
+use super::super::{Stopped, spending};
+use super::ask::Asker;
+
+/// A question that is kept and has no end yet.
+pub(super) struct Kept(ToolCall);
+
+impl Kept {
+    /// Keeps that the model is about to be asked.
+    pub(super) async fn begin(asker: &Asker<'_, '_>, effect: &Effect) -> Result<Kept, Stopped> {
+        let node = asker.node;
+        let new = NewCall {
+            attempt: node.plan.attempt,
+            node: node.path.to_owned(),
+            tool: ASK_MODEL.to_owned(),
+            requested: json!({ "model": asker.model }),
+            effective: Value::Null,
+        };
+        spending::begin(node.house, node.run, effect, new).await.map(Kept)
+    }
+
+    /// Keeps that it was not asked, since a limit says no.
+    pub(super) async fn not_asked(
+        self,
+        asker: &Asker<'_, '_>,
+        effect: &Effect,
+        why: &Stopped,
+    ) -> Result<(), Stopped> {
+        self.end(asker, effect, (CallState::Refused, Some(why.shown()), Value::Null)).await
+    }
+
+    /// Keeps what came of it.
+    pub(super) async fn answered(
+        self,
+        asker: &Asker<'_, '_>,
+        effect: &Effect,
+        answer: &Result<ModelAnswer, ModelError>,
+    ) -> Result<(), Stopped> {
+        let came_to = match answer {
+            Ok(answer) => (CallState::Ok, None, told(asker, answer)),
+            Err(error) => {
+                let state = match (&error.cause, error.category) {
+                    (Cause::Cancelled(_), _) => CallState::Cancelled,
+                    (_, ErrorCategory::Timeout) => CallState::TimedOut,
+                    (Cause::Provider | Cause::Resting | Cause::Drift(_), _) => CallState::Failed,
+                };
+                (state, Some(error.to_string()), Value::Null)
+            }
+        };
+        self.end(asker, effect, came_to).await
+    }
+
+    async fn end(
+        self,
+        asker: &Asker<'_, '_>,
+        effect: &Effect,
+        (state, error, result): (CallState, Option<String>, Value),
+    ) -> Result<(), Stopped> {
+        let (house, Kept(call)) = (asker.node.house, self);
+        let end = CallEnd {
+            state,
+            duration_ms: house.wall().0.saturating_sub(call.started.0),
+            exit: None,
+            error: error.map(|error| house.redactor.redact_text(&error)),
+            result,
+            isolation: None,
+            stdout: None,
+            stderr: None,
+        };
+        let outcome = CallOutcome {
+            attempt: call.new.attempt,
+            no: call.no,
+            end,
+            changeset: None,
+            changes: Vec::new(),
+            contents: Vec::new(),
+            settles: Vec::new(),
+        };
+        house.store.end_call(By::Effect(effect), &asker.node.run.claim(), outcome).await?;
+        Ok(())
+    }
+}
+
+/// The answer as it is kept. What was spent is null where nobody knows it.
+fn told(asker: &Asker<'_, '_>, answer: &ModelAnswer) -> Value {
+    let house = asker.node.house;
+    let tools: Vec<&str> = answer.calls.iter().map(|call| call.name.as_str()).collect();
+    let is_paid = asker.resolved.price.is_some() && !house.models.is_replay();
+    json!({
+        "text": bounded(house.redactor.redact_text(&answer.text)),
+        "stop": answer.stop, "calls": tools,
+        "tokens_in": answer.usage.tokens_in, "tokens_out": answer.usage.tokens_out,
+        "cost_micros": is_paid.then_some(answer.usage.cost_micros),
+    })
+}
