@@ -40,7 +40,9 @@ async fn a_status_has_its_category_its_words_and_its_price() {
         ("529 Overloaded", Overloaded, false),
     ] {
         let error = fault_of(Script::status(status, &[], &body)).await;
-        let message = format!("{} from openai: because", &status[..3]);
+        // Who is told that a key is wrong wants to know which.
+        let key = if status.starts_with("401") { " (asked with the key from TEST_KEY)" } else { "" };
+        let message = format!("{} from openai: because{key}", &status[..3]);
         assert_eq!((error.category, error.message, error.was_sent), (category, message, was_sent));
         assert_eq!((error.retry_after, error.cause), (None, Cause::Provider));
     }
