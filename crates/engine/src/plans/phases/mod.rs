@@ -19,6 +19,7 @@ mod checks;
 mod choices;
 mod command;
 mod earlier;
+mod ended;
 mod execute;
 mod external;
 mod finished;

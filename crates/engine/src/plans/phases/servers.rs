@@ -21,7 +21,7 @@ use std::sync::Arc;
 use actors::mcp::McpServer;
 use actors::tool::{Catalog, ForeignTool, ToolSpec};
 use async_trait::async_trait;
-use domain::{CallEnd, CallState, ErrorCategory, NewCall, Phase};
+use domain::{CallState, ErrorCategory, NewCall, Phase};
 use serde_json::{Value, json};
 use sync::primitives::{Mutex, lock};
 
@@ -285,16 +285,7 @@ async fn keep_left(node: &Node<'_>) -> Result<(), Stopped> {
     let call = spending::begin(house, run, &effect, new).await?;
     live.occupy(run, &call).await?;
     command::end_call(house, run, live, plan, (&call, &effect), |_, changed| {
-        Ok(CallEnd {
-            state: CallState::Ok,
-            duration_ms: house.wall().0.saturating_sub(call.started.0),
-            exit: None,
-            error: None,
-            result: json!({ "changed": changed }),
-            isolation: None,
-            stdout: None,
-            stderr: None,
-        })
+        Ok(house.ended(call.started, (CallState::Ok, None, json!({ "changed": changed }))))
     })
     .await
 }

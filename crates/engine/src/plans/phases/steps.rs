@@ -423,21 +423,12 @@ fn new_call(node: &Node<'_>, tool: &str, requested: Value) -> NewCall {
 }
 
 fn end_of(house: &House, started: WallMs, done: &Result<Value, &Stopped>) -> CallEnd {
-    let (state, error, result) = match done {
+    let came_to = match done {
         Ok(result) => (CallState::Ok, None, result.clone()),
         Err(Stopped::Failed { message, .. }) => (CallState::Failed, Some(message.clone()), Value::Null),
         Err(Stopped::Cancelled | Stopped::Told(_) | Stopped::Limit { .. } | Stopped::Constrained(_)) => {
             (CallState::Cancelled, None, Value::Null)
         }
     };
-    CallEnd {
-        state,
-        duration_ms: house.wall().0.saturating_sub(started.0),
-        exit: None,
-        error: error.map(|error| house.redactor.redact_text(&error)),
-        result,
-        isolation: None,
-        stdout: None,
-        stderr: None,
-    }
+    house.ended(started, came_to)
 }

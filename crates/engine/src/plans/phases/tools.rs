@@ -123,21 +123,12 @@ impl<'a> Gate<'a> {
     }
 
     fn end(&self, started: WallMs, outcome: &Result<Value, ToolError>) -> CallEnd {
-        let (state, error, result) = match outcome {
+        let came_to = match outcome {
             Ok(result) => (CallState::Ok, None, kept_result(result)),
             Err(why @ ToolError::TimedOut { .. }) => (CallState::TimedOut, Some(why.told()), Value::Null),
             Err(why) => (CallState::Failed, Some(why.told()), Value::Null),
         };
-        CallEnd {
-            state,
-            duration_ms: self.house.wall().0.saturating_sub(started.0),
-            exit: None,
-            error: error.map(|error| self.house.redactor.redact_text(&error)),
-            result,
-            isolation: None,
-            stdout: None,
-            stderr: None,
-        }
+        self.house.ended(started, came_to)
     }
 
     /// The tree of a project as the plan sees it: in its sandbox, if it has one.

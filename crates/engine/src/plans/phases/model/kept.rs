@@ -7,7 +7,7 @@
 //! 3. A question is no call of a tool: it counts as the step that begins with it, and in no limit of calls.
 
 use actors::model::{Cause, ModelAnswer, ModelError};
-use domain::{CallEnd, CallState, ErrorCategory, NewCall, ToolCall};
+use domain::{CallState, ErrorCategory, NewCall, ToolCall};
 use serde_json::{Value, json};
 use store::{By, CallOutcome};
 use sync::Effect;
@@ -69,19 +69,10 @@ impl Kept {
         self,
         asker: &Asker<'_, '_>,
         effect: &Effect,
-        (state, error, result): (CallState, Option<String>, Value),
+        came_to: (CallState, Option<String>, Value),
     ) -> Result<(), Stopped> {
         let (house, Kept(call)) = (asker.node.house, self);
-        let end = CallEnd {
-            state,
-            duration_ms: house.wall().0.saturating_sub(call.started.0),
-            exit: None,
-            error: error.map(|error| house.redactor.redact_text(&error)),
-            result,
-            isolation: None,
-            stdout: None,
-            stderr: None,
-        };
+        let end = house.ended(call.started, came_to);
         let outcome = CallOutcome {
             attempt: call.new.attempt,
             no: call.no,

@@ -126,7 +126,7 @@ impl Starting<'_> {
 
     fn end(&self, call: &ToolCall, started: &Result<McpServer, McpError>, wrote: Option<&str>) -> CallEnd {
         let house = self.site.house;
-        let (state, error, result) = match started {
+        let came_to = match started {
             Ok(_) if wrote.is_some() => (CallState::Failed, wrote.map(str::to_owned), Value::Null),
             Ok(server) => {
                 let left_out: Vec<String> =
@@ -138,16 +138,7 @@ impl Starting<'_> {
             }
             Err(error) => (CallState::Failed, Some(error.to_string()), Value::Null),
         };
-        CallEnd {
-            state,
-            duration_ms: house.wall().0.saturating_sub(call.started.0),
-            exit: None,
-            error: error.map(|error| house.redactor.redact_text(&error)),
-            result,
-            isolation: None,
-            stdout: None,
-            stderr: None,
-        }
+        house.ended(call.started, came_to)
     }
 }
 
