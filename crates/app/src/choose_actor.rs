@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. What the user names (`--actor`, `actor.default`, `model.default`, a provider's `model`) is never overruled.
 //! 2. Choosing looks at settings, variables and PATH, and asks servers on this machine which models they have, for
-//!    [`ASK_LIMIT`] at most. It starts no program and asks nobody over a network.
+//!    one second at most. It starts no program and asks nobody over a network.
 //! 3. Whoever is chosen is told with the reason and the way to another, also when a project chose. Where nobody is there,
 //!    what would do is told.
 //!

@@ -153,7 +153,9 @@ impl Rule {
         match self {
             Rule::Never(globs) => format!("never touch {}", globs.join(", ")),
             Rule::Only(globs) => format!("touch only {}", globs.join(", ")),
+            Rule::MaxFiles(1) => "touch at most 1 file".to_owned(),
             Rule::MaxFiles(files) => format!("touch at most {files} files"),
+            Rule::MaxLines(1) => "change at most 1 line".to_owned(),
             Rule::MaxLines(lines) => format!("change at most {lines} lines"),
         }
     }

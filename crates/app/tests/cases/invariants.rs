@@ -57,13 +57,13 @@ fn a_rule_of_the_project_the_user_or_the_plan_holds_for_a_command() {
     assert_eq!((by_plan.exit, failed(&by_plan.data())), (4, json!(["invariant: never touch keep/**"])));
     user_says(&person, "invariants = [{ max_files = 1 }]\n");
     let by_user = run(&[]);
-    assert_eq!((by_user.exit, failed(&by_user.data())), (4, json!(["invariant: touch at most 1 files"])));
+    assert_eq!((by_user.exit, failed(&by_user.data())), (4, json!(["invariant: touch at most 1 file"])));
     person.write(
         ".cleveragents/config.toml",
         "invariants = [{ only = [\"new.txt\"], text = \"only news\" }]\n",
     );
     let both = run(&[]);
-    let broken = json!(["invariant: only news", "invariant: touch at most 1 files"]);
+    let broken = json!(["invariant: only news", "invariant: touch at most 1 file"]);
     assert_eq!((both.exit, failed(&both.data())), (4, broken));
     assert_eq!(person.json(&["plan", "apply", "@last", "--yes"]).exit, 4);
     assert_eq!(person.read("keep/a.txt"), "a\n");
