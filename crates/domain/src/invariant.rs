@@ -14,12 +14,15 @@ use std::fmt;
 use globset::{Candidate, GlobBuilder, GlobMatcher};
 use serde::{Deserialize, Serialize};
 
+use crate::likeness::nearest;
 use crate::path::RelPath;
 
 /// How many a plan has at most.
 pub const INVARIANTS_MAX: usize = 100;
 /// How long the words of one may be: every model reads them in every call.
 pub const INVARIANT_CHARS_MAX: usize = 2_000;
+/// The words of the rules, as they are typed.
+const RULES: [&str; 4] = ["never", "only", "max_files", "max_lines"];
 /// How many places a violation names.
 const NAMED_MAX: usize = 5;
 
@@ -87,21 +90,27 @@ pub struct Violation {
 }
 
 impl Invariant {
-    /// Reads what a person typed: `never=GLOB,…`, `only=GLOB,…`, `max_files=N` and `max_lines=N` are rules, all else is
-    /// a sentence.
+    /// Reads what a person typed: `never=GLOB,…`, `only=GLOB,…`, `max_files=N` and `max_lines=N` are rules, whatever the
+    /// case and the spaces round the word; all else is a sentence.
     ///
     /// # Errors
-    /// It is empty or too long, or a rule that is none; in words.
+    /// It is empty or too long, or a rule that is none, also by a slip in its word; in words.
     pub fn parse(text: &str, scope: InvariantScope) -> Result<Invariant, String> {
         let text = text.trim();
         let count =
             |digits: &str| digits.trim().parse::<u64>().map_err(|_| format!("`{digits}` is no whole number"));
-        let rule = match text.split_once('=') {
+        let said = text.split_once('=').map(|(word, value)| (word.trim().to_lowercase(), value));
+        let rule = match said.as_ref().map(|(word, value)| (word.as_str(), *value)) {
             Some(("never", globs)) => Some(Rule::Never(listed(globs))),
             Some(("only", globs)) => Some(Rule::Only(listed(globs))),
             Some(("max_files", digits)) => Some(Rule::MaxFiles(count(digits)?)),
             Some(("max_lines", digits)) => Some(Rule::MaxLines(count(digits)?)),
-            Some(_) | None => None,
+            // A rule that would only be read by models keeps nobody from anything.
+            Some((word, _)) => match nearest(&word.replace(['-', ' '], "_"), RULES) {
+                Some(meant) => return Err(format!("`{word}=` is no rule; did you mean `{meant}=`?")),
+                None => None,
+            },
+            None => None,
         };
         match rule {
             Some(rule) => Invariant::of_rule(rule, None, scope),

@@ -140,3 +140,12 @@ fn what_must_hold_is_set_and_shown_like_any_setting() {
     let text = fs::read_to_string(person.config_file()).unwrap();
     assert_eq!(text, "invariants = [{ never = [\"dist/**\"] }]\n");
 }
+
+#[test]
+fn a_rule_is_read_whatever_its_spaces_and_case_and_a_slip_is_told() {
+    let person = Person::new();
+    let said = person.json(&["run", "--invariant", "Never = new.txt", "--", "touch", "new.txt"]);
+    assert_eq!((said.exit, failed(&said.data())), (4, json!(["invariant: never touch new.txt"])), "{said:?}");
+    let said = person.agents(&["run", "--invariant", "nevr=new.txt", "--", "true"]);
+    assert!(said.exit == 2 && said.stderr.contains("did you mean `never=`?"), "{said:?}");
+}

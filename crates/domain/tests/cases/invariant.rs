@@ -152,3 +152,28 @@ proptest! {
         prop_assert_eq!(broken(Rule::MaxFiles(max), &files).is_some(), lines.len() as u64 > max);
     }
 }
+
+#[test]
+fn the_word_of_a_rule_is_read_with_spaces_and_in_any_case_and_a_slip_is_refused() {
+    let read = |text: &str| Invariant::parse(text, InvariantScope::Plan);
+    let vendor = Some(Rule::Never(globs(&["vendor/**"])));
+    for text in ["never=vendor/**", "never = vendor/**", "Never=vendor/**", " NEVER =vendor/** "] {
+        assert_eq!(read(text).unwrap().rule, vendor, "{text}");
+    }
+    assert_eq!(read("Max_Files = 3").unwrap().rule, Some(Rule::MaxFiles(3)));
+    for (slip, meant) in [
+        ("nevr=a", "never"),
+        ("Nver = a", "never"),
+        ("ony=a", "only"),
+        ("max-files=3", "max_files"),
+        ("max lines = 3", "max_lines"),
+        ("max_line=3", "max_lines"),
+    ] {
+        assert!(read(slip).unwrap_err().ends_with(&format!("did you mean `{meant}=`?")), "{slip}");
+    }
+    for sentence in
+        ["Keep x = y", "a=b", "Prices stay whole", "never touch vendor", "total == price * number"]
+    {
+        assert_eq!(read(sentence).unwrap().rule, None, "{sentence}");
+    }
+}
