@@ -154,8 +154,8 @@ pub use plan::{
     ApplyState, BadTransition, ByteText, CommandTask, DefinitionSource, Does, ExternalTask, FIX_ATTEMPTS,
     HandDecisions, HandMove, HandMoved, Instructions, ModelTask, NewPlan, On, PARALLEL, PARALLEL_MAX, Plan,
     PlanEvent, PlanMoveError, PlanRefused, PlanSpec, PlanState, ProjectLink, REPEAT_MAX, REVERSIONS_MAX,
-    Reason, Repeat, Run, STEPS_MAX, Step, Strategist, TITLE_CHARS_MAX, Work, follow, invariant_check_name,
-    why_constrained,
+    RULE_PREFIX, Reason, Repeat, Run, STEPS_MAX, Step, Strategist, TITLE_CHARS_MAX, Work, follow,
+    invariant_check_name, why_constrained,
 };
 pub use plan_record::{DecideError, PlanRecord, RecordError, ReserveError};
 pub use recovery::{

@@ -23,7 +23,7 @@ pub use by_hand::{HandDecisions, HandMove, HandMoved, PlanMoveError};
 pub use follow::follow;
 pub use spec::{
     ByteText, CommandTask, DefinitionSource, FIX_ATTEMPTS, Instructions, PARALLEL, PARALLEL_MAX, PlanSpec,
-    ProjectLink, Run, Strategist, invariant_check_name,
+    ProjectLink, RULE_PREFIX, Run, Strategist, invariant_check_name,
 };
 pub use state::{ApplyState, BadTransition, PlanEvent, PlanState, Work, table_markdown};
 pub use step::{Does, ExternalTask, ModelTask, On, REPEAT_MAX, Repeat, STEPS_MAX, Step};

@@ -24,7 +24,7 @@ pub enum ValidationMode {
 /// A check to be run in the sandbox; exit 0 passes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Validation {
-    /// Its name, unique within a plan.
+    /// Its name, unique within a plan. That of a rule begins with [`crate::RULE_PREFIX`], and no other does.
     pub name: String,
     /// What is run.
     pub run: Run,

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use domain::invariant::effective;
 use domain::{
     ByteText, CommandTask, Does, FIX_ATTEMPTS, Gate, INVARIANTS_MAX, Instructions, Invariant, InvariantScope,
-    Limits, PARALLEL, PlanSpec, ProjectLink, RETRIES_PER_STEP_MAX, RootNo, Run, STEPS_MAX, Step, Validation,
-    ValidationMode,
+    Limits, PARALLEL, PlanSpec, ProjectLink, RETRIES_PER_STEP_MAX, RULE_PREFIX, RootNo, Run, STEPS_MAX, Step,
+    Validation, ValidationMode,
 };
 use engine::definition::Frozen;
 use engine::plans::{Engine, NewPlanRequest};
@@ -48,7 +48,7 @@ pub(super) struct TaskArgs {
     #[arg(long, value_name = "[NAME=]DIR[:ro]")]
     project: Vec<ProjectArg>,
     /// A check that has to pass before the plan can be applied, run by the shell in the sandbox; may be repeated
-    #[arg(long, value_name = "CMD")]
+    #[arg(long, value_name = "CMD", value_parser = check)]
     check: Vec<String>,
     /// What must hold of the changes: a sentence for models, or a rule that is checked: never=GLOB[,GLOB], only=GLOB[,GLOB],
     /// max_files=N, max_lines=N; may be repeated
@@ -108,6 +108,14 @@ pub(super) struct TaskArgs {
 fn timeout(text: &str) -> Result<u64, String> {
     let seconds = parse_duration(text).map_err(|error| error.to_string())?.as_secs();
     if (1..=TIMEOUT_MAX_S).contains(&seconds) { Ok(seconds) } else { Err("from 1s to 24h".to_owned()) }
+}
+
+/// A command is its check's name as well.
+fn check(text: &str) -> Result<String, String> {
+    match text.starts_with(RULE_PREFIX) {
+        true => Err(format!("`{RULE_PREFIX}` begins the names of rules: give those with `--invariant`")),
+        false => Ok(text.to_owned()),
+    }
 }
 
 fn invariant(text: &str) -> Result<Invariant, String> {

@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use domain::{Automation, ByteText, RootNo, Run, Validation, ValidationMode};
+use domain::{Automation, ByteText, RULE_PREFIX, RootNo, Run, Validation, ValidationMode};
 use engine::plans::{Price, ProviderSettings, ServerSettings};
 use toml_edit::{Document, Item, Table};
 
@@ -234,6 +234,7 @@ impl Reader<'_> {
                     None => return refused("a command: a text for the shell, or a list of words"),
                 },
                 "name" => match value.as_str() {
+                    Some(text) if text.starts_with(RULE_PREFIX) => return refused(&not_of_a_rule()),
                     Some(text) if !text.trim().is_empty() => name = Some(text.to_owned()),
                     Some(_) | None => return refused("a text"),
                 },
@@ -258,9 +259,22 @@ impl Reader<'_> {
             });
         };
         let name = name.unwrap_or_else(|| run.shown());
+        if name.starts_with(RULE_PREFIX) {
+            return Err(ConfigError::ValueInvalid {
+                key: format!("{VALIDATION}.name"),
+                value: name,
+                allowed: not_of_a_rule(),
+                place: Some(whole),
+            });
+        }
         // Which of the plan's projects this is, whoever reads several files knows.
         Ok(Validation { name, run, mode, timeout_s, root: RootNo::default(), cwd: ByteText::default() })
     }
+}
+
+/// What the name of a check may be, in words that follow "it takes".
+fn not_of_a_rule() -> String {
+    format!("a text that does not begin with `{RULE_PREFIX}`, as the checks of invariants do")
 }
 
 fn invalid(name: &str, value: &toml_edit::Value, allowed: String, here: Place) -> ConfigError {

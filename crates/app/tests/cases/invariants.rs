@@ -149,3 +149,52 @@ fn a_rule_is_read_whatever_its_spaces_and_case_and_a_slip_is_told() {
     let said = person.agents(&["run", "--invariant", "nevr=new.txt", "--", "true"]);
     assert!(said.exit == 2 && said.stderr.contains("did you mean `never=`?"), "{said:?}");
 }
+
+#[test]
+fn no_check_takes_the_name_of_a_rule() {
+    let person = Person::new();
+    let name = "invariant: never touch vendor/**";
+    let run = ["run", "--invariant", "never=vendor/**", "--", "sh", "-c", "mkdir vendor; touch vendor/a"];
+    person
+        .write(".cleveragents/config.toml", &format!("[[validation]]\nname = \"{name}\"\nrun = \"true\"\n"));
+    let said = person.agents(&run);
+    assert_eq!(said.exit, 2, "{said:?}");
+    assert!(
+        said.stderr.contains("error[CONFIG_VALUE_INVALID]: `validation.name` cannot be"),
+        "{}",
+        said.stderr
+    );
+    assert!(
+        said.stderr.contains("config.toml:2")
+            && said.stderr.contains("a text that does not begin with `invariant: `"),
+        "{}",
+        said.stderr
+    );
+    person.write(".cleveragents/config.toml", "[[validation]]\nrun = \"invariant: x\"\n");
+    assert!(person.agents(&run).stderr.contains("config.toml:1"), "a command is a name too");
+    person.write(".cleveragents/config.toml", "");
+    person.write(
+        ".cleveragents/actions/x.yaml",
+        &format!("description: x\nactor: {{run: \"true\"}}\nvalidations:\n  - {{name: \"{name}\", run: \"true\"}}\n"),
+    );
+    let said = person.agents(&["run", "x"]);
+    assert!(said.exit == 2 && said.stderr.contains("x.yaml:4"), "{said:?}");
+    assert!(said.stderr.contains("the name of a check does not begin with `invariant: `"), "{}", said.stderr);
+    let said = person.json(&["run", "--check", name, "--", "true"]);
+    assert_eq!((said.exit, said.code()), (2, "USAGE".to_owned()), "{said:?}");
+}
+
+#[test]
+fn rules_in_the_same_words_are_one_line_that_tells_all_that_breaks_them() {
+    let person = Person::new();
+    user_says(
+        &person,
+        "invariants = [{ max_files = 1, text = \"small\" }, { never = [\"b\"], text = \"small\" }]\n",
+    );
+    let said = person.json(&["run", "--", "touch", "a", "b"]);
+    assert_eq!((said.exit, failed(&said.data())), (4, json!(["invariant: small"])), "{said:?}");
+    let said = person.agents(&["plan", "apply", "@last", "--yes"]);
+    assert_eq!(said.stderr.matches("invariant: small").count(), 1, "{}", said.stderr);
+    let logs = person.agents(&["plan", "logs", "@last"]).stdout;
+    assert!(logs.contains("2 files are touched, 1 are allowed; b must not be touched"), "{logs}");
+}

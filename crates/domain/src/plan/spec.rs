@@ -2,7 +2,7 @@
 //!
 //! It is stored as JSON. A field that a newer version adds has a default, so that an older plan still reads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -320,9 +320,11 @@ impl PlanSpec {
         self.automation.fix
     }
 
-    /// The rules among its invariants as checks, which run without a process.
+    /// The rules among its invariants as checks, which run without a process. Rules in the same words are one check.
     pub fn invariant_checks(&self) -> Vec<Validation> {
+        let mut seen = BTreeSet::new();
         let rules = self.invariants.iter().filter(|invariant| invariant.rule.is_some());
+        let rules = rules.filter(|invariant| seen.insert(invariant.text.as_str()));
         let check = |invariant: &Invariant| Validation {
             name: invariant_check_name(&invariant.text),
             run: Run::Argv(Vec::new()),
@@ -347,9 +349,12 @@ impl PlanSpec {
     }
 }
 
+/// What the name of a rule's check begins with, and that of no other.
+pub const RULE_PREFIX: &str = "invariant: ";
+
 /// What the check of an invariant is called.
 pub fn invariant_check_name(text: &str) -> String {
-    format!("invariant: {text}")
+    format!("{RULE_PREFIX}{text}")
 }
 
 /// How often what checks found is mended, unless somebody says otherwise.

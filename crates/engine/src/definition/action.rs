@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::template::RESERVED;
 use domain::{
-    Arg, ArgType, Automation, INVARIANTS_MAX, Invariant, InvariantScope, Known, Rule, Run, ValidationMode,
-    arg,
+    Arg, ArgType, Automation, INVARIANTS_MAX, Invariant, InvariantScope, Known, RULE_PREFIX, Rule, Run,
+    ValidationMode, arg,
 };
 use serde_json::Value;
 
@@ -276,7 +276,9 @@ fn read_check(reader: &Reader<'_>, tree: &Tree, known: &Known) -> Option<Check> 
         cwd: None,
     };
     if let Yaml::Text(_) = tree.value {
-        return node::command(reader, "run", tree).map(whole);
+        let check = node::command(reader, "run", tree).map(whole)?;
+        refuse_name_of_rule(reader, tree.at, &check.name);
+        return Some(check);
     }
     let fields = reader.fields(tree, "a validation")?;
     fields.refuse_others(reader, &[keys::CHECK]);
@@ -295,8 +297,10 @@ fn read_check(reader: &Reader<'_>, tree: &Tree, known: &Known) -> Option<Check> 
     let timeout =
         fields.get("timeout").and_then(|tree| reader.seconds("timeout", tree, 1, keys::TIMEOUT_MAX_S));
     let bare = whole(run);
+    let name = fields.get("name").and_then(|tree| reader.text("name", tree)).unwrap_or(bare.name);
+    refuse_name_of_rule(reader, fields.get("name").map_or(run_tree.at, |tree| tree.at), &name);
     Some(Check {
-        name: fields.get("name").and_then(|tree| reader.text("name", tree)).unwrap_or(bare.name),
+        name,
         mode: match mode {
             Some("informational") => ValidationMode::Informational,
             Some(_) | None => ValidationMode::Required,
@@ -305,6 +309,16 @@ fn read_check(reader: &Reader<'_>, tree: &Tree, known: &Known) -> Option<Check> 
         cwd: fields.get("cwd").and_then(|tree| node::cwd(reader, tree)),
         run: bare.run,
     })
+}
+
+/// What a check says counts for its name: with the name of a rule it would speak for that.
+fn refuse_name_of_rule(reader: &Reader<'_>, at: Place, name: &str) {
+    if name.starts_with(RULE_PREFIX) {
+        reader.wrong(
+            at,
+            format!("the name of a check does not begin with `{RULE_PREFIX}`: rules have such names"),
+        );
+    }
 }
 
 fn read_invariants(reader: &Reader<'_>, tree: &Tree) -> Vec<Invariant> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use domain::{
     CallNo, Choosable, ChosenPart, Narrowed, NetChange, Outcome, Plan, Selection, ValidationResult,
-    ValidationSummary, fold, invariant_check_name, narrow, net_hash, sum_up,
+    ValidationSummary, fold, narrow, net_hash, sum_up,
 };
 use store::StoreError;
 
@@ -13,6 +13,7 @@ use super::House;
 use super::apply::{ApplyError, ApplyRequest};
 use super::diff::aliases;
 use super::facts::results_of;
+use super::invariants::what_breaks;
 use super::merging::Wanted;
 
 /// What a person chose of a plan's changes.
@@ -113,12 +114,12 @@ impl House {
         }
         let (broken, present) = (self.broken_by_chosen(plan, &chosen.wanted), net_hash(&chosen.net));
         let judged = rules.iter().map(|rule| {
-            let what = broken.iter().find(|broken| invariant_check_name(&broken.text) == rule.name);
+            let what = what_breaks(&rule.name, &broken);
             ValidationResult {
                 validation: rule.name.clone(),
                 mode: rule.mode,
                 outcome: if what.is_some() { Outcome::Failed } else { Outcome::Passed },
-                message: what.map(|broken| broken.what.clone()).unwrap_or_default(),
+                message: what.unwrap_or_default(),
                 duration_ms: 0,
                 attempt: plan.attempt,
                 call: CallNo(0),

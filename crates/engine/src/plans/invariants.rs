@@ -3,7 +3,7 @@
 //! # Invariants
 //! All changes of a plan are judged when it was executed, and what was chosen of them when it is applied.
 
-use domain::{LinesChanged, NetChange, Plan, Rule, Touched, Violation, violations};
+use domain::{LinesChanged, NetChange, Plan, Rule, Touched, Violation, invariant_check_name, violations};
 
 use super::House;
 use super::carry::lines_of;
@@ -19,6 +19,13 @@ impl House {
     pub(super) fn broken_by_chosen(&self, plan: &Plan, wanted: &[Wanted]) -> Vec<Violation> {
         broken(plan, wanted.iter().map(|wanted| (&wanted.change, || lines_of(self, wanted))))
     }
+}
+
+/// What breaks the rules in the words of this check; none when they hold.
+pub(super) fn what_breaks(check: &str, broken: &[Violation]) -> Option<String> {
+    let of_check = broken.iter().filter(|broken| invariant_check_name(&broken.text) == check);
+    let what: Vec<&str> = of_check.map(|broken| broken.what.as_str()).collect();
+    (!what.is_empty()).then(|| what.join("; "))
 }
 
 fn broken<'a, L: FnOnce() -> LinesChanged>(

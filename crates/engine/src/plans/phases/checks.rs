@@ -15,6 +15,7 @@ use domain::{
 use serde_json::{Value, json};
 
 use super::super::facts::VALIDATE;
+use super::super::invariants::what_breaks;
 use super::Stopped;
 use super::command::{self, Task};
 use super::finished::Finished;
@@ -105,13 +106,12 @@ async fn invariants(
     let broken = house.broken_invariants(plan, net);
     let mut results = Vec::new();
     for check in checks {
-        let what =
-            broken.iter().find(|violation| domain::invariant_check_name(&violation.text) == check.name);
+        let what = what_breaks(&check.name, &broken);
         let mut result = ValidationResult {
             validation: check.name.clone(),
             mode: check.mode,
             outcome: if what.is_some() { Outcome::Failed } else { Outcome::Passed },
-            message: what.map(|violation| violation.what.clone()).unwrap_or_default(),
+            message: what.unwrap_or_default(),
             duration_ms: 0,
             attempt: plan.attempt,
             call: CallNo(0),
