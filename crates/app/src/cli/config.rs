@@ -142,7 +142,7 @@ fn parsed(word: &str) -> Result<Change, Failure> {
     let value = entry.shape.parse(text.trim()).map_err(|_| ConfigError::ValueInvalid {
         key: entry.name.to_owned(),
         value: text.to_owned(),
-        allowed: entry.shape.allowed(),
+        allowed: entry.shape.why_not(text.trim()),
         place: None,
     })?;
     Ok(Change::Setting(entry.key, value))

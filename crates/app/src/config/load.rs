@@ -171,7 +171,7 @@ fn own_levels(entry: &Entry, sources: &Sources<'_>, user: &ConfigFile) -> Result
         let value = entry.shape.parse(text).map_err(|_| ConfigError::ValueInvalid {
             key: entry.name.to_owned(),
             value: text.clone(),
-            allowed: entry.shape.allowed(),
+            allowed: entry.shape.why_not(text),
             place: Some(Place::Variable { name: name.clone() }),
         })?;
         levels.push(Level { origin: Origin::Environment { name }, value });

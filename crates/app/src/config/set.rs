@@ -59,7 +59,10 @@ pub fn set(path: &Path, changes: &[Change]) -> Result<(), ConfigError> {
     let edited = edited(path, &text, changes)?;
     // What is wrong now was typed: it stands on no line of any file yet.
     let file = ConfigFile::parse(path, &edited).map_err(ConfigError::typed)?;
-    Profiles::of(&file).check(&file)?;
+    // A profile that nobody knows was typed only if one was: else it stood there before.
+    let is_typed = changes.iter().any(|change| matches!(change, Change::Setting(Key::Automation, _)));
+    let checked = Profiles::of(&file).check(&file);
+    checked.map_err(|error| if is_typed { error.typed() } else { error })?;
     replace(&target, edited.as_bytes()).map_err(written)?;
     locked_dir.sync_all().map_err(written)
 }

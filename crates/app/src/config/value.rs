@@ -130,6 +130,29 @@ impl Shape {
         }
     }
 
+    /// Why this text of a command line or a variable is no value, in words that follow "it takes".
+    pub fn why_not(&self, text: &str) -> String {
+        match self {
+            // Of several the one that is wrong is told.
+            Shape::Invariants => invariants::parse(text).err().unwrap_or_else(|| self.allowed()),
+            Shape::Word(_)
+            | Shape::Count { .. }
+            | Shape::Span { .. }
+            | Shape::Words
+            | Shape::Path
+            | Shape::Name
+            | Shape::Model
+            | Shape::Profile
+            | Shape::Money
+            | Shape::Millis { .. }
+            | Shape::Decimal { .. }
+            | Shape::CountOrAny { .. }
+            | Shape::Chosen(_)
+            | Shape::Globs
+            | Shape::OrInherit(_) => self.allowed(),
+        }
+    }
+
     /// The value in this text of a command line or a variable.
     ///
     /// # Errors

@@ -220,3 +220,22 @@ fn a_provider_is_set_line_by_line_with_the_checks_of_reading_and_shown_without_s
     has("validation.1.run", "make test");
     assert!(!list.contains("t0p-secret") && !list.contains("me:pass"), "{list}");
 }
+
+#[test]
+fn what_is_wrong_with_a_typed_value_is_told_as_typed_and_in_full() {
+    let person = Person::new();
+    fs::create_dir_all(person.config_file().parent().unwrap()).unwrap();
+    fs::write(person.config_file(), "[plan]\nconcurrency = 2\n").unwrap();
+    let said = person.agents(&["config", "set", "automation=zzz"]);
+    assert!(
+        said.exit == 2 && said.stderr.contains("`automation` cannot be `zzz`: it takes one of"),
+        "{said:?}"
+    );
+    let said = person.agents(&["config", "set", "invariants=never=x["]);
+    assert!(said.exit == 2 && said.stderr.contains("`x[` is no glob"), "{said:?}");
+    // What stands in the file already is told with its line, and can be mended.
+    fs::write(person.config_file(), "# mine\nautomation = \"zzz\"\n").unwrap();
+    let said = person.agents(&["config", "set", "plan.concurrency=3"]);
+    assert!(said.exit == 2 && said.stderr.contains("config.toml:2"), "{said:?}");
+    assert_eq!(person.agents(&["config", "set", "automation=auto"]).exit, 0);
+}
