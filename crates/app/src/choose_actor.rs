@@ -12,18 +12,17 @@
 
 use actors::agents::{self, AGENTS, Agent};
 use actors::model::{Offer, offers};
-use engine::definition::Surroundings;
+use engine::definition::{StrategistDefault, Surroundings};
 use futures_util::future::join_all;
 
 use crate::config::{Key, Origin, Settings};
+use crate::definitions::STRATEGIST;
 use crate::failure::{Failure, codes};
 use crate::output::Note;
 use crate::places::{self, Env};
 
 /// The actor that works with a model.
 const CODER: &str = "coder";
-/// Who thinks before it.
-const STRATEGIST: &str = "strategist";
 /// The variables that hold a key, and the model that is used with it.
 const KEYED: [(&str, &str); 3] = [
     ("ANTHROPIC_API_KEY", "anthropic/claude-sonnet-4-5"),
@@ -75,7 +74,9 @@ pub async fn choose(
     if let Some(model) = model {
         surroundings.model_default = Some(model);
         // As if it had been set.
-        surroundings.strategist_default.get_or_insert_with(|| STRATEGIST.to_owned());
+        if surroundings.strategist_default == StrategistDefault::Unset {
+            surroundings.strategist_default = StrategistDefault::Named(STRATEGIST.to_owned());
+        }
     }
     Ok(Some(Note::info(format!(
         "actor: {actor} ({why}; choose another with `--actor` or `agents config set actor.default=NAME`)"

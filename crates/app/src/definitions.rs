@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use domain::{ArgError, ProjectLink};
 use engine::definition::{
-    Action, Actor, Configured, DefinitionError, Finding, FindingKind, Library, Loaded, Surroundings, is_name,
+    Action, Actor, Configured, DefinitionError, Finding, FindingKind, Library, Loaded, StrategistDefault,
+    Surroundings, is_name,
 };
 use engine::plans::builtin_providers;
 use serde_json::{Value, json};
@@ -21,7 +22,9 @@ use crate::failure::{Code, Failure, codes};
 use crate::places::{self, Env};
 
 /// The word for nobody, where an actor is named.
-const NOBODY: &str = "none";
+pub const NOBODY: &str = "none";
+/// Who thinks before a model works, unless somebody says otherwise.
+pub const STRATEGIST: &str = "strategist";
 
 /// The definitions that hold for these projects.
 pub fn library(projects: &[ProjectLink], env: &Env) -> Library {
@@ -36,11 +39,16 @@ pub fn library(projects: &[ProjectLink], env: &Env) -> Library {
 pub fn surroundings(settings: &Settings, actor: Option<Loaded<Actor>>) -> Surroundings {
     let named = |key| Some(settings.word(key)).filter(|word| !word.is_empty()).map(str::to_owned);
     let model_default = named(Key::ModelDefault);
-    let usual = model_default.as_ref().map(|_| "strategist".to_owned());
+    let strategist_default = match named(Key::ActorStrategist) {
+        Some(name) if name == NOBODY => StrategistDefault::Nobody,
+        Some(name) => StrategistDefault::Named(name),
+        None if model_default.is_some() => StrategistDefault::Named(STRATEGIST.to_owned()),
+        None => StrategistDefault::Unset,
+    };
     Surroundings {
         actor,
         actor_default: named(Key::ActorDefault),
-        strategist_default: named(Key::ActorStrategist).or(usual).filter(|name| name != NOBODY),
+        strategist_default,
         model_default,
         item: None,
     }

@@ -232,3 +232,14 @@ fn what_a_project_says_to_agents_is_frozen_with_the_plan() {
     let said = person.agents(&["plan", "use", "--", "true"]);
     assert!(!said.stderr.contains("AGENTS.md"), "a command is told nothing: {}", said.stderr);
 }
+
+#[test]
+fn nobody_thinks_first_where_the_user_says_so_also_for_whoever_is_chosen() {
+    let person = person();
+    let key = [("ANTHROPIC_API_KEY", "sk-of-mine-1234567890")];
+    settings(&person, "http://127.0.0.1:1/v1", "[actor]\nstrategist = \"none\"\n");
+    let said = run(&person, &["plan", "use", "add a flag"], &key);
+    assert!(said.exit == 0 && said.stderr.contains("actor: coder"), "{said:?}");
+    let data = person.json(&["plan", "status"]).data();
+    assert_eq!((&data["phase"], &data["state"]), (&json!("execute"), &json!("queued")), "{data}");
+}

@@ -60,6 +60,27 @@ fn smaller<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
     }
 }
 
+/// Who thinks about what names no strategist of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StrategistDefault {
+    /// Nobody said anything, so nobody does; who finds a model may say otherwise.
+    #[default]
+    Unset,
+    /// Nobody, as somebody said.
+    Nobody,
+    /// The actor with this name.
+    Named(String),
+}
+
+impl StrategistDefault {
+    fn name(&self) -> Option<&str> {
+        match self {
+            StrategistDefault::Named(name) => Some(name),
+            StrategistDefault::Unset | StrategistDefault::Nobody => None,
+        }
+    }
+}
+
 /// What the settings and the command line say about a definition.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
@@ -68,7 +89,7 @@ pub struct Surroundings {
     /// `actor.default`.
     pub actor_default: Option<String>,
     /// `actor.strategist`.
-    pub strategist_default: Option<String>,
+    pub strategist_default: StrategistDefault,
     /// `model.default`.
     pub model_default: Option<String>,
     /// What this one of many plans is about: the argument `item`, which reaches its actor whatever that reads.
@@ -403,7 +424,7 @@ impl Here<'_> {
         if *named == ActorRef::Default && !actor.steps.iter().any(listens) {
             return Ok(None);
         }
-        self.actor(named, surroundings.strategist_default.as_deref(), Part::Strategize)
+        self.actor(named, surroundings.strategist_default.name(), Part::Strategize)
     }
 
     fn flat(

@@ -40,7 +40,8 @@ pub use action::{Action, ActorRef, Check, StrategistRef};
 pub use actor::{Actor, Fix};
 pub use finding::{DefinitionError, Finding, FindingKind, Place};
 pub use freeze::{
-    AskedLimits, Frozen, Surroundings, freeze_action, freeze_actor, preview_action, preview_actor,
+    AskedLimits, Frozen, StrategistDefault, Surroundings, freeze_action, freeze_actor, preview_action,
+    preview_actor,
 };
 pub use library::{Configured, DEFINITION_BYTES_MAX, Kind, Library, Loaded, Origin, is_name};
 pub use listed::Listed;

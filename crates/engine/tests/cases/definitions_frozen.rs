@@ -2,8 +2,8 @@
 
 use domain::{Does, Graph, InvariantScope, PlanSpec, Run, Step, Template, Values};
 use engine::definition::{
-    DefinitionError, FindingKind, Frozen, Library, Surroundings, freeze_action, freeze_actor, preview_action,
-    preview_actor,
+    DefinitionError, FindingKind, Frozen, Library, StrategistDefault, Surroundings, freeze_action,
+    freeze_actor, preview_action, preview_actor,
 };
 use serde_json::json;
 
@@ -199,7 +199,10 @@ fn a_strategist_only_reads() {
 #[test]
 fn a_strategist_of_the_settings_thinks_for_those_who_listen() {
     let place = Place::new();
-    let surroundings = Surroundings { strategist_default: Some("strategist".to_owned()), ..with_model() };
+    let surroundings = Surroundings {
+        strategist_default: StrategistDefault::Named("strategist".to_owned()),
+        ..with_model()
+    };
     let who = |text: &str| {
         place.write("actions/a", text);
         let library = place.library();
