@@ -243,3 +243,17 @@ fn nobody_thinks_first_where_the_user_says_so_also_for_whoever_is_chosen() {
     let data = person.json(&["plan", "status"]).data();
     assert_eq!((&data["phase"], &data["state"]), (&json!("execute"), &json!("queued")), "{data}");
 }
+
+#[test]
+fn of_several_providers_with_a_model_the_first_by_name_is_taken() {
+    let person = person();
+    let table = |name: &str| {
+        format!(
+            "[providers.{name}]\nspeaks = \"openai\"\nurl = \"https://{name}.example/v1\"\nmodel = \"m\"\n"
+        )
+    };
+    let tables = [table("zeta"), table("alpha"), table("mid")].concat();
+    settings(&person, "http://127.0.0.1:1/v1", &tables);
+    let said = run(&person, &["plan", "use", "add a flag"], &[]);
+    assert!(said.stderr.contains("actor: coder (`providers.alpha.model` is set"), "{}", said.stderr);
+}

@@ -13,6 +13,7 @@ use std::time::Duration;
 use reqwest::{Client, Url};
 use serde_json::Value;
 
+use super::builtin_providers;
 use super::settings::{ProviderSettings, Speaks, entries};
 use crate::model::key::Key;
 use crate::model::server_spec::is_loopback;
@@ -41,8 +42,8 @@ pub struct Offer {
     key: Option<Key>,
 }
 
-/// The providers of the settings that lack no key, then those that are known and on this machine, each by name;
-/// `variable` gives the environment.
+/// Who lacks no key: the user's own providers by name, then the built-in ones that the settings have a table of, then the
+/// others of these that are on this machine, both in the order in which they are known; `variable` gives the environment.
 pub fn offers(
     settings: &BTreeMap<String, ProviderSettings>,
     variable: &dyn Fn(&str) -> Option<String>,
@@ -63,8 +64,8 @@ pub fn offers(
         (offer.is_set || offer.is_local).then_some(offer)
     };
     let mut offers: Vec<Offer> = entries.into_iter().filter_map(offer).collect();
-    // Ollama, the more common one, before llama.cpp.
-    offers.sort_by(|a, b| b.is_set.cmp(&a.is_set).then(b.provider.cmp(&a.provider)));
+    let known = |offer: &Offer| builtin_providers().position(|name| name == offer.provider);
+    offers.sort_by_cached_key(|offer| (!offer.is_set, known(offer), offer.provider.clone()));
     offers
 }
 
