@@ -113,7 +113,7 @@ async fn on_this_machine(offers: &[Offer]) -> Option<Choice> {
     let models = join_all(local.iter().map(|offer| offer.first_model())).await;
     let (offer, model) = local.iter().zip(models).find_map(|(offer, model)| Some((offer, model?)))?;
     let model = format!("{}/{model}", offer.provider);
-    let why = format!("{} answers at {}, so {model} is used", offer.provider, offer.base_url);
+    let why = format!("{} answers at {}, so {model} is used", offer.provider, offer.shown_url());
     Some(Choice::model(model, why))
 }
 

@@ -48,6 +48,6 @@ pub use providers::{
 };
 pub use replay::{Bounds, Drift, Recorder, RecordingError, Replay};
 pub use request::{Heard, Message, ModelAnswer, ModelRequest, Provider, Stop, ToolResult, ToolUse};
-pub use server_spec::ServerError;
+pub use server_spec::{ServerError, url_secrets};
 pub(crate) use tool_names::plain as wire_name;
 pub use tool_spec::{ToolSource, ToolSpec};

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. A key goes to another machine over TLS only, unless the user says otherwise.
-//! 2. An address has no user, password or query in it: nothing of it has to be hidden later.
+//! 2. An address that is asked has no user, password or query in it. One that was only given may: it is shown by
+//!    [`shown_url`] alone, and the redactor is told of [`url_secrets`].
 
 use reqwest::Url;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -79,12 +80,22 @@ pub(super) fn checked_url(spec: &ServerSpec) -> Result<Url, ServerError> {
     Ok(url)
 }
 
-/// Without what may stand before an `@`.
-fn shown_url(url: &str) -> String {
-    match url.rsplit_once('@') {
-        Some((_, rest)) => format!("…@{rest}"),
-        None => url.to_owned(),
+/// An address as it may be shown: without a user and a password.
+pub(super) fn shown_url(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
+    match (rest.rsplit_once('@'), scheme) {
+        (Some((_, rest)), "") => format!("…@{rest}"),
+        (Some((_, rest)), scheme) => format!("{scheme}://…@{rest}"),
+        (None, _) => url.to_owned(),
     }
+}
+
+/// What an address has that is a secret: what stands before an `@`, whole, and the password alone.
+pub fn url_secrets(url: &str) -> Vec<String> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let Some((who, _)) = rest.rsplit_once('@') else { return Vec::new() };
+    let password = who.split_once(':').map(|(_, password)| password.to_owned());
+    [Some(who.to_owned()), password].into_iter().flatten().filter(|secret| !secret.is_empty()).collect()
 }
 
 /// Whether it is this machine.

@@ -236,3 +236,26 @@ fn settings_are_read_strictly() {
     assert!(read("key = \"sk-in-a-file\"").is_err(), "a key has no place in the settings");
     assert!(matches!(providers(&[], &[]).resolve(""), Err(ProviderError::NoModel { .. })));
 }
+
+#[test]
+fn a_password_in_an_address_is_shown_to_nobody_but_the_redactor() {
+    let at = |url: &str| ProviderSettings {
+        speaks: Some(Speaks::Openai),
+        base_url: Some(url.to_owned()),
+        ..ProviderSettings::default()
+    };
+    for (url, shown, secrets) in [
+        ("https://me:sk-abc@h/v1", "https://…@h/v1", &["me:sk-abc", "sk-abc"][..]),
+        ("https://sk-abc@h/v1", "https://…@h/v1", &["sk-abc"]),
+        ("https://me:a@b/c@h/v1", "https://…@h/v1", &["me:a@b/c", "a@b/c"]),
+        ("https://h/v1", "https://h/v1", &[]),
+    ] {
+        let all = providers_of(setup(&[("box", at(url))]), &Environment::new());
+        let views = all.views();
+        let view = views.iter().find(|view| view.name == "box").unwrap();
+        assert_eq!(
+            (view.base_url.as_str(), all.secrets()),
+            (shown, secrets.iter().map(|s| (*s).to_owned()).collect())
+        );
+    }
+}

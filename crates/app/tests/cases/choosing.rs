@@ -257,3 +257,29 @@ fn of_several_providers_with_a_model_the_first_by_name_is_taken() {
     let said = run(&person, &["plan", "use", "add a flag"], &[]);
     assert!(said.stderr.contains("actor: coder (`providers.alpha.model` is set"), "{}", said.stderr);
 }
+
+#[test]
+fn who_stands_before_the_host_of_an_address_is_shown_nowhere() {
+    let person = Person::new();
+    let word = "hunter-of-words-2";
+    let table = format!(
+        "[providers.llamacpp]\nurl = \"http://127.0.0.1:1/v1\"\n[providers.box]\nspeaks = \"openai\"\n\
+         url = \"https://me:{word}@models.example/v1\"\n"
+    );
+    fs::create_dir_all(person.config_file().parent().unwrap()).unwrap();
+    fs::write(person.config_file(), table).unwrap();
+    for words in [&["doctor"][..], &["doctor", "--format", "json"]] {
+        let said = run(&person, words, &[]);
+        assert!(said.stdout.contains("https://…@models.example/v1"), "{said:?}");
+        assert!(!format!("{said:?}").contains(word), "{said:?}");
+    }
+    let host = server(&["qwen3:8b"]).replace("http://", "me:pass-of-mine@").replace("/v1", "");
+    let said = run(&person, &["plan", "use", "add a flag"], &[("OLLAMA_HOST", &host)]);
+    assert!(said.stderr.contains("(ollama answers at http://…@127.0.0.1:"), "{said:?}");
+    assert!(!format!("{said:?}").contains("pass-of-mine"), "{said:?}");
+    // It is a secret wherever else it shows up.
+    person.write("notes.txt", &format!("the word is {word}\n"));
+    assert_eq!(person.agents(&["run", "--", "cat", "notes.txt"]).exit, 0);
+    let logs = person.agents(&["plan", "logs", "@last"]).stdout;
+    assert!(logs.contains("the word is [REDACTED:known:") && !logs.contains(word), "{logs}");
+}

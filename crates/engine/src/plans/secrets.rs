@@ -1,8 +1,8 @@
 //! The redactor of this data directory: made when it is first needed, with a key that stays.
 //!
 //! # Invariants
-//! 1. Keys of providers that stand in the environment are known from the start; those that stand in files from the moment
-//!    that this process has read them.
+//! 1. Keys of providers that stand in the environment, and passwords in their addresses, are known from the start; keys that
+//!    stand in files from the moment that this process has read them.
 //! 2. What was known stays known, and has the same mark; where no key can be kept, as long as the process.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use actors::model::ProviderSettings;
+use actors::model::{ProviderSettings, url_secrets};
 use domain::Redactor;
 
 /// Names of variables whose values are secrets wherever they show up.
@@ -32,6 +32,8 @@ pub(crate) struct Secrets {
     key_file: PathBuf,
     /// Variables that the settings name for keys.
     named: Vec<String>,
+    /// Passwords in addresses of the settings.
+    in_urls: Vec<String>,
     redactor: OnceLock<Option<Arc<Redactor>>>,
     /// The same, and it knows the keys that were read since.
     full: OnceLock<Option<Arc<Redactor>>>,
@@ -42,6 +44,11 @@ impl Secrets {
         Self {
             key_file: data_dir.join("redaction.key"),
             named: providers.values().filter_map(|provider| provider.key_env.clone()).collect(),
+            in_urls: providers
+                .values()
+                .filter_map(|own| own.base_url.as_deref())
+                .flat_map(url_secrets)
+                .collect(),
             redactor: OnceLock::new(),
             full: OnceLock::new(),
         }
@@ -81,6 +88,7 @@ impl Secrets {
         let key = read_or_make_key(&self.key_file).ok()?;
         let names = SECRET_NAMES.iter().copied().chain(self.named.iter().map(String::as_str));
         keys.extend(names.filter_map(|name| std::env::var(name).ok()));
+        keys.extend(self.in_urls.iter().cloned());
         Redactor::new(key, keys).ok().map(Arc::new)
     }
 }

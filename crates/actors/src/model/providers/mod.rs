@@ -27,7 +27,7 @@ use super::openai::{Dialect, OpenAi, OpenAiSpec};
 use super::price::{Price, PriceList, Prices};
 use super::replay::{Bounds, Recorder, RecordingError, Replay};
 use super::request::Provider;
-use super::server_spec::ServerError;
+use super::server_spec::{ServerError, shown_url, url_secrets};
 
 pub use offers::{ASK_LIMIT, Offer, offers};
 pub use settings::{ProviderSettings, Speaks};
@@ -116,7 +116,7 @@ pub struct Resolved {
 pub struct ProviderView {
     /// Its name.
     pub name: String,
-    /// Where it is.
+    /// Where it is, without a user and a password.
     pub base_url: String,
     /// Whether that is this machine.
     pub is_local: bool,
@@ -249,10 +249,11 @@ impl Providers {
         views
     }
 
-    /// The keys, for the redactor and for nobody else.
+    /// The keys, and the passwords in addresses, for the redactor and for nobody else.
     pub fn secrets(&self) -> Vec<String> {
         let keys = self.entries.values().filter_map(|entry| entry.key.as_ref().ok()?.as_ref());
-        keys.map(|key| key.reveal().to_owned()).collect()
+        let in_urls = self.entries.values().flat_map(|entry| url_secrets(&entry.base_url));
+        keys.map(|key| key.reveal().to_owned()).chain(in_urls).collect()
     }
 
     /// Where the key for `PROVIDER/NAME` came from: a variable of the environment, or a file. None: it has none.
@@ -342,7 +343,7 @@ impl Entry {
         };
         ProviderView {
             name: self.name.clone(),
-            base_url: self.base_url.clone(),
+            base_url: shown_url(&self.base_url),
             is_local: self.is_local,
             has_key: matches!(self.key, Ok(Some(_))),
             lacks,

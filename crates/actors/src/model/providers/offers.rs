@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::builtin_providers;
 use super::settings::{ProviderSettings, Speaks, entries};
 use crate::model::key::Key;
-use crate::model::server_spec::is_loopback;
+use crate::model::server_spec::{is_loopback, shown_url};
 
 /// How long a server on this machine may take to say which models it has. Where none listens, that is known at once.
 pub const ASK_LIMIT: Duration = Duration::from_secs(1);
@@ -30,14 +30,13 @@ const NO_TALKER: &str = "embed";
 pub struct Offer {
     /// Its name.
     pub provider: String,
-    /// Where it is.
-    pub base_url: String,
     /// The model that the settings name for it.
     pub model: Option<String>,
     /// Whether the settings have a table of it.
     pub is_set: bool,
     /// Whether it is this machine.
     pub is_local: bool,
+    base_url: String,
     speaks: Speaks,
     key: Option<Key>,
 }
@@ -70,6 +69,11 @@ pub fn offers(
 }
 
 impl Offer {
+    /// Where it is, without what may be a secret.
+    pub fn shown_url(&self) -> String {
+        shown_url(&self.base_url)
+    }
+
     /// The first model that a server on this machine says it has; none when it is not one, does not run, or is slow.
     pub async fn first_model(&self) -> Option<String> {
         tokio::time::timeout(ASK_LIMIT, self.ask()).await.ok()?
