@@ -126,6 +126,7 @@ fn a_line_reaches_the_model_wherever_it_is_named_and_else_at_the_end_of_the_task
     for (actor, words, expected) in [
         (plain.to_owned(), &["handle it", "--actor", "nv"][..], "handle it\n\nItem: one"),
         (plain.to_owned(), &["handle {{item}} now", "--actor", "nv"], "handle one now"),
+        (plain.to_owned(), &["handle {{ item }} now", "--actor", "nv"], "handle one now"),
         (
             format!("{plain}prompt: \"Do {{{{item}}}}: {{{{task}}}}\"\n"),
             &["handle it", "--actor", "nv"],
@@ -151,4 +152,18 @@ fn what_the_lines_give_is_not_given_twice() {
         .write(".cleveragents/actions/a.yaml", "description: a\nargs: {item: {}}\nactor: {run: \"true\"}\n");
     let said = person.json(&["run", "a", "--for-each", "items", "--arg", "item=x"]);
     assert_eq!((said.exit, said.code()), (2, "USAGE".to_owned()), "{said:?}");
+}
+
+#[test]
+fn who_names_the_line_without_declaring_it_is_told_how() {
+    let person = Person::new();
+    person.write("items", "one\n");
+    person.write(".cleveragents/actions/a.yaml", "description: a\nactor: {run: [echo, \"{{item}}\"]}\n");
+    let said = person.agents(&["run", "a", "--for-each", "items"]);
+    assert_eq!(said.exit, 2, "{said:?}");
+    assert!(
+        said.stderr.contains("there is no value `item`; an action declares it with `args: {item: {}}`"),
+        "{}",
+        said.stderr
+    );
 }

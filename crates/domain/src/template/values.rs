@@ -118,6 +118,14 @@ fn within(value: &Value, way: &[String]) -> Value {
     found.cloned().unwrap_or(Value::Null)
 }
 
+/// The line of `--for-each` is an argument like any other.
+fn undeclared(name: &str) -> String {
+    match name {
+        "item" => "; an action declares it with `args: {item: {}}`, and `--for-each` gives it".to_owned(),
+        _ => String::new(),
+    }
+}
+
 /// Which values there are where a template or a condition stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
@@ -144,7 +152,7 @@ impl Known {
             ("args", [name]) if self.args.contains(name) => Ok(()),
             ("args", [name]) => unknown(match nearest(name, args()) {
                 Some(meant) => format!("; did you mean `args.{meant}`?"),
-                None => String::new(),
+                None => undeclared(name),
             }),
             ("args", _) => unknown("; an argument is `args.NAME`".to_owned()),
             (word, _) if RESERVED.contains(&word) && !self.in_run => {
@@ -153,7 +161,10 @@ impl Known {
             ("nodes", [node, rest @ ..]) => self.check_node(path, node, rest),
             ("nodes", []) => unknown("; what a node left is `nodes.ID.text`".to_owned()),
             (word, []) if RESERVED.contains(&word) || self.args.contains(word) => Ok(()),
-            (word, []) => unknown(did_you_mean(word, RESERVED.into_iter().chain(args()))),
+            (word, []) => unknown(match did_you_mean(word, RESERVED.into_iter().chain(args())) {
+                meant if meant.is_empty() => undeclared(word),
+                meant => meant,
+            }),
             (word, [_, ..]) if RESERVED.contains(&word) => unknown(format!(": `{word}` has no parts")),
             (_, [_, ..]) => unknown("; arguments are `args.NAME`, nodes `nodes.ID.FIELD`".to_owned()),
         }

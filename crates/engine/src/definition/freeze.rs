@@ -329,18 +329,9 @@ pub fn freeze_actor(
 /// The action that a task in words is; `has_item`, and the words may name the item.
 fn typed(task: &str, has_item: bool) -> Action {
     let first = task.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    // Words of a person are no template, but for that one.
-    let literal = |text: &str| match has_item {
-        false => Template::literal(text).to_string(),
-        true => {
-            let parts: Vec<String> =
-                text.split("{{item}}").map(|part| Template::literal(part).to_string()).collect();
-            parts.join("{{item}}")
-        }
-    };
     Action {
-        description: literal(first),
-        prompt: literal(task),
+        description: worded(first, has_item),
+        prompt: worded(task, has_item),
         definition_of_done: Vec::new(),
         args: BTreeMap::new(),
         actor: ActorRef::Default,
@@ -351,6 +342,21 @@ fn typed(task: &str, has_item: bool) -> Action {
         limits: AskedLimits::default(),
         read_only: false,
     }
+}
+
+/// Words of a person as a template: they are none, but for `{{item}}` where there is one, with spaces or without.
+fn worded(text: &str, has_item: bool) -> String {
+    let literal = |part: &str| Template::literal(part).to_string();
+    let (mut template, mut done) = (String::new(), 0);
+    for (open, _) in text.match_indices("{{").filter(|_| has_item) {
+        let inner = text[open + 2..].split_once("}}").map(|(inner, _)| inner);
+        if let Some(inner) = inner.filter(|inner| inner.trim() == ITEM) {
+            template += &literal(&text[done..open]);
+            template += "{{item}}";
+            done = open + inner.len() + "{{}}".len();
+        }
+    }
+    template + &literal(&text[done..])
 }
 
 /// Where an action stands.
