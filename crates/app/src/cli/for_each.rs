@@ -1,7 +1,8 @@
 //! `run --for-each`: a plan for every line of a file, all of them left to the workers.
 //!
 //! # Invariants
-//! 1. All lines are read before the first plan is made: a file that cannot be read makes none.
+//! 1. All lines are read, and held against the argument that they are given for, before the first plan is made: a file that
+//!    cannot be read makes none, nor does one with a line that is no value.
 //! 2. The first plan that cannot be made ends it, as a signal does: none is begun any more, and all that were made or are
 //!    on their way are told of.
 //! 3. A line is bytes, as a file name is; where it stands in a text, it is text.
@@ -15,11 +16,12 @@ use engine::plans::{Engine, NewPlanRequest};
 use futures_util::{StreamExt, stream};
 use serde_json::json;
 
+use super::source::Source;
 use super::stops::Stops;
-use super::task::{Asked, TITLE_READ_CHARS_MAX};
+use super::task::Asked;
 use super::{Invocation, detach};
 use crate::failure::{Failure, codes, from_engine};
-use crate::output::{Report, one_line_of};
+use crate::output::Report;
 use crate::text_file;
 
 /// The variable in which a command finds its line.
@@ -28,6 +30,10 @@ const ITEM: &str = "ITEM";
 const AT_ONCE: usize = 256;
 /// How much is read: more than as many plans as may wait need.
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// So many lines that cannot be used are told of.
+const WRONG_TOLD_MAX: usize = 20;
+/// So many are named to programs.
+const WRONG_NAMED_MAX: usize = 1000;
 /// The kernel's bound of one variable, less its name and its end.
 const LINE_BYTES_MAX: usize = 128 * 1024 - "ITEM=".len() - 1;
 
@@ -93,8 +99,43 @@ pub(super) async fn leave_all(
     })
 }
 
-/// The lines of a file.
-pub(super) fn read(file: &Path, invocation: &Invocation) -> Result<Vec<ByteText>, Failure> {
+/// The lines of a file that are not empty.
+pub(super) struct Lines {
+    /// The file, as it was typed.
+    file: String,
+    /// What stands on each.
+    pub(super) items: Vec<ByteText>,
+    /// Where each stands, from 1; as many as there are items.
+    numbers: Vec<usize>,
+}
+
+impl Lines {
+    /// Refuses lines that are no values of the argument that they are given for.
+    ///
+    /// # Errors
+    /// There are some: they are told with their numbers.
+    pub(super) fn check(&self, source: &Source) -> Result<(), Failure> {
+        let lines = self.numbers.iter().zip(&self.items);
+        let wrong =
+            |(number, item): (&usize, &ByteText)| Some((*number, source.wrong_item(&item.to_string())?));
+        let wrong: Vec<(usize, String)> = lines.filter_map(wrong).collect();
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        let many = if wrong.len() == 1 { "1 line".to_owned() } else { format!("{} lines", wrong.len()) };
+        let message = format!("{many} of `--for-each {}` cannot be used, so no plan is made", self.file);
+        let told = wrong.iter().take(WRONG_TOLD_MAX).map(|(number, why)| format!("line {number}: {why}"));
+        let more = wrong.len().checked_sub(WRONG_TOLD_MAX).filter(|more| *more > 0);
+        let told = told.chain(more.map(|more| format!("and {more} more")));
+        let numbers: Vec<usize> = wrong.iter().map(|(number, _)| *number).take(WRONG_NAMED_MAX).collect();
+        let failure = told.fold(Failure::new(&codes::ARG_INVALID, message), Failure::line);
+        let detail = json!({ "lines": numbers, "wrong": wrong.len() });
+        Err(failure.detail(detail).hint("mend these lines, or leave them out"))
+    }
+}
+
+/// Reads the lines of a file.
+pub(super) fn read(file: &Path, invocation: &Invocation) -> Result<Lines, Failure> {
     let cannot = |why: String| {
         Failure::new(&codes::USAGE, format!("`--for-each {}` cannot be read: {why}", file.display()))
             .hint("name a text file with a line for each plan, or `-` for the standard input")
@@ -104,17 +145,17 @@ pub(super) fn read(file: &Path, invocation: &Invocation) -> Result<Vec<ByteText>
     } else {
         text_file::read(&invocation.here.join(file), BYTES_MAX)
     };
-    let items = lines(&read.map_err(|error| cannot(error.to_string()))?).map_err(cannot)?;
+    let (numbers, items) = lines(&read.map_err(|error| cannot(error.to_string()))?).map_err(cannot)?;
     if items.is_empty() {
         return Err(Failure::new(&codes::USAGE, format!("`--for-each {}` has no line", file.display()))
             .hint("every line that is not empty makes a plan"));
     }
-    Ok(items)
+    Ok(Lines { file: file.display().to_string(), items, numbers })
 }
 
-/// The lines that are not empty. Each has to fit into a variable.
-fn lines(bytes: &[u8]) -> Result<Vec<ByteText>, String> {
-    let mut items = Vec::new();
+/// The lines that are not empty, behind their numbers. Each has to fit into a variable.
+fn lines(bytes: &[u8]) -> Result<(Vec<usize>, Vec<ByteText>), String> {
+    let (mut numbers, mut items) = (Vec::new(), Vec::new());
     for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.contains(&0) {
@@ -126,19 +167,16 @@ fn lines(bytes: &[u8]) -> Result<Vec<ByteText>, String> {
             ));
         }
         if !line.is_empty() {
+            numbers.push(number);
             items.push(ByteText(line.to_vec()));
         }
     }
-    Ok(items)
+    Ok((numbers, items))
 }
 
 /// The plan for one line.
 fn for_item(asked: &Asked, item: &ByteText, invocation: &Invocation) -> Result<NewPlanRequest, Failure> {
     let mut request = asked.for_item(item, invocation)?;
-    let is_told = request.title.contains(&item.to_string());
-    if !is_told {
-        request.title = one_line_of(&format!("{item}: {}", request.title), TITLE_READ_CHARS_MAX);
-    }
     for step in &mut request.spec.steps {
         if let Some(task) = step.command_mut() {
             task.set_variable(ITEM, item);
@@ -153,10 +191,11 @@ mod tests {
 
     #[test]
     fn a_line_is_bytes_that_a_variable_can_hold() {
-        let items = lines(b"one\r\n\n\xff two\n").unwrap();
+        let (numbers, items) = lines(b"one\r\n\n\xff two\n").unwrap();
+        assert_eq!(numbers, [1, 3]);
         assert_eq!(items, [ByteText(b"one".to_vec()), ByteText(b"\xff two".to_vec())]);
         assert!(lines(b"fine\na\0b\n").unwrap_err().starts_with("line 2 has a NUL"));
-        assert_eq!(lines(&vec![b'x'; LINE_BYTES_MAX]).unwrap().len(), 1);
+        assert_eq!(lines(&vec![b'x'; LINE_BYTES_MAX]).unwrap().0, [1]);
         assert!(lines(&vec![b'x'; LINE_BYTES_MAX + 1]).unwrap_err().starts_with("line 1 is longer"));
     }
 }

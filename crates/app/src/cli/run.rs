@@ -44,15 +44,14 @@ pub(super) struct RunArgs {
 
 pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let gate = if args.apply { Gate::Auto } else { Gate::Ask };
-    let items = args.for_each.as_deref().map(|file| for_each::read(file, invocation)).transpose()?;
-    let first = items.as_ref().and_then(|items| items.first());
-    let mut asked = args.task.asked(invocation, gate, first).await?;
+    let lines = args.for_each.as_deref().map(|file| for_each::read(file, invocation)).transpose()?;
+    let mut asked = args.task.asked(invocation, gate, lines.as_ref()).await?;
     args.tape.apart(&asked.request.projects, invocation)?;
     let engine = invocation.engine_with_tape(&asked.settings, &args.tape).await?;
     asked.consent.settle(&engine, invocation).await?;
     asked.tell_unpriced(&engine, invocation)?;
-    if let Some(items) = items {
-        return for_each::leave_all(&items, &asked, invocation, &engine).await;
+    if let Some(lines) = lines {
+        return for_each::leave_all(&lines.items, &asked, invocation, &engine).await;
     }
     let made = engine.use_plan(asked.request).await.map_err(|error| from_engine::use_plan(&error))?;
     let plan = Named { id: made.id, short: short_id(&engine, made.id).await? };

@@ -11,7 +11,7 @@
 use std::ffi::OsStr;
 use std::io::Read;
 
-use domain::{DefinitionSource, ProjectLink};
+use domain::{ArgError, DefinitionSource, ProjectLink};
 use engine::definition::{
     Action, ActorRef, DefinitionError, Frozen, Library, Loaded, Surroundings, freeze_action, freeze_actor,
     is_name,
@@ -102,15 +102,28 @@ impl Source {
         Ok(Some((Source { library, what, surroundings, args, word }, notes)))
     }
 
+    /// Why a line of `--for-each` is no value of the argument `item`; all else that may be wrong tells `freeze`.
+    pub(super) fn wrong_item(&self, item: &str) -> Option<String> {
+        let Err(DefinitionError::Args(errors)) = self.joined(Some(item)) else { return None };
+        let of_item = |error: &&ArgError| matches!(error, ArgError::Invalid { name, .. } if name == ITEM);
+        let wrong: Vec<String> = errors.iter().filter(of_item).map(ToString::to_string).collect();
+        (!wrong.is_empty()).then(|| wrong.join("; "))
+    }
+
+    fn joined(&self, item: Option<&str>) -> Result<Frozen, DefinitionError> {
+        let surroundings = Surroundings { item: item.map(str::to_owned), ..self.surroundings.clone() };
+        match &self.what {
+            What::Task(task) => freeze_actor(&self.library, task, &surroundings),
+            What::Action(action) => freeze_action(&self.library, action, &self.args, &surroundings),
+        }
+    }
+
     /// What a plan keeps of it; `item` is its line of `--for-each`.
     pub(super) fn freeze(&self, item: Option<&str>) -> Result<Frozen, Failure> {
-        let surroundings = Surroundings { item: item.map(str::to_owned), ..self.surroundings.clone() };
-        let frozen = match &self.what {
-            What::Task(task) => freeze_actor(&self.library, task, &surroundings)
-                .map_err(|error| advised(&error, &self.word, None))?,
-            What::Action(action) => freeze_action(&self.library, action, &self.args, &surroundings)
-                .map_err(|error| definitions::failure(&error))?,
-        };
+        let frozen = self.joined(item).map_err(|error| match &self.what {
+            What::Task(_) => advised(&error, &self.word, None),
+            What::Action(_) => definitions::failure(&error),
+        })?;
         if frozen.misses_model {
             let message = "a node uses `model: default`, and `model.default` is not set";
             return Err(Failure::new(&codes::PREFLIGHT_FAILED, message)

@@ -20,6 +20,7 @@ use engine::plans::{Engine, NewPlanRequest};
 
 use super::Invocation;
 use super::consent::Consent;
+use super::for_each::Lines;
 use super::invocation::path_of;
 use super::limit::{self, LimitArg};
 use super::source::{Source, Words};
@@ -37,7 +38,7 @@ const TIMEOUT_DEFAULT: &str = "30m";
 /// The bounds of a command's end, in seconds.
 const TIMEOUT_MAX_S: u64 = 86_400;
 /// How much of a title is read: all of it, so that its secrets are found before it is cut.
-pub(super) const TITLE_READ_CHARS_MAX: usize = 64 * 1024;
+const TITLE_READ_CHARS_MAX: usize = 64 * 1024;
 /// The end of a check that `--check` names, in seconds.
 const CHECK_TIMEOUT_S: u64 = 600;
 
@@ -156,11 +157,22 @@ impl Asked {
         item: &ByteText,
         invocation: &Invocation,
     ) -> Result<NewPlanRequest, Failure> {
-        let Some(source) = &self.source else { return Ok(self.request.clone()) };
-        let first = &self.request.spec.sources;
-        let frozen = source.freeze_again(&item.to_string(), first)?;
-        let (projects, said) = (self.request.projects.clone(), self.request.spec.instructions.clone());
-        self.task.request(self.apply, &self.settings, projects, Some(frozen), said, invocation)
+        let (mut request, is_told) = match &self.source {
+            None => (self.request.clone(), false),
+            Some(source) => {
+                let first = &self.request.spec.sources;
+                let frozen = source.freeze_again(&item.to_string(), first)?;
+                let is_told = self.task.title.is_none() && frozen.title_has_item;
+                let (projects, said) =
+                    (self.request.projects.clone(), self.request.spec.instructions.clone());
+                let (apply, settings) = (self.apply, &self.settings);
+                (self.task.request(apply, settings, projects, Some(frozen), said, invocation)?, is_told)
+            }
+        };
+        if !is_told {
+            request.title = one_line_of(&format!("{item}: {}", request.title), TITLE_READ_CHARS_MAX);
+        }
+        Ok(request)
     }
 
     /// Tells of models whose price is not known.
@@ -177,13 +189,13 @@ impl Asked {
 }
 
 impl TaskArgs {
-    /// The plan that is asked for. `apply` is what the person said about applying it, `item` the first line of
-    /// `--for-each`.
+    /// The plan that is asked for. `apply` is what the person said about applying it, `lines` are those of `--for-each`: of
+    /// them the plan is for the first.
     pub(super) async fn asked(
         self,
         invocation: &Invocation,
         apply: Gate,
-        item: Option<&ByteText>,
+        lines: Option<&Lines>,
     ) -> Result<Asked, Failure> {
         self.refuse_unclear()?;
         let projects = project::find_all(&self.project, &invocation.here)?;
@@ -195,11 +207,14 @@ impl TaskArgs {
             what: self.what.as_deref(),
             actor: self.actor.as_deref(),
             args: &self.arg,
-            is_for_each: item.is_some(),
+            is_for_each: lines.is_some(),
         };
         let found = Source::find(words, &settings, &projects, invocation).await?;
         let (source, mut notes) = found.map_or((None, Vec::new()), |(source, notes)| (Some(source), notes));
-        let item = item.map(ToString::to_string);
+        if let (Some(lines), Some(source)) = (lines, &source) {
+            lines.check(source)?;
+        }
+        let item = lines.and_then(|lines| lines.items.first()).map(ToString::to_string);
         let frozen = source.as_ref().map(|source| source.freeze(item.as_deref())).transpose()?;
         let consent = Consent::to(frozen.as_ref(), &projects, self.trust);
         let mut instructions = Vec::new();

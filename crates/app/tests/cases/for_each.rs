@@ -155,6 +155,64 @@ fn what_the_lines_give_is_not_given_twice() {
 }
 
 #[test]
+fn every_line_that_is_no_value_is_told_with_its_number_before_a_plan_is_made() {
+    let person = Person::new();
+    person.write(
+        ".cleveragents/actions/a.yaml",
+        "description: a\nargs: {item: {type: integer, min: 3}}\nactor: {run: \"true\"}\n",
+    );
+    for (items, told) in [
+        (
+            "5\n1\n\nx\n7\n",
+            ["line 2: the argument `item` cannot be `1`", "line 4: the argument `item` cannot be `x`"],
+        ),
+        (
+            "x\n5\n2\n",
+            ["line 1: the argument `item` cannot be `x`", "line 3: the argument `item` cannot be `2`"],
+        ),
+    ] {
+        person.write("items", items);
+        let said = person.agents(&["run", "a", "--for-each", "items"]);
+        assert_eq!(said.exit, 2, "{said:?}");
+        assert!(said.stderr.contains("error[ARG_INVALID]: 2 lines of `--for-each items`"), "{}", said.stderr);
+        assert!(told.iter().all(|told| said.stderr.contains(told)), "{}", said.stderr);
+    }
+    let many: String = (0..60).map(|_| "x\n").collect();
+    person.write("items", &many);
+    let said = person.agents(&["run", "a", "--for-each", "items"]);
+    assert!(said.stderr.contains("and 40 more") && said.stderr.lines().count() < 30, "{}", said.stderr);
+    assert_eq!(person.json(&["plan", "list"]).data()["total"], json!(0));
+}
+
+#[test]
+fn the_title_of_every_plan_tells_its_line() {
+    let person = Person::new();
+    person.write("items", "a\nfix\n");
+    person.write(".cleveragents/actors/doer.yaml", "run: \"true\"\n");
+    person.write(
+        ".cleveragents/actions/handle.yaml",
+        "description: Handle {{item}}\nargs: {item: {}}\nactor: doer\n",
+    );
+    person
+        .write(".cleveragents/actions/all.yaml", "description: Handle all\nargs: {item: {}}\nactor: doer\n");
+    for (words, expected) in [
+        (&["fix all", "--actor", "doer"][..], ["a: fix all", "fix: fix all"]),
+        (&["fix {{ item }} now", "--actor", "doer"], ["fix a now", "fix fix now"]),
+        (&["handle"], ["Handle a", "Handle fix"]),
+        (&["all"], ["a: Handle all", "fix: Handle all"]),
+        (&["handle", "--title", "fix a"], ["a: fix a", "fix: fix a"]),
+    ] {
+        let said = person.json(&[&["run", "--for-each", "items"][..], words].concat());
+        assert_eq!(said.exit, 0, "{said:?}");
+        let title = |plan: &serde_json::Value| {
+            person.json(&["plan", "status", plan.as_str().unwrap()]).data()["title"].clone()
+        };
+        let titles: Vec<_> = said.data()["plans"].as_array().unwrap().iter().map(title).collect();
+        assert_eq!(titles, expected, "{words:?}");
+    }
+}
+
+#[test]
 fn who_names_the_line_without_declaring_it_is_told_how() {
     let person = Person::new();
     person.write("items", "one\n");

@@ -103,6 +103,8 @@ pub struct Frozen {
     pub action: Option<String>,
     /// One line about it.
     pub title: String,
+    /// Whether that line names the item.
+    pub title_has_item: bool,
     /// The task.
     pub prompt: String,
     /// The values of its arguments.
@@ -248,6 +250,7 @@ fn join(
     let mut joined = frozen(action.clone(), actor, strategist, surroundings);
     joined.action = Some(loaded.name.clone());
     joined.title = text(&action.description);
+    joined.title_has_item = names_item(&action.description);
     joined.prompt = text(&action.prompt);
     if let Some(item) = item.filter(|_| !uses_item) {
         // Nobody asks for it, and without it all the plans would be the same.
@@ -285,6 +288,7 @@ fn frozen(action: Action, actor: Flat, strategist: Option<Flat>, surroundings: &
     Frozen {
         action: None,
         title: String::new(),
+        title_has_item: false,
         prompt: String::new(),
         args: BTreeMap::new(),
         definition_of_done: action.definition_of_done,
