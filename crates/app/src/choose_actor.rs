@@ -3,16 +3,19 @@
 //! # Invariants
 //! 1. What the user names (`--actor`, `actor.default`, `model.default`, a provider's `model`) is never overruled.
 //! 2. Choosing looks at settings, variables and PATH, and asks servers on this machine which models they have, for
-//!    one second at most. It starts no program and asks nobody over a network.
+//!    one second at most. It starts no program and asks nobody over a network. For a replay it asks nobody at all.
 //! 3. Whoever is chosen is told with the reason and the way to another, also when a project chose. Where nobody is there,
 //!    what would do is told.
 //!
 //! # Not here
 //! What the actors are: `engine::definition`.
 
+use std::path::PathBuf;
+
 use actors::agents::{self, AGENTS, Agent};
 use actors::model::{Offer, offers};
 use engine::definition::{StrategistDefault, Surroundings};
+use engine::plans::Cast;
 use futures_util::future::join_all;
 
 use crate::config::{Key, Origin, Settings};
@@ -45,7 +48,24 @@ impl Choice {
     }
 }
 
-/// Names whom the settings leave open, and says whom; nothing when the user names somebody.
+/// A recording that is to be repeated.
+#[derive(Debug)]
+pub struct Replayed {
+    /// Where it is.
+    pub file: PathBuf,
+    /// Who was in the run; none in recordings from before that was kept.
+    pub cast: Option<Cast>,
+}
+
+impl Replayed {
+    /// Who did it, if the recording says so.
+    fn actor(&self) -> Option<&str> {
+        self.cast.as_ref().and_then(|cast| cast.asked.as_deref().or(cast.actor.as_deref()))
+    }
+}
+
+/// Names whom the settings leave open, and says whom; nothing when the user names somebody. Of what is `replayed` the
+/// recording has named whom it could.
 ///
 /// # Errors
 /// Nobody is there.
@@ -53,7 +73,12 @@ pub async fn choose(
     surroundings: &mut Surroundings,
     settings: &Settings,
     env: &Env,
+    replayed: Option<&Replayed>,
 ) -> Result<Option<Note>, Failure> {
+    if let Some(actor) = replayed.and_then(Replayed::actor) {
+        let told = format!("actor: {actor} (as recorded; choose another with `--actor`)");
+        return Ok(Some(Note::info(told)));
+    }
     if surroundings.actor.is_some() {
         return Ok(None);
     }
@@ -65,9 +90,10 @@ pub async fn choose(
     }
     let providers = places::providers(settings.providers.clone(), env);
     let offers = offers(&providers, &|name| env.get(name).cloned());
-    let choice = match chosen(surroundings.model_default.as_deref(), settings, &offers, env) {
-        Some(choice) => Some(choice),
-        None => on_this_machine(&offers).await.or_else(|| program(env)),
+    let choice = match (chosen(surroundings.model_default.as_deref(), settings, &offers, env), replayed) {
+        (Some(choice), _) => Some(choice),
+        (None, Some(replayed)) => return Err(untold(replayed)),
+        (None, None) => on_this_machine(&offers).await.or_else(|| program(env)),
     };
     let Some(Choice { actor, model, why }) = choice else { return Err(nobody(&offers)) };
     surroundings.actor_default = Some(actor.to_owned());
@@ -124,6 +150,14 @@ fn program(env: &Env) -> Option<Choice> {
     let agent = AGENTS.iter().find(is_here)?;
     let why = format!("found {} on PATH, {}", agent.program, agent.tried_in_words());
     Some(Choice { actor: agent.name, model: None, why })
+}
+
+/// A recording that names nobody, where the settings do not either.
+fn untold(replayed: &Replayed) -> Failure {
+    let file = replayed.file.display();
+    Failure::new(&codes::NO_ACTOR, format!("the recording {file} does not say who did it, and nobody is named"))
+        .hint("name who did it, like `--actor coder`; the model is named with `agents config set model.default=PROVIDER/NAME`")
+        .hint("recordings that are made now say both")
 }
 
 /// What to set, on one screen.

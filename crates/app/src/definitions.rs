@@ -14,7 +14,7 @@ use engine::definition::{
     Action, Actor, Configured, DefinitionError, Finding, FindingKind, Library, Loaded, StrategistDefault,
     Surroundings, is_name,
 };
-use engine::plans::builtin_providers;
+use engine::plans::{Cast, builtin_providers};
 use serde_json::{Value, json};
 
 use crate::config::{Key, Settings};
@@ -51,6 +51,18 @@ pub fn surroundings(settings: &Settings, actor: Option<Loaded<Actor>>) -> Surrou
         strategist_default,
         model_default,
         item: None,
+    }
+}
+
+/// Puts who was in a recorded run in the place of whom the settings name, as far as the recording says.
+pub fn cast(surroundings: &mut Surroundings, cast: &Cast) {
+    let Cast { asked: _, actor, model, strategist } = cast.clone();
+    surroundings.actor_default = actor.or(surroundings.actor_default.take());
+    surroundings.model_default = model.or(surroundings.model_default.take());
+    match strategist {
+        Some(name) if name == NOBODY => surroundings.strategist_default = StrategistDefault::Nobody,
+        Some(name) => surroundings.strategist_default = StrategistDefault::Named(name),
+        None => {}
     }
 }
 

@@ -46,7 +46,7 @@ pub use providers::{
     ASK_LIMIT, Mode, Offer, ProviderError, ProviderSettings, ProviderView, Providers, ProvidersSetup,
     Resolved, Speaks, builtin_providers, offers,
 };
-pub use replay::{Bounds, Drift, Recorder, RecordingError, Replay};
+pub use replay::{Bounds, Cast, Drift, Recorder, RecordingError, Replay, cast_of};
 pub use request::{Heard, Message, ModelAnswer, ModelRequest, Provider, Stop, ToolResult, ToolUse};
 pub use server_spec::{ServerError, url_secrets};
 pub(crate) use tool_names::plain as wire_name;

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use actors::model::{
-    Mode, NoNews, Price, Prices, ProviderError, ProviderSettings, ProviderView, Providers, ProvidersSetup,
-    Speaks,
+    Cast, Mode, NoNews, Price, Prices, ProviderError, ProviderSettings, ProviderView, Providers,
+    ProvidersSetup, Speaks,
 };
 use serde_json::json;
 use sync::CircuitBreaker;
@@ -200,7 +200,9 @@ async fn what_was_recorded_with_a_key_is_replayed_without_one() {
     let server = Scripted::start(vec![one_answer()]);
     let environment: Environment =
         [("OPENAI_API_KEY", SECRET.to_owned()), ("OPENAI_BASE_URL", server.url.clone())].into();
-    let recording = ProvidersSetup { mode: Mode::Record(path.clone()), ..setup(&[]) };
+    let own = ProviderSettings { context_tokens: Some(9_000), ..ProviderSettings::default() };
+    let mode = Mode::Record { path: path.clone(), cast: Cast::default() };
+    let recording = ProvidersSetup { mode, ..setup(&[("openai", own)]) };
     let live = providers_of(recording, &environment);
     let resolved = live.resolve("openai/m-1").unwrap_or_else(|error| panic!("{error}"));
     let recorded = answered(&*resolved.provider, &request("hello")).await;
@@ -212,6 +214,7 @@ async fn what_was_recorded_with_a_key_is_replayed_without_one() {
     assert_eq!(offline.unused_calls(), Some(1));
     let resolved = offline.resolve("openai/m-1").unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(answered(&*resolved.provider, &request("hello")).await, recorded);
+    assert_eq!(resolved.context_tokens, Some(9_000), "as the settings said when it was recorded");
     assert_eq!(offline.unused_calls(), Some(0));
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use domain::{Gate, PlanId, Policy, ProjectLink, REVERSIONS_MAX};
 use engine::contexts::ContextsSetup;
-use engine::plans::{Engine, EngineOptions, ModelsSetup, RecoveredEnd, Renewal, Servers};
+use engine::plans::{Cast, Engine, EngineOptions, ModelsSetup, RecoveredEnd, Renewal, Servers};
 use sync::BreakerConfig;
 
 use super::Global;
@@ -120,9 +120,10 @@ impl Invocation {
         &self,
         settings: &Settings,
         tape: &TapeArgs,
+        cast: Cast,
     ) -> Result<Engine, Failure> {
         let mut options = self.options(settings)?;
-        options.models.mode = tape.mode(&self.here);
+        options.models.mode = tape.mode(&self.here, cast);
         let engine = self.opened(options).await?;
         tape.ready(&engine)?;
         Ok(engine)

@@ -45,9 +45,10 @@ pub(super) struct RunArgs {
 pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let gate = if args.apply { Gate::Auto } else { Gate::Ask };
     let lines = args.for_each.as_deref().map(|file| for_each::read(file, invocation)).transpose()?;
-    let mut asked = args.task.asked(invocation, gate, lines.as_ref()).await?;
+    let replayed = args.tape.replayed(&invocation.here)?;
+    let mut asked = args.task.asked(invocation, gate, lines.as_ref(), replayed.as_ref()).await?;
     args.tape.apart(&asked.request.projects, invocation)?;
-    let engine = invocation.engine_with_tape(&asked.settings, &args.tape).await?;
+    let engine = invocation.engine_with_tape(&asked.settings, &args.tape, asked.cast()).await?;
     asked.consent.settle(&engine, invocation).await?;
     asked.tell_unpriced(&engine, invocation)?;
     if let Some(lines) = lines {
@@ -70,7 +71,7 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report
         text.append(&mut report.text);
         report.text = text;
     }
-    Ok(args.tape.told(&engine, report, invocation))
+    Ok(args.tape.told(&engine, report))
 }
 
 /// Shows the plan where it came to rest, and first applies it when its gate says so.

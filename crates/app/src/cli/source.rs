@@ -13,14 +13,15 @@ use std::io::Read;
 
 use domain::{ArgError, DefinitionSource, ProjectLink};
 use engine::definition::{
-    Action, ActorRef, DefinitionError, Frozen, Library, Loaded, Surroundings, freeze_action, freeze_actor,
-    is_name,
+    Action, ActorRef, DefinitionError, Frozen, Library, Loaded, StrategistDefault, Surroundings,
+    freeze_action, freeze_actor, is_name,
 };
+use engine::plans::Cast;
 
 use super::Invocation;
-use crate::choose_actor;
+use crate::choose_actor::{self, Replayed};
 use crate::config::Settings;
-use crate::definitions::{self, WithProviders};
+use crate::definitions::{self, NOBODY, WithProviders};
 use crate::failure::{Failure, codes};
 use crate::output::Note;
 
@@ -36,6 +37,8 @@ pub(super) struct Words<'a> {
     pub(super) args: &'a [(String, String)],
     /// Whether there is a plan for every line of a file.
     pub(super) is_for_each: bool,
+    /// The recording that answers in the place of models.
+    pub(super) replayed: Option<&'a Replayed>,
 }
 
 /// An action or a task, and who does it.
@@ -44,6 +47,8 @@ pub(super) struct Source {
     what: What,
     surroundings: Surroundings,
     args: Vec<(String, String)>,
+    /// The actor that was asked for, as it was typed.
+    asked: Option<String>,
     /// What was typed, for advice.
     word: String,
 }
@@ -70,8 +75,14 @@ impl Source {
         let configured = definitions::configured(settings, WithProviders::No);
         let library = definitions::library(projects, &invocation.env).knowing(configured);
         let wrong = |error: DefinitionError| definitions::failure(&error);
-        let actor = words.actor.map(|word| definitions::actor(&library, word, &invocation.here));
+        let cast = words.replayed.and_then(|replayed| replayed.cast.as_ref());
+        let recorded = cast.and_then(|cast| cast.asked.as_deref());
+        let asked = words.actor.or(recorded);
+        let actor = asked.map(|word| definitions::actor(&library, word, &invocation.here));
         let mut surroundings = definitions::surroundings(settings, actor.transpose().map_err(wrong)?);
+        if let Some(cast) = cast {
+            definitions::cast(&mut surroundings, cast);
+        }
         let word = words.what.map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         let is_left_open;
         let what = match read_word(words.what)? {
@@ -95,11 +106,27 @@ impl Source {
             return Err(Failure::new(&codes::USAGE, message).hint("leave one of them out"));
         }
         let mut notes = Vec::new();
-        if is_left_open {
-            notes.extend(choose_actor::choose(&mut surroundings, settings, &invocation.env).await?);
+        if is_left_open && words.actor.is_none() {
+            let (env, replayed) = (&invocation.env, words.replayed);
+            notes.extend(choose_actor::choose(&mut surroundings, settings, env, replayed).await?);
         }
-        let args = words.args.to_vec();
-        Ok(Some((Source { library, what, surroundings, args, word }, notes)))
+        let (args, asked) = (words.args.to_vec(), asked.map(str::to_owned));
+        Ok(Some((Source { library, what, surroundings, args, asked, word }, notes)))
+    }
+
+    /// Who is in it, for a recording.
+    pub(super) fn cast(&self) -> Cast {
+        let Surroundings { actor_default, model_default, strategist_default, .. } = &self.surroundings;
+        let strategist = match strategist_default {
+            StrategistDefault::Named(name) => name.clone(),
+            StrategistDefault::Nobody | StrategistDefault::Unset => NOBODY.to_owned(),
+        };
+        Cast {
+            asked: self.asked.clone(),
+            actor: actor_default.clone(),
+            model: model_default.clone(),
+            strategist: Some(strategist),
+        }
     }
 
     /// Why a line of `--for-each` is no value of the argument `item`; all else that may be wrong tells `freeze`.

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. A recording is made, or read, before any work begins.
-//! 2. None is made within a project that is worked on: models would be shown it, and no replay would be asked the same.
+//! 2. A recording says who was in the run; a replay has the same, whatever the settings say by then.
+//! 3. None is made within a project that is worked on: models would be shown it, and no replay would be asked the same.
 //!
 //! # Not here
 //! Plans that are left to a worker: it asks models with its own settings, so neither goes with `--detach`.
@@ -10,10 +11,11 @@
 use std::path::{Path, PathBuf};
 
 use domain::ProjectLink;
-use engine::plans::{Engine, Mode};
+use engine::plans::{Cast, Engine, Mode, cast_of};
 
 use super::Invocation;
 use super::invocation::path_of;
+use crate::choose_actor::Replayed;
 use crate::failure::{Failure, codes};
 use crate::output::{Note, Report};
 
@@ -28,10 +30,20 @@ pub(super) struct TapeArgs {
 }
 
 impl TapeArgs {
-    /// How models are asked, seen from `here`.
-    pub(super) fn mode(&self, here: &Path) -> Mode {
+    /// What is repeated, seen from `here`.
+    ///
+    /// # Errors
+    /// The recording cannot be read.
+    pub(super) fn replayed(&self, here: &Path) -> Result<Option<Replayed>, Failure> {
+        let Some(file) = &self.replay else { return Ok(None) };
+        let cast = cast_of(&here.join(file)).map_err(|error| unusable(&error))?;
+        Ok(Some(Replayed { file: file.clone(), cast }))
+    }
+
+    /// How models are asked, seen from `here`; `cast` is who is in the run.
+    pub(super) fn mode(&self, here: &Path, cast: Cast) -> Mode {
         match (&self.record, &self.replay) {
-            (Some(file), _) => Mode::Record(here.join(file)),
+            (Some(file), _) => Mode::Record { path: here.join(file), cast },
             (None, Some(file)) => Mode::Replay(here.join(file)),
             (None, None) => Mode::Live,
         }
@@ -65,20 +77,13 @@ impl TapeArgs {
         if self.record.is_none() && self.replay.is_none() {
             return Ok(());
         }
-        engine.ready_models().map_err(|error| {
-            let cause = std::error::Error::source(error.as_ref());
-            let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
-            Failure::new(&codes::PREFLIGHT_FAILED, format!("{error}{cause}"))
-        })
+        engine.ready_models().map_err(|error| unusable(error.as_ref()))
     }
 
     /// The report, and what was recorded and not asked for, or that nothing was there to record.
-    pub(super) fn told(&self, engine: &Engine, report: Report, invocation: &Invocation) -> Report {
+    pub(super) fn told(&self, engine: &Engine, report: Report) -> Report {
         // A recording of no call is taken away when the engine goes.
-        let is_empty = |file: &&PathBuf| {
-            std::fs::metadata(invocation.here.join(file)).map_or(true, |found| found.len() == 0)
-        };
-        if let Some(file) = self.record.as_ref().filter(is_empty) {
+        if let Some(file) = self.record.as_ref().filter(|_| engine.recorded_calls() == Some(0)) {
             let note = format!("no model was asked, so nothing was recorded: {} is not made", file.display());
             return report.note(Note::warning(note));
         }
@@ -90,6 +95,12 @@ impl TapeArgs {
             Some(_) | None => report,
         }
     }
+}
+
+/// Why a recording cannot be used, with its cause.
+fn unusable(error: &dyn std::error::Error) -> Failure {
+    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+    Failure::new(&codes::PREFLIGHT_FAILED, format!("{error}{cause}"))
 }
 
 /// Whether a file that may not be there yet lies below the root of a project.

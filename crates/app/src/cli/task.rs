@@ -16,7 +16,7 @@ use domain::{
     Validation, ValidationMode,
 };
 use engine::definition::Frozen;
-use engine::plans::{Engine, NewPlanRequest};
+use engine::plans::{Cast, Engine, NewPlanRequest};
 
 use super::Invocation;
 use super::consent::Consent;
@@ -25,6 +25,7 @@ use super::invocation::path_of;
 use super::limit::{self, LimitArg};
 use super::source::{Source, Words};
 use super::unpriced;
+use crate::choose_actor::Replayed;
 use crate::config::{Key, Settings, Value, join_validations};
 use crate::failure::{Failure, codes};
 use crate::instructions;
@@ -175,6 +176,11 @@ impl Asked {
         Ok(request)
     }
 
+    /// Who is in it, for a recording.
+    pub(super) fn cast(&self) -> Cast {
+        self.source.as_ref().map(Source::cast).unwrap_or_default()
+    }
+
     /// Tells of models whose price is not known.
     ///
     /// # Errors
@@ -190,12 +196,13 @@ impl Asked {
 
 impl TaskArgs {
     /// The plan that is asked for. `apply` is what the person said about applying it, `lines` are those of `--for-each`: of
-    /// them the plan is for the first.
+    /// them the plan is for the first. `replayed` is what answers in the place of models.
     pub(super) async fn asked(
         self,
         invocation: &Invocation,
         apply: Gate,
         lines: Option<&Lines>,
+        replayed: Option<&Replayed>,
     ) -> Result<Asked, Failure> {
         self.refuse_unclear()?;
         let projects = project::find_all(&self.project, &invocation.here)?;
@@ -208,6 +215,7 @@ impl TaskArgs {
             actor: self.actor.as_deref(),
             args: &self.arg,
             is_for_each: lines.is_some(),
+            replayed,
         };
         let found = Source::find(words, &settings, &projects, invocation).await?;
         let (source, mut notes) = found.map_or((None, Vec::new()), |(source, notes)| (Some(source), notes));

@@ -142,15 +142,6 @@ fn what_must_hold_is_set_and_shown_like_any_setting() {
 }
 
 #[test]
-fn a_rule_is_read_whatever_its_spaces_and_case_and_a_slip_is_told() {
-    let person = Person::new();
-    let said = person.json(&["run", "--invariant", "Never = new.txt", "--", "touch", "new.txt"]);
-    assert_eq!((said.exit, failed(&said.data())), (4, json!(["invariant: never touch new.txt"])), "{said:?}");
-    let said = person.agents(&["run", "--invariant", "nevr=new.txt", "--", "true"]);
-    assert!(said.exit == 2 && said.stderr.contains("did you mean `never=`?"), "{said:?}");
-}
-
-#[test]
 fn no_check_takes_the_name_of_a_rule() {
     let person = Person::new();
     let name = "invariant: never touch vendor/**";
@@ -197,4 +188,13 @@ fn rules_in_the_same_words_are_one_line_that_tells_all_that_breaks_them() {
     assert_eq!(said.stderr.matches("invariant: small").count(), 1, "{}", said.stderr);
     let logs = person.agents(&["plan", "logs", "@last"]).stdout;
     assert!(logs.contains("2 files are touched, 1 are allowed; b must not be touched"), "{logs}");
+}
+
+#[test]
+fn a_rule_is_read_whatever_its_spaces_and_case_and_a_slip_is_told() {
+    let person = Person::new();
+    let said = person.json(&["run", "--invariant", "Never = new.txt", "--", "touch", "new.txt"]);
+    assert_eq!((said.exit, failed(&said.data())), (4, json!(["invariant: never touch new.txt"])), "{said:?}");
+    let said = person.agents(&["run", "--invariant", "nevr=new.txt", "--", "true"]);
+    assert!(said.exit == 2 && said.stderr.contains("did you mean `never=`?"), "{said:?}");
 }

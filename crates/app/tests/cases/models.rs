@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::model_world::{KEY, Said, Wire, World, calls, mending, says};
 use super::scripted::Scripted;
-use super::support::Answer;
+use super::support::{Answer, answer};
 
 const MENDED: &str = "total() { echo $(($1 * $2)); }\n";
 
@@ -390,4 +390,79 @@ fn a_model_that_only_reads_needs_no_write() {
     assert!(told[0].as_str().unwrap().contains("UNKNOWN_TOOL"), "{told:?}");
     assert_eq!(told[1]["entries"][1]["path"], "price.sh", "{told:?}");
     assert_eq!(said.data()["changes"]["files"], 0);
+}
+
+/// The shop, whose provider names a model; nobody thinks first.
+fn chosen(model: &str) -> World {
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&mending()));
+    let settings = std::fs::read_to_string(world.person.config_file()).unwrap();
+    let settings = settings.replace("idle = \"1s\"\n", &format!("idle = \"1s\"\nmodel = \"{model}\"\n"));
+    std::fs::write(world.person.config_file(), format!("{settings}[actor]\nstrategist = \"none\"\n"))
+        .unwrap();
+    world
+}
+
+#[test]
+fn a_replay_needs_neither_the_settings_nor_the_servers_that_chose_who_did_it() {
+    let world = chosen("m-1");
+    let tape = world.person.home().join("run.jsonl");
+    let tape = tape.to_str().unwrap();
+    let said = world.agents(&["run", "Make the tests pass", "--record", tape]);
+    assert!(said.exit == 0 && said.stderr.contains("so scripted/m-1 is used"), "{said:?}");
+    let recorded = world.person.agents(&["plan", "diff", "@last"]).stdout;
+    assert!(recorded.contains("+total() { echo $(($1 * $2)); }"), "{recorded}");
+    std::fs::remove_file(world.person.config_file()).unwrap();
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    server.set_nonblocking(true).unwrap();
+    let host = server.local_addr().unwrap().to_string();
+    for more in [&[][..], &["--actor", "coder"]] {
+        let words = [&["run", "Make the tests pass", "--replay", tape][..], more].concat();
+        let mut command = world.person.command(&world.person.project(), &words);
+        let said = answer(command.env("OLLAMA_HOST", &host).env("PATH", "/usr/bin:/bin"));
+        assert_eq!(said.exit, 0, "{said:?}");
+        assert_eq!(said.stderr.contains("actor: coder (as recorded"), more.is_empty(), "{said:?}");
+        assert_eq!(world.person.agents(&["plan", "diff", "@last"]).stdout, recorded);
+        let asked = server.accept().unwrap_err();
+        assert_eq!(asked.kind(), std::io::ErrorKind::WouldBlock, "no server was asked: {asked}");
+    }
+}
+
+#[test]
+fn a_replay_does_what_was_recorded_whatever_the_settings_name_by_now() {
+    let world = chosen("m-1");
+    let tape = world.person.home().join("run.jsonl");
+    let tape = tape.to_str().unwrap();
+    let said = world.agents(&["run", "Make the tests pass", "--actor", "mender", "--record", tape]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    let settings = "actor.default = \"coder\"\nmodel.default = \"ollama/other\"\n";
+    std::fs::write(world.person.config_file(), settings).unwrap();
+    let said = world.person.json(&["run", "Make the tests pass", "--replay", tape]);
+    assert_eq!(said.exit, 0, "the actor that was typed is recorded too: {said:?}");
+    assert_eq!(said.data()["changes"]["files"], 1, "{said:?}");
+}
+
+#[test]
+fn an_older_recording_asks_who_did_it() {
+    let world = chosen("m-1");
+    let tape = world.person.home().join("run.jsonl");
+    let said = world.agents(&["run", "Make the tests pass", "--record", tape.to_str().unwrap()]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    let text = std::fs::read_to_string(&tape).unwrap();
+    let calls = text.split_once('\n').unwrap().1;
+    std::fs::write(&tape, calls).unwrap();
+    std::fs::remove_file(world.person.config_file()).unwrap();
+    let words = ["run", "Make the tests pass", "--replay", tape.to_str().unwrap()];
+    let said = world.person.agents(&words);
+    assert!(said.exit == 2 && said.stderr.contains("error[NO_ACTOR]"), "{said:?}");
+    assert!(
+        said.stderr.contains("does not say who did it") && said.stderr.contains("--actor coder"),
+        "{said:?}"
+    );
+    std::fs::write(
+        world.person.config_file(),
+        "model.default = \"scripted/m-1\"\nactor.strategist = \"none\"\n",
+    )
+    .unwrap();
+    let said = world.person.agents(&[&words[..], &["--actor", "coder"]].concat());
+    assert_eq!(said.exit, 0, "{said:?}");
 }

@@ -99,8 +99,8 @@ pub use machine::{BootClock, wall_now};
 pub use mcp_servers::{McpSettings, ServerSettings, Servers};
 pub use merging::{Conflict, ConflictPlace, MergingError};
 pub use models::{
-    Mode, ModelsError, ModelsSetup, OfModels, Price, ProviderSettings, ProviderView, Renewal, Speaks,
-    builtin_providers,
+    Cast, Mode, ModelsError, ModelsSetup, OfModels, Price, ProviderSettings, ProviderView, Renewal, Speaks,
+    builtin_providers, cast_of,
 };
 pub use presence::Starting;
 pub use queue::QueuePlace;

@@ -20,7 +20,9 @@ use domain::{Does, On, PlanSpec, SpendKind, Step};
 use sync::primitives::{Mutex, lock};
 use sync::{BreakerConfig, CircuitBreaker, Clock};
 
-pub use actors::model::{Mode, Price, ProviderSettings, ProviderView, Speaks, builtin_providers};
+pub use actors::model::{
+    Cast, Mode, Price, ProviderSettings, ProviderView, Speaks, builtin_providers, cast_of,
+};
 
 use super::breakers::Board;
 use super::mcp_servers::Servers;
@@ -316,6 +318,11 @@ impl Engine {
     /// The recording cannot be made or used.
     pub fn provider_views(&self) -> Result<Vec<ProviderView>, Arc<ModelsError>> {
         Ok(self.house.models.providers(&self.house.redactor)?.views())
+    }
+
+    /// Of a run that is recorded: how many calls are by now. None when it is none, or nothing was asked.
+    pub fn recorded_calls(&self) -> Option<u32> {
+        self.house.models.made.get()?.as_ref().ok()?.recorded_calls()
     }
 
     /// Of a replay: how many recorded calls nobody has asked for. None when it is none, or nothing was asked.

@@ -4,7 +4,8 @@
 //! 1. Every key is read once, at the start, so that the redactor can know all of them before anything is shown.
 //! 2. A provider that lacks something is known all the same; what it lacks is said when it is asked for, in words.
 //! 3. A provider has one client and one breaker per process. Recording is outermost: it keeps what the engine saw.
-//! 4. In a replay no key is needed and no client is made; who answered when it was recorded need not be known any more.
+//! 4. In a replay no key is needed and no client is made; who answered when it was recorded need not be known any more, and
+//!    what the settings said of it then holds.
 //!
 //! # Not here
 //! Which model a plan uses, and whether a server on this machine really runs.
@@ -25,7 +26,7 @@ use super::http::TimeLimits;
 use super::key::{Key, KeyError};
 use super::openai::{Dialect, OpenAi, OpenAiSpec};
 use super::price::{Price, PriceList, Prices};
-use super::replay::{Bounds, Recorder, RecordingError, Replay};
+use super::replay::{Bounds, Cast, Recorder, RecordingError, Replay};
 use super::request::Provider;
 use super::server_spec::{ServerError, shown_url, url_secrets};
 
@@ -38,7 +39,12 @@ pub enum Mode {
     /// Neither.
     Live,
     /// Kept in a new file.
-    Record(PathBuf),
+    Record {
+        /// Which.
+        path: PathBuf,
+        /// Who is in the run.
+        cast: Cast,
+    },
     /// Answered from a file.
     Replay(PathBuf),
 }
@@ -177,7 +183,7 @@ impl Providers {
         let keys = entries.values().filter_map(|entry| entry.key.as_ref().ok()?.clone()).collect();
         let tape = match mode {
             Mode::Live => Tape::None,
-            Mode::Record(path) => Tape::Record(Arc::new(Recorder::create(&path, keys)?)),
+            Mode::Record { path, cast } => Tape::Record(Arc::new(Recorder::create(&path, keys, cast)?)),
             Mode::Replay(path) => Tape::Replay(Arc::new(Replay::open(&path)?)),
         };
         Ok(Providers { entries, incomplete, prices: Arc::new(prices), breakers, news, tape })
@@ -191,7 +197,8 @@ impl Providers {
         let (name, model) = parts(model)?;
         let (provider, bounds, price) = match (&self.tape, self.entry(name)) {
             (Tape::Replay(replay), Ok(entry)) => {
-                (replay.provider(name), entry.bounds(), self.price(entry, model))
+                let bounds = replay.kept_bounds(name).unwrap_or_else(|| entry.bounds());
+                (replay.provider(name), bounds, self.price(entry, model))
             }
             (Tape::Replay(replay), Err(_)) => (replay.provider(name), replay.bounds(name), None),
             (Tape::Record(recorder), entry) => {
@@ -260,6 +267,14 @@ impl Providers {
     pub fn key_origin(&self, model: &str) -> Option<&str> {
         let (name, _) = parts(model).ok()?;
         self.entry(name).ok()?.key.as_ref().ok()?.as_ref().map(Key::origin)
+    }
+
+    /// Of what is recorded: how many calls are by now.
+    pub fn recorded_calls(&self) -> Option<u32> {
+        match &self.tape {
+            Tape::Record(recorder) => Some(recorder.calls()),
+            Tape::None | Tape::Replay(_) => None,
+        }
     }
 
     /// Of a replay: how many recorded calls nobody has asked for.

@@ -1,7 +1,8 @@
 //! A run kept and repeated: `--record FILE` writes down each question and its answer, `--replay FILE` answers from there.
 //!
-//! A recording is JSON lines, one a call: `{"call", "hash", "asker", "bounds", "request", "answer" | "error"}`. What was
-//! cancelled is not in it: it had no answer.
+//! A recording is JSON lines: a head, `{"cast"}`, which says who was in the run, then one a call: `{"call", "hash", "asker",
+//! "bounds", "request", "answer" | "error"}`. What was cancelled is not in it: it had no answer. Older recordings have no
+//! head.
 //!
 //! # Invariants
 //! 1. A line is written by one append, so that lines of parallel calls never mix and a killed run loses at most its last.
@@ -16,8 +17,9 @@ mod drift;
 mod play;
 mod record;
 
-use std::io;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use domain::ErrorCategory;
@@ -71,7 +73,45 @@ pub enum RecordingError {
     },
 }
 
+/// How long the first line of a recording may be to be its head.
+const HEAD_BYTES_MAX: u64 = 64 * 1024;
 const RECORDING_BYTES_MAX: u64 = 512 * 1024 * 1024;
+
+/// The first line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    cast: Cast,
+}
+
+/// Who was in a run, as far as its settings and its command line said it: what a replay needs to ask the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Cast {
+    /// The actor that was asked for, as it was typed.
+    pub asked: Option<String>,
+    /// Who did what named nobody.
+    pub actor: Option<String>,
+    /// The model of those who name none.
+    pub model: Option<String>,
+    /// Who thought first, where no strategist was named; `none` is nobody.
+    pub strategist: Option<String>,
+}
+
+/// Who was in the run that was recorded at `path`; none when the recording does not say so, or can be read only once.
+///
+/// # Errors
+/// It cannot be read.
+pub fn cast_of(path: &Path) -> Result<Option<Cast>, RecordingError> {
+    let unreadable = |source| RecordingError::Io { path: path.to_owned(), verb: "read", source };
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Ok(None);
+    }
+    let file = File::open(path).map_err(unreadable)?;
+    let mut line = Vec::new();
+    BufReader::new(file.take(HEAD_BYTES_MAX)).read_until(b'\n', &mut line).map_err(unreadable)?;
+    Ok(serde_json::from_slice::<Head>(&line).ok().map(|head| head.cast))
+}
 
 /// A call, as it is kept.
 #[derive(Debug, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use domain::ErrorCategory;
 use sync::Observed;
 
 use super::drift::{Drift, drift};
-use super::{Bounds, Kept, Outcome, RECORDING_BYTES_MAX, RecordingError, Shown, unhashed};
+use super::{Bounds, Head, Kept, Outcome, RECORDING_BYTES_MAX, RecordingError, Shown, unhashed};
 use crate::model::error::{Cause, ModelError};
 use crate::model::request::{Heard, ModelAnswer, ModelRequest, Provider};
 
@@ -43,6 +43,9 @@ impl Replay {
             if line.trim_ascii().is_empty() {
                 continue;
             }
+            if index == 0 && serde_json::from_slice::<Head>(line).is_ok() {
+                continue;
+            }
             match serde_json::from_slice(line) {
                 Ok(kept) => calls.push(kept),
                 Err(_) if !line.ends_with(b"\n") => is_cut_off = true,
@@ -58,6 +61,11 @@ impl Replay {
     /// Who answers in place of `provider`.
     pub fn provider(self: &Arc<Self>, provider: &str) -> Arc<dyn Provider> {
         Arc::new(Replayed { replay: Arc::clone(self), provider: provider.to_owned() })
+    }
+
+    /// What the settings said of a provider when it was recorded, if the recording has it.
+    pub fn kept_bounds(&self, provider: &str) -> Option<Bounds> {
+        self.calls.iter().find(|call| call.request.provider == provider)?.bounds
     }
 
     /// What the settings said of a provider when it was recorded. Of a recording that does not have it, what its first

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use domain::ErrorCategory;
 use sync::Observed;
 
-use super::{Bounds, Kept, KeptError, Outcome, RecordingError, Shown, unhashed};
+use super::{Bounds, Cast, Head, Kept, KeptError, Outcome, RecordingError, Shown, unhashed};
 use crate::model::error::{Cause, ModelError};
 use crate::model::key::Key;
 use crate::model::request::{Heard, ModelAnswer, ModelRequest, Provider};
@@ -26,11 +26,11 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A new recording at `path`, which only its owner can read, and in which `keys` do not show.
+    /// A new recording at `path` of a run with this cast, which only its owner can read, and in which `keys` do not show.
     ///
     /// # Errors
     /// There is something already, or it cannot be made.
-    pub fn create(path: &Path, keys: Vec<Key>) -> Result<Recorder, RecordingError> {
+    pub fn create(path: &Path, keys: Vec<Key>, cast: Cast) -> Result<Recorder, RecordingError> {
         let opened = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path);
         let file = opened.map_err(|source| {
             let path = path.to_owned();
@@ -39,7 +39,19 @@ impl Recorder {
             }
             RecordingError::Io { path, verb: "made", source }
         })?;
-        Ok(Recorder { file, path: path.to_owned(), keys, calls: AtomicU32::new(0) })
+        let recorder = Recorder { file, path: path.to_owned(), keys, calls: AtomicU32::new(0) };
+        let head = serde_json::to_string(&Head { cast }).map_err(io::Error::from);
+        head.and_then(|head| recorder.append(head)).map_err(|source| RecordingError::Io {
+            path: path.to_owned(),
+            verb: "made",
+            source,
+        })?;
+        Ok(recorder)
+    }
+
+    /// How many calls were recorded.
+    pub fn calls(&self) -> u32 {
+        self.calls.load(Ordering::Relaxed)
     }
 
     /// `inner`, whose calls are recorded as those of `provider`.
@@ -52,10 +64,13 @@ impl Recorder {
         Arc::new(Recorded { recorder: Arc::clone(self), provider: provider.to_owned(), bounds, inner })
     }
 
-    /// One append: the file's position and its size move together, so no other line comes in between.
     fn keep(&self, kept: Kept) -> io::Result<()> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut line = serde_json::to_string(&Kept { call, ..kept })?;
+        self.append(serde_json::to_string(&Kept { call, ..kept })?)
+    }
+
+    /// One append: the file's position and its size move together, so no other line comes in between.
+    fn append(&self, mut line: String) -> io::Result<()> {
         for key in &self.keys {
             line = key.hide_in(&line);
         }
@@ -67,7 +82,7 @@ impl Recorder {
 /// A recording of no call is none: the next one may have its name.
 impl Drop for Recorder {
     fn drop(&mut self) {
-        if self.calls.load(Ordering::Relaxed) == 0 {
+        if self.calls() == 0 {
             let _ = std::fs::remove_file(&self.path);
         }
     }

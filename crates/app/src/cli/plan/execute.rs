@@ -1,6 +1,6 @@
 //! `agents plan execute`: runs a plan, as far as a person has to be asked.
 
-use engine::plans::ExecuteOptions;
+use engine::plans::{Cast, ExecuteOptions};
 
 use crate::cli::tape::TapeArgs;
 use crate::cli::{Invocation, detach, run, task, work};
@@ -33,7 +33,7 @@ pub(super) async fn run(args: ExecuteArgs, invocation: &Invocation) -> Result<Re
         let _ = rustix::process::setsid();
     }
     let settings = invocation.settings(Vec::new(), &[])?;
-    let engine = invocation.engine_with_tape(&settings, &args.tape).await?;
+    let engine = invocation.engine_with_tape(&settings, &args.tape, Cast::default()).await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let known = super::facts(&engine, &plan).await?;
     plan_failure::refuse_undone(&known, &plan.short)?;
@@ -53,5 +53,5 @@ pub(super) async fn run(args: ExecuteArgs, invocation: &Invocation) -> Result<Re
         notifier.settled(plan.id);
         notifier.finish().await;
     }
-    Ok(args.tape.told(&engine, report, invocation))
+    Ok(args.tape.told(&engine, report))
 }

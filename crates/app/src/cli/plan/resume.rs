@@ -1,5 +1,7 @@
 //! `agents plan resume`: goes on with a plan that failed or was broken off.
 
+use engine::plans::Cast;
+
 use crate::cli::limit::{self, LimitArg};
 use crate::cli::tape::TapeArgs;
 use crate::cli::{Invocation, detach, run, task, work};
@@ -23,7 +25,7 @@ pub(in crate::cli) struct ResumeArgs {
 
 pub(super) async fn run(args: ResumeArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let settings = invocation.settings(Vec::new(), &[])?;
-    let engine = invocation.engine_with_tape(&settings, &args.tape).await?;
+    let engine = invocation.engine_with_tape(&settings, &args.tape, Cast::default()).await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let known = super::facts(&engine, &plan).await?;
     plan_failure::refuse_undone(&known, &plan.short)?;
@@ -42,5 +44,5 @@ pub(super) async fn run(args: ResumeArgs, invocation: &Invocation) -> Result<Rep
     let facts = work::follow(invocation, &engine, &plan, engine.resume(plan.id)).await?;
     let facts = facts.map_err(|error| plan_failure::not_executed(&error, &known, &plan.short))?;
     let report = run::finish(invocation, &engine, &plan, facts).await?;
-    Ok(args.tape.told(&engine, report, invocation))
+    Ok(args.tape.told(&engine, report))
 }

@@ -15,7 +15,7 @@ pub(in crate::cli) struct UseArgs {
 }
 
 pub(super) async fn run(args: UseArgs, invocation: &Invocation) -> Result<Report, Failure> {
-    let mut asked = args.task.asked(invocation, Gate::Ask, None).await?;
+    let mut asked = args.task.asked(invocation, Gate::Ask, None, None).await?;
     let engine = invocation.engine_with(&asked.settings).await?;
     asked.consent.settle(&engine, invocation).await?;
     asked.tell_unpriced(&engine, invocation)?;
