@@ -79,6 +79,12 @@ pub trait Tree: Send + Sync {
     /// The root cannot be read.
     fn walk(&self, sink: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError>;
 
+    /// How long a file is, by its record: nothing of it is read.
+    ///
+    /// # Errors
+    /// What the system says; nothing there is [`io::ErrorKind::NotFound`].
+    fn size(&self, path: &RelPath) -> io::Result<u64>;
+
     /// The bytes of a file, or its first `max` if it is longer. The path is resolved within the project by the
     /// kernel; a pipe or a device is an error and is not waited for.
     ///

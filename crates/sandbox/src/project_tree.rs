@@ -20,7 +20,7 @@ use rustix::fs::{FileType, Stat};
 use crate::beneath::{BeneathError, open_root};
 use crate::capture::{CaptureRules, Class, Filter, GITIGNORE, Tracked};
 use crate::file_tools::{Visit, read_file};
-use crate::listing::{Entry, list, open_dir};
+use crate::listing::{Entry, kind_of, list, open_dir, stat_beneath};
 
 /// A project's tree, or that of a sandbox over it, held open.
 #[derive(Debug)]
@@ -139,6 +139,20 @@ impl ProjectTree {
             }
         }
         Ok(end)
+    }
+
+    /// How long a file is; it is not opened for that.
+    ///
+    /// # Errors
+    /// It is not there, no regular file, leads out of the project, or cannot be looked at.
+    pub fn size(&self, path: &RelPath) -> io::Result<u64> {
+        match stat_beneath(self.root.as_fd(), path).map_err(BeneathError::into_io)? {
+            None => Err(io::ErrorKind::NotFound.into()),
+            Some(stat) if kind_of(&stat) != FileType::RegularFile => {
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"))
+            }
+            Some(stat) => Ok(u64::try_from(stat.st_size).unwrap_or(0)),
+        }
     }
 
     /// The bytes of a file, at most the first `bytes_max`.

@@ -46,6 +46,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// #     fn walk(&self, _: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError> {
 /// #         Ok(Walked::all())
 /// #     }
+/// #     fn size(&self, _: &domain::RelPath) -> std::io::Result<u64> {
+/// #         Err(std::io::ErrorKind::NotFound.into())
+/// #     }
 /// #     fn read(&self, _: &domain::RelPath, _: usize) -> std::io::Result<Vec<u8>> {
 /// #         Err(std::io::ErrorKind::NotFound.into())
 /// #     }

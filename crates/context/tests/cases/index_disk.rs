@@ -253,6 +253,10 @@ impl Tree for Dying {
         self.0.walk(sink)
     }
 
+    fn size(&self, path: &domain::RelPath) -> std::io::Result<u64> {
+        self.0.size(path)
+    }
+
     fn read(&self, path: &domain::RelPath, max: usize) -> std::io::Result<Vec<u8>> {
         let left = self.1.fetch_sub(1, Ordering::SeqCst);
         if left > 1_000_000 {

@@ -117,6 +117,11 @@ impl Tree for MemTree {
         Ok(self.end.lock().expect("not poisoned").clone())
     }
 
+    fn size(&self, path: &RelPath) -> io::Result<u64> {
+        let files = self.files.lock().expect("not poisoned");
+        Ok(files.get(path).ok_or(io::ErrorKind::NotFound)?.bytes.len() as u64)
+    }
+
     fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>> {
         self.reads.lock().expect("not poisoned").push(path.clone());
         (self.on_read)(path)?;
@@ -163,6 +168,10 @@ impl Tree for DirTree {
             Ok(onward) => Ok(Walked { complete: onward == Onward::GoOn, unread: Vec::new() }),
             Err(why) => Err(PortError { message: why.to_string(), source: Some(Box::new(why)) }),
         }
+    }
+
+    fn size(&self, path: &RelPath) -> io::Result<u64> {
+        Ok(fs::symlink_metadata(self.0.join(std::ffi::OsStr::from_bytes(path.as_bytes())))?.len())
     }
 
     fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>> {

@@ -235,6 +235,10 @@ impl Tree for Slow {
         })
     }
 
+    fn size(&self, path: &RelPath) -> io::Result<u64> {
+        self.files.size(path)
+    }
+
     fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>> {
         self.files.read(path, max)
     }
@@ -305,6 +309,10 @@ impl Tree for Many {
             }
         }
         Ok(Walked::all())
+    }
+
+    fn size(&self, _: &RelPath) -> io::Result<u64> {
+        Ok(20)
     }
 
     fn read(&self, path: &RelPath, _: usize) -> io::Result<Vec<u8>> {
@@ -383,10 +391,30 @@ fn a_sandbox_is_the_base_with_its_changes() {
     tree.remove(&path("b.rs"));
     let changed = [path("a.rs"), path("b.rs"), path("d.rs"), path(".env")];
     let view = index.with_changes(&base, &tree, &changed);
-    assert_eq!(tree.reads(), ["a.rs", "b.rs", "d.rs"]);
+    assert_eq!(tree.reads(), ["a.rs"]);
     assert_eq!(paths(&view), [".env", "a.rs", "c.rs"]);
     assert_eq!(view.files()[1..], tree.rebuilt().files()[1..]);
     assert_eq!(paths(&index.snapshot()), ["a.rs", "b.rs", "c.rs"]);
+}
+
+#[test]
+fn what_a_plan_deleted_is_gone_also_if_it_is_never_opened() {
+    let rig = Rig::new();
+    let names = [".env", "Cargo.lock", "gone.rs", "kept.pem", "large.txt", "tls.key"];
+    let tree = MemTree::of(&rig.wall, &names.map(|name| (name, "text\n")));
+    let index = rig.in_memory();
+    let base = rig.update(&index, &tree).snapshot;
+    for name in [".env", "Cargo.lock", "gone.rs", "tls.key"] {
+        tree.remove(&path(name));
+    }
+    tree.write("kept.pem", b"another key\n");
+    tree.write("large.txt", &vec![b'x'; 600 * 1024]);
+    tree.reads();
+    let view = index.with_changes(&base, &tree, &names.map(path));
+    assert_eq!(paths(&view), ["kept.pem", "large.txt"]);
+    let known: Vec<_> = view.files().iter().map(|file| (file.path_only, file.facts.bytes)).collect();
+    assert_eq!(known, [(Some(PathOnly::Secret), 12), (Some(PathOnly::TooLarge), 600 * 1024)]);
+    assert_eq!(tree.reads(), [""; 0], "neither a secret nor what is too long is opened");
 }
 
 #[test]

@@ -171,6 +171,10 @@ impl Tree for Files {
         Ok(Walked { complete: end.is_complete, unread: end.unread })
     }
 
+    fn size(&self, path: &RelPath) -> io::Result<u64> {
+        self.0.size(path)
+    }
+
     fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>> {
         self.0.read(path, max as u64)
     }

@@ -32,6 +32,10 @@ impl Tree for OnDisk {
         }
     }
 
+    fn size(&self, path: &RelPath) -> io::Result<u64> {
+        self.0.size(path)
+    }
+
     fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>> {
         self.0.read(path, u64::try_from(max).unwrap_or(u64::MAX))
     }
@@ -45,8 +49,14 @@ fn stat(file: TreeFile) -> FileStat {
 /// What a plan changed, as the store keeps it.
 pub(super) struct Kept {
     pub(super) store: Arc<dyn Store>,
-    /// What is at each path; none: nothing any more.
-    pub(super) files: BTreeMap<RelPath, Option<Hash>>,
+    /// What is at each path, and how long it is; none: nothing any more.
+    pub(super) files: BTreeMap<RelPath, Option<(Hash, u64)>>,
+}
+
+impl Kept {
+    fn at(&self, path: &RelPath) -> io::Result<(Hash, u64)> {
+        Ok(self.files.get(path).copied().flatten().ok_or(io::ErrorKind::NotFound)?)
+    }
 }
 
 impl Tree for Kept {
@@ -55,8 +65,12 @@ impl Tree for Kept {
         Ok(Walked::stopped())
     }
 
+    fn size(&self, path: &RelPath) -> io::Result<u64> {
+        self.at(path).map(|(_, size)| size)
+    }
+
     fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>> {
-        let hash = self.files.get(path).copied().flatten().ok_or(io::ErrorKind::NotFound)?;
+        let (hash, _) = self.at(path)?;
         let mut bytes = Vec::new();
         let content = self.store.open_content(&hash)?;
         content.take(u64::try_from(max).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;

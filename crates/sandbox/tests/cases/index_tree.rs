@@ -72,9 +72,12 @@ fn links_pipes_and_sockets_are_neither_told_nor_read() {
     assert_eq!(names(root), ["a.rs"]);
     let tree = ProjectTree::open(root).unwrap();
     assert_eq!(tree.read(&path("a.rs"), 10).unwrap(), b"in");
+    assert_eq!(tree.size(&path("a.rs")).unwrap(), 2);
     for at in ["out/secret", "link", "loop/a.rs", "inner", "pipe", "socket", "none"] {
         assert!(tree.read(&path(at), 10).is_err(), "{at}");
+        assert!(tree.size(&path(at)).is_err(), "{at}");
     }
+    assert_eq!(tree.size(&path("none")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
     assert_eq!(tree.read(&path("none"), 10).unwrap_err().kind(), std::io::ErrorKind::NotFound);
 }
 
