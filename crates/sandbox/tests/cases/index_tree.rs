@@ -165,3 +165,32 @@ fn a_walk_that_is_stopped_says_so_and_a_missing_root_is_an_error() {
     assert_eq!((end.unwrap().is_complete, met), (false, 1));
     assert!(ProjectTree::open(&dir.path().join("none")).is_err());
 }
+
+fn pipe(at: &Path) {
+    let _ = fs::remove_file(at);
+    let mode = rustix::fs::Mode::RWXU;
+    rustix::fs::mknodat(rustix::fs::CWD, at, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+}
+
+#[test]
+fn a_pipe_in_the_place_of_what_says_what_is_ignored_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("p");
+    write(&root, "a.rs", "x");
+    write(&root, "b.o", "x");
+    // No repository, and the pipe is no project's file.
+    pipe(&root.join(".git"));
+    assert_eq!(names(&root), ["a.rs", "b.o"]);
+    fs::remove_file(root.join(".git")).unwrap();
+    assert!(Command::new("git").arg("init").arg("-q").arg(dir.path()).status().unwrap().success());
+    for at in
+        ["p/.gitignore", ".gitignore", ".git/info/exclude", ".git/commondir", ".git/shallow", ".git/index"]
+    {
+        pipe(&dir.path().join(at));
+    }
+    write(&root, "d/.gitignore", "*.o\n");
+    write(&root, "d/c.o", "x");
+    assert_eq!(names(&root), ["a.rs", "b.o", "d/.gitignore"]);
+    let history = sandbox::git_log::GitHistory::around(&root).unwrap();
+    assert!(!history.cut_at().is_empty(), "what cannot be read is cut off somewhere");
+}
