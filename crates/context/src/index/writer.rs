@@ -33,11 +33,14 @@ const IMAGE_SHARE: usize = 16;
 /// The contents that are known, with their facts.
 pub(super) type KnownFacts = HashMap<(Hash, Language), Arc<Facts>>;
 
+/// The files that are known.
+pub(super) type Rows = HashMap<RelPath, Row>;
+
 /// What is known of a project; one update at a time has it.
 #[derive(Debug)]
 pub(super) struct Writer {
     place: Place,
-    pub(super) rows: HashMap<RelPath, Row>,
+    pub(super) rows: Rows,
     pub(super) facts: KnownFacts,
     pub(super) history: Known,
     /// Rows that could not be written, and whether their facts could not either.

@@ -248,9 +248,10 @@ struct Dying(DirTree, AtomicUsize);
 impl Tree for Dying {
     fn walk(
         &self,
-        sink: &(dyn Fn(context::ports::FileStat) -> context::ports::Onward + Sync),
+        is_over: &context::ports::IsOver<'_>,
+        sink: &(dyn Fn(context::ports::FileStat) + Sync),
     ) -> Result<context::ports::Walked, context::ports::PortError> {
-        self.0.walk(sink)
+        self.0.walk(is_over, sink)
     }
 
     fn size(&self, path: &domain::RelPath) -> std::io::Result<u64> {
@@ -310,9 +311,8 @@ fn write_files(dir: &Path, files: usize, round: u32) {
 fn rebuilt(dir: &Path) -> Snapshot {
     let tree = DirTree(dir.join("project"));
     let paths = std::sync::Mutex::new(Vec::new());
-    tree.walk(&|stat| {
+    tree.walk(&|| false, &|stat| {
         paths.lock().expect("not poisoned").push(stat.path);
-        context::ports::Onward::GoOn
     })
     .expect("it is there");
     let paths = paths.into_inner().expect("not poisoned");

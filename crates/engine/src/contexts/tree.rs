@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use context::ports::{FileStat, Onward, PortError, Tree, Walked};
+use context::ports::{FileStat, IsOver, PortError, Tree, Walked};
 use domain::{Hash, RelPath};
-use sandbox::file_tools::Visit;
 use sandbox::project_tree::{ProjectTree, TreeFile, WalkEnd};
 use store::Store;
 
@@ -18,12 +17,8 @@ use store::Store;
 pub(super) struct OnDisk(pub(super) ProjectTree);
 
 impl Tree for OnDisk {
-    fn walk(&self, sink: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError> {
-        let end = self.0.walk(&mut |file| match sink(stat(file)) {
-            Onward::GoOn => Visit::GoOn,
-            Onward::Stop => Visit::Stop,
-        });
-        match end {
+    fn walk(&self, is_over: &IsOver<'_>, sink: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
+        match self.0.walk(is_over, &mut |file| sink(stat(file))) {
             Ok(WalkEnd { is_complete, unread }) => Ok(Walked { complete: is_complete, unread }),
             Err(why) => Err(PortError {
                 message: format!("the files cannot be listed: {why}"),
@@ -61,7 +56,7 @@ impl Kept {
 
 impl Tree for Kept {
     /// Nobody walks it: it is looked at path by path.
-    fn walk(&self, _: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError> {
+    fn walk(&self, _: &IsOver<'_>, _: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
         Ok(Walked::stopped())
     }
 
