@@ -7,6 +7,8 @@
 //! 3. The closest `.gitignore` decides first; in one file the last pattern that fits.
 //!
 //! # Not here
+//! Patterns that are not UTF-8: the matcher takes text only, so such a line says nothing, and what git ignores by it is not
+//! ignored here.
 //! That tracked and reported files are captured although ignored: [`Filter::is_scratch`] is told of them.
 
 use std::collections::HashMap;
@@ -34,6 +36,9 @@ const PROTECTED: [&[u8]; 5] = [b".git", b".hg", b".svn", b".jj", b".cleveragents
 
 /// An ignore file longer than this is read up to here.
 const IGNORE_FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// What some editors begin a file with; git passes it by.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Whether a path lies in a directory that belongs to version control or to this program, at any depth.
 pub fn is_protected(path: &RelPath) -> bool {
@@ -261,7 +266,8 @@ fn gitignore_in(tree: BorrowedFd<'_>, dir: Option<&RelPath>) -> Gitignore {
 fn read_rules(file: io::Result<File>) -> Gitignore {
     match file.and_then(|file| read_bounded(file, IGNORE_FILE_BYTES_MAX)) {
         Ok(bytes) => {
-            patterns(bytes.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok()))
+            let text = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&bytes);
+            patterns(text.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok()))
         }
         Err(_) => Gitignore::empty(),
     }

@@ -218,3 +218,17 @@ fn a_walk_that_tells_nothing_looks_whether_it_is_over() {
         assert!(looks(dir.path(), last).1, "while it is listed, and while it is told");
     }
 }
+
+#[test]
+fn a_mark_of_byte_order_is_no_part_of_the_first_pattern() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("p");
+    assert!(Command::new("git").arg("init").arg("-q").arg(dir.path()).status().unwrap().success());
+    write(dir.path(), ".gitignore", "\u{feff}*.above\n");
+    write(dir.path(), ".git/info/exclude", "\u{feff}*.excluded\n");
+    write(&root, ".gitignore", "\u{feff}*.own\n*.second\n");
+    for at in ["a.rs", "x.above", "x.excluded", "x.own", "x.second"] {
+        write(&root, at, "x");
+    }
+    assert_eq!(names(&root), [".gitignore", "a.rs"]);
+}
