@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 
 use domain::{Hash, RelPath};
 use rusqlite::{
-    Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, ffi, params,
 };
 
 use super::codec::{SUM_BYTES, decode_outline, encode_outline};
@@ -87,10 +87,23 @@ pub(crate) enum DiskError {
 
 impl From<rusqlite::Error> for DiskError {
     fn from(error: rusqlite::Error) -> Self {
-        #[allow(clippy::wildcard_enum_match_arm, reason = "a foreign enum")]
-        match error.sqlite_error_code() {
-            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Self::Unusable,
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
+        use rusqlite::Error;
+        #[allow(clippy::wildcard_enum_match_arm, reason = "foreign enums")]
+        match &error {
+            Error::SqliteFailure(failure, _) => match failure.code {
+                ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt => Self::Unusable,
+                // Our own statements are right: the tables are not ours.
+                ErrorCode::Unknown if failure.extended_code == ffi::SQLITE_ERROR => Self::Unusable,
+                ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Self::Busy,
+                _ => Self::Sqlite(error),
+            },
+            Error::SqlInputError { .. } => Self::Unusable,
+            // What stands there is nothing that we write.
+            Error::FromSqlConversionFailure(..)
+            | Error::IntegralValueOutOfRange(..)
+            | Error::InvalidColumnType(..)
+            | Error::QueryReturnedNoRows
+            | Error::Utf8Error(..) => Self::Unusable,
             _ => Self::Sqlite(error),
         }
     }
