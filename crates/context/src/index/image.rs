@@ -254,7 +254,7 @@ fn begin(unfinished: &Path) -> io::Result<Option<OsFile>> {
 }
 
 /// Whether a file that is open still lies at a path.
-fn is_at(file: &OsFile, path: &Path) -> bool {
+pub(super) fn is_at(file: &OsFile, path: &Path) -> bool {
     let place = |found: fs::Metadata| (found.dev(), found.ino());
     let (own, named) = (file.metadata().map(place), fs::metadata(path).map(place));
     own.ok().zip(named.ok()).is_some_and(|(own, named)| own == named)
