@@ -81,6 +81,9 @@ pub(crate) enum DiskError {
     /// Others kept it for too long.
     #[error("another process keeps it busy")]
     Busy,
+    /// There is no room left.
+    #[error("the disk is full")]
+    Full,
     /// The file cannot be read or written.
     #[error("{0}")]
     Sqlite(#[source] rusqlite::Error),
@@ -96,6 +99,7 @@ impl From<rusqlite::Error> for DiskError {
                 // Our own statements are right: the tables are not ours.
                 ErrorCode::Unknown if failure.extended_code == ffi::SQLITE_ERROR => Self::Unusable,
                 ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Self::Busy,
+                ErrorCode::DiskFull => Self::Full,
                 _ => Self::Sqlite(error),
             },
             Error::SqlInputError { .. } => Self::Unusable,
@@ -162,7 +166,9 @@ pub(crate) fn open(path: &Path, file_bytes_max: u64, now_ns: i64) -> Result<Open
             let disk = Disk { connection, _lock: lock };
             Ok(Opened { disk, rows: Vec::new(), beside_image: None, note })
         }
-        Err(other @ (DiskError::Io(_) | DiskError::Busy | DiskError::Sqlite(_))) => Err(other),
+        Err(other @ (DiskError::Io(_) | DiskError::Busy | DiskError::Full | DiskError::Sqlite(_))) => {
+            Err(other)
+        }
     }
 }
 
@@ -233,7 +239,7 @@ fn read_all(
     file_bytes_max: u64,
     now_ns: i64,
 ) -> Result<(Vec<Row>, Option<usize>), DiskError> {
-    let image = image::read(path, file_bytes_max).filter(|image| image.newest_ns <= now_ns);
+    let image = image::read(path).filter(|image| image.newest_ns <= now_ns);
     let Some(ReadImage { mut rows, newest_ns }) = image else {
         // What the file says of itself is not to be relied on: no more is set aside than is usual.
         let expected = file_bytes(connection)?.min(BODIES_BYTES_MAX);
