@@ -30,14 +30,8 @@ pub struct FileStat {
     pub inode: u64,
 }
 
-/// Whether a walk goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Onward {
-    /// With the next file.
-    GoOn,
-    /// No further.
-    Stop,
-}
+/// Whether nobody waits any more; once it said so, it says so for ever.
+pub type IsOver<'a> = dyn Fn() -> bool + Sync + 'a;
 
 /// How a walk ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,11 +67,18 @@ pub struct PortError {
 
 /// The files of a project, or of a sandbox over it.
 pub trait Tree: Send + Sync {
-    /// Tells every regular file that git does not ignore, in any order, from any thread; no link is followed.
+    /// Tells every regular file that git does not ignore, in any order, from any thread; no link is followed. It looks
+    /// at `is_over` all the time, whether there is something to tell or not, and goes no further when that says so.
     ///
     /// # Errors
     /// The root cannot be read.
-    fn walk(&self, sink: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError>;
+    fn walk(&self, is_over: &IsOver<'_>, sink: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError>;
+
+    /// How long a file is, by its record: nothing of it is read.
+    ///
+    /// # Errors
+    /// What the system says; nothing there is [`io::ErrorKind::NotFound`].
+    fn size(&self, path: &RelPath) -> io::Result<u64>;
 
     /// The bytes of a file, or its first `max` if it is longer. The path is resolved within the project by the
     /// kernel; a pipe or a device is an error and is not waited for.

@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. Nothing here writes to the user's repository: git is told to take no optional locks, and no hook or monitor of
 //!    the user's configuration runs.
-//! 2. A private repository borrows the user's objects and has everything else of its own: what is committed, branched,
+//! 2. A pipe in the place of one of its files is not waited for by us, and the index is no pipe when git is asked for it.
+//! 3. A private repository borrows the user's objects and has everything else of its own: what is committed, branched,
 //!    packed or pruned in it stays in it.
 
 use std::collections::BTreeSet;
@@ -12,6 +13,8 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use crate::regular::{open_regular, read_regular};
 
 /// Files of a repository that say what the user is in the middle of.
 const STATE_FILES: [&str; 10] = [
@@ -27,6 +30,9 @@ const STATE_FILES: [&str; 10] = [
     "ORIG_HEAD",
 ];
 
+/// A file that says where a repository is holds one path.
+const LINK_BYTES_MAX: u64 = 64 * 1024;
+
 /// Where the repository of a working tree keeps its things.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GitDir {
@@ -40,14 +46,14 @@ impl GitDir {
     /// That of the working tree whose top is `top`; none when it has none.
     pub(crate) fn at(top: &Path) -> Option<GitDir> {
         let dot_git = top.join(".git");
-        let own = match std::fs::read(&dot_git) {
+        let own = match read_regular(&dot_git, LINK_BYTES_MAX) {
             Ok(text) => top.join(OsStr::from_bytes(text.strip_prefix(b"gitdir: ")?.trim_ascii_end())),
             Err(_) => dot_git,
         };
         if !own.join("HEAD").exists() {
             return None;
         }
-        let common = match std::fs::read(own.join("commondir")) {
+        let common = match read_regular(&own.join("commondir"), LINK_BYTES_MAX) {
             Ok(text) => own.join(OsStr::from_bytes(text.trim_ascii_end())),
             Err(_) => own.clone(),
         };
@@ -200,8 +206,8 @@ fn write_config(from: &Path, to: &Path, stores_refs_otherwise: bool) -> io::Resu
 }
 
 fn copy_if_there(from: &Path, to: &Path) -> io::Result<()> {
-    match std::fs::read(from) {
-        Ok(bytes) => std::fs::write(to, bytes),
+    match open_regular(from) {
+        Ok(mut from) => io::copy(&mut from, &mut std::fs::File::create(to)?).map(drop),
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(why) => Err(why),
     }

@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use crate::beneath::open_root;
 use crate::file_tools::read_file;
 use crate::git::GitDir;
+use crate::regular::read_regular;
 
 /// How often a running git is looked at, to see whether it is still wanted.
 const LOOK_MS: i64 = 10;
@@ -116,11 +117,12 @@ impl GitHistory {
 
     /// Which commits a shallow clone ends at, as one mark; empty if the history is whole.
     pub fn cut_at(&self) -> String {
-        let Ok(ends) = std::fs::File::open(self.git_dir.common.join("shallow")) else { return String::new() };
-        let mut bytes = Vec::new();
-        // What cannot be read is cut off somewhere.
-        let _ = ends.take(SHALLOW_BYTES_MAX).read_to_end(&mut bytes);
-        Hash::of(&bytes).to_string()
+        match read_regular(&self.git_dir.common.join("shallow"), SHALLOW_BYTES_MAX) {
+            Ok(ends) => Hash::of(&ends).to_string(),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => String::new(),
+            // What cannot be read is cut off somewhere.
+            Err(_) => Hash::of(&[]).to_string(),
+        }
     }
 
     fn head_by_git(&self, is_over: &IsOver<'_>) -> Result<Option<String>, GitLogError> {

@@ -34,6 +34,7 @@ mod fds;
 
 mod base_known;
 mod listing;
+mod regular;
 
 pub mod ladder;
 pub mod opened;

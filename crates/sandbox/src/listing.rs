@@ -185,10 +185,21 @@ const NAMES_BYTES: usize = 32 * 1024;
 
 /// What lies in a directory that was just opened: it is read as far as it was not read before.
 pub(crate) fn list(dir: BorrowedFd<'_>) -> io::Result<Vec<Entry>> {
+    list_unless(dir, &|| false)
+}
+
+/// After so many entries a listing looks whether it is still wanted.
+pub(crate) const LOOK_ENTRIES: usize = 256;
+
+/// The same until nobody waits any more; then what was met by then.
+pub(crate) fn list_unless(dir: BorrowedFd<'_>, is_over: &dyn Fn() -> bool) -> io::Result<Vec<Entry>> {
     let mut buffer = [MaybeUninit::uninit(); NAMES_BYTES];
     let mut names = RawDir::new(dir, &mut buffer);
     let mut entries = Vec::new();
     while let Some(entry) = names.next() {
+        if entries.len() % LOOK_ENTRIES == LOOK_ENTRIES - 1 && is_over() {
+            break;
+        }
         let entry = match entry {
             Ok(entry) => entry,
             Err(Errno::INTR) => continue,

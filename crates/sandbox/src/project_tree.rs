@@ -19,8 +19,8 @@ use rustix::fs::{FileType, Stat};
 
 use crate::beneath::{BeneathError, open_root};
 use crate::capture::{CaptureRules, Class, Filter, GITIGNORE, Tracked};
-use crate::file_tools::{Visit, read_file};
-use crate::listing::{Entry, list, open_dir};
+use crate::file_tools::read_file;
+use crate::listing::{Entry, LOOK_ENTRIES, kind_of, list_unless, open_dir, stat_beneath};
 
 /// A project's tree, or that of a sandbox over it, held open.
 #[derive(Debug)]
@@ -43,6 +43,9 @@ pub struct TreeFile {
     /// Which file of its file system it is.
     pub inode: u64,
 }
+
+/// Whether nobody waits any more; once it said so, it says so for ever.
+pub type IsOver<'a> = dyn Fn() -> bool + Sync + 'a;
 
 /// How many directories are listed before what lies in them is told.
 const DIRS_AHEAD: usize = 64;
@@ -101,25 +104,33 @@ impl ProjectTree {
     }
 
     /// Tells every regular file that git does not ignore, a directory at a time. Directories are listed on several cores,
-    /// some of them ahead.
+    /// some of them ahead. `is_over` is looked at for each directory and every [`LOOK_ENTRIES`] entries, whatever they are.
     ///
     /// # Errors
     /// The root cannot be read.
-    pub fn walk(&self, visit: &mut dyn FnMut(TreeFile) -> Visit) -> io::Result<WalkEnd> {
+    pub fn walk(&self, is_over: &IsOver<'_>, tell: &mut dyn FnMut(TreeFile)) -> io::Result<WalkEnd> {
         let mut tracked = Tracked::of(&self.project);
         let rules = CaptureRules::default();
         let mut filter = Filter::new(self.root.as_fd(), &mut tracked, &self.project, &rules);
         let mut end = WalkEnd { is_complete: true, unread: Vec::new() };
         let mut waiting: Vec<Option<RelPath>> = vec![None];
+        let mut looked: usize = 0;
         while !waiting.is_empty() {
             let dirs = waiting.split_off(waiting.len().saturating_sub(DIRS_AHEAD));
-            let listed = self.list_all(&dirs);
+            let listed = self.list_all(&dirs, is_over);
             for (dir, entries) in dirs.into_iter().zip(listed).rev() {
+                if is_over() {
+                    return Ok(WalkEnd { is_complete: false, ..end });
+                }
                 let Some(entries) = end.noting(dir.as_ref(), entries)? else { continue };
                 if !entries.iter().any(|entry| entry.name.as_bytes() == GITIGNORE.as_bytes()) {
                     filter.has_no_rules(dir.as_ref());
                 }
                 for entry in entries {
+                    looked += 1;
+                    if looked % LOOK_ENTRIES == 0 && is_over() {
+                        return Ok(WalkEnd { is_complete: false, ..end });
+                    }
                     let kind = entry.kind();
                     if kind != FileType::RegularFile && kind != FileType::Directory {
                         continue;
@@ -132,13 +143,27 @@ impl ProjectTree {
                     }
                     if is_dir {
                         waiting.push(Some(path));
-                    } else if visit(TreeFile::new(path, &entry.stat)) == Visit::Stop {
-                        return Ok(WalkEnd { is_complete: false, ..end });
+                    } else {
+                        tell(TreeFile::new(path, &entry.stat));
                     }
                 }
             }
         }
         Ok(end)
+    }
+
+    /// How long a file is; it is not opened for that.
+    ///
+    /// # Errors
+    /// It is not there, no regular file, leads out of the project, or cannot be looked at.
+    pub fn size(&self, path: &RelPath) -> io::Result<u64> {
+        match stat_beneath(self.root.as_fd(), path).map_err(BeneathError::into_io)? {
+            None => Err(io::ErrorKind::NotFound.into()),
+            Some(stat) if kind_of(&stat) != FileType::RegularFile => {
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"))
+            }
+            Some(stat) => Ok(u64::try_from(stat.st_size).unwrap_or(0)),
+        }
     }
 
     /// The bytes of a file, at most the first `bytes_max`.
@@ -149,10 +174,10 @@ impl ProjectTree {
         read_file(self.root.as_fd(), path, bytes_max).map(|(bytes, _)| bytes)
     }
 
-    /// What lies in each of some directories.
-    fn list_all(&self, dirs: &[Option<RelPath>]) -> Vec<io::Result<Vec<Entry>>> {
+    /// What lies in each of some directories; once it is over, whatever was found by then.
+    fn list_all(&self, dirs: &[Option<RelPath>], is_over: &IsOver<'_>) -> Vec<io::Result<Vec<Entry>>> {
         let list = |dirs: &[Option<RelPath>]| -> Vec<io::Result<Vec<Entry>>> {
-            dirs.iter().map(|dir| self.list(dir.as_ref())).collect()
+            dirs.iter().map(|dir| self.list(dir.as_ref(), is_over)).collect()
         };
         let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(THREADS_MAX);
         if threads == 1 || dirs.len() < DIRS_TO_SHARE {
@@ -178,9 +203,12 @@ impl ProjectTree {
         })
     }
 
-    fn list(&self, dir: Option<&RelPath>) -> io::Result<Vec<Entry>> {
+    fn list(&self, dir: Option<&RelPath>, is_over: &IsOver<'_>) -> io::Result<Vec<Entry>> {
+        if is_over() {
+            return Ok(Vec::new());
+        }
         let opened = open_dir(self.root.as_fd(), dir).map_err(BeneathError::into_io)?;
-        list(opened.as_fd())
+        list_unless(opened.as_fd(), is_over)
     }
 }
 

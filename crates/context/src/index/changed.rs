@@ -4,7 +4,8 @@
 //! # Invariants
 //! 1. Equal base and equal contents give the same snapshot, so what follows from it is made once.
 //! 2. A content that the base or a kept view has at all is not scanned again.
-//! 3. At most [`VIEWS_MAX`] are kept, the latest used; nothing is written to the disk.
+//! 3. A path is in a view only if something is there, also one that is never opened: whether it is there is asked first.
+//! 4. At most [`VIEWS_MAX`] are kept, the latest used; nothing is written to the disk.
 //!
 //! # Not here
 //! What a plan changed: whoever asks says it.
@@ -88,13 +89,18 @@ pub(super) fn read_changes(
     let mut scanner = Scanner::default();
     let bytes_max = usize::try_from(file_bytes_max).unwrap_or(usize::MAX).saturating_add(1);
     let mut read = |path: &RelPath| {
-        if let Some(reason) = before_reading(path, 0, file_bytes_max) {
-            return Some(File::unread(path.clone(), 0, reason));
+        let size = match tree.size(path) {
+            Ok(size) => size,
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return None,
+            Err(_) => return Some(File::unread(path.clone(), 0, PathOnly::Unreadable)),
+        };
+        if let Some(reason) = before_reading(path, size, file_bytes_max) {
+            return Some(File::unread(path.clone(), size, reason));
         }
         let bytes = match tree.read(path, bytes_max) {
             Ok(bytes) => bytes,
             Err(why) if why.kind() == io::ErrorKind::NotFound => return None,
-            Err(_) => return Some(File::unread(path.clone(), 0, PathOnly::Unreadable)),
+            Err(_) => return Some(File::unread(path.clone(), size, PathOnly::Unreadable)),
         };
         let key = (Hash::of(&bytes), Language::of(path, &bytes));
         let in_base =

@@ -12,22 +12,23 @@
 //! What rows mean and when they stand: `update`. What is thrown away: `evict`.
 
 use std::collections::HashSet;
-use std::fs::{self, DirBuilder, File as OsFile, OpenOptions};
+use std::fs::{self, File as OsFile, OpenOptions};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use domain::{Hash, RelPath};
 use rusqlite::{
-    Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, ffi, params,
 };
 
 use super::codec::{SUM_BYTES, decode_outline, encode_outline};
 use super::facts::FACTS_VERSION;
 use super::image::{self, ReadImage};
+use super::lock::{held, hold_shared};
 use super::outline::{OUTLINE_VERSION, Outline};
 use super::parts::PARTS_VERSION;
 use super::path_only::before_reading;
@@ -80,6 +81,9 @@ pub(crate) enum DiskError {
     /// Others kept it for too long.
     #[error("another process keeps it busy")]
     Busy,
+    /// There is no room left.
+    #[error("the disk is full")]
+    Full,
     /// The file cannot be read or written.
     #[error("{0}")]
     Sqlite(#[source] rusqlite::Error),
@@ -87,10 +91,24 @@ pub(crate) enum DiskError {
 
 impl From<rusqlite::Error> for DiskError {
     fn from(error: rusqlite::Error) -> Self {
-        #[allow(clippy::wildcard_enum_match_arm, reason = "a foreign enum")]
-        match error.sqlite_error_code() {
-            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Self::Unusable,
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
+        use rusqlite::Error;
+        #[allow(clippy::wildcard_enum_match_arm, reason = "foreign enums")]
+        match &error {
+            Error::SqliteFailure(failure, _) => match failure.code {
+                ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt => Self::Unusable,
+                // Our own statements are right: the tables are not ours.
+                ErrorCode::Unknown if failure.extended_code == ffi::SQLITE_ERROR => Self::Unusable,
+                ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Self::Busy,
+                ErrorCode::DiskFull => Self::Full,
+                _ => Self::Sqlite(error),
+            },
+            Error::SqlInputError { .. } => Self::Unusable,
+            // What stands there is nothing that we write.
+            Error::FromSqlConversionFailure(..)
+            | Error::IntegralValueOutOfRange(..)
+            | Error::InvalidColumnType(..)
+            | Error::QueryReturnedNoRows
+            | Error::Utf8Error(..) => Self::Unusable,
             _ => Self::Sqlite(error),
         }
     }
@@ -127,8 +145,7 @@ pub(crate) struct Opened {
 
 /// Opens or makes the index at `path` and reads its rows.
 pub(crate) fn open(path: &Path, file_bytes_max: u64, now_ns: i64) -> Result<Opened, DiskError> {
-    let lock = lock_beside(path, now_ns)?;
-    lock.try_lock_shared().map_err(|_| DiskError::Busy)?;
+    let lock = hold_shared(path, now_ns)?;
     let read = connect(path).and_then(|connection| {
         let (rows, beside_image) = read_all(&connection, path, file_bytes_max, now_ns)?;
         Ok((connection, rows, beside_image))
@@ -140,38 +157,19 @@ pub(crate) fn open(path: &Path, file_bytes_max: u64, now_ns: i64) -> Result<Open
         Err(DiskError::Unusable) => {
             lock.unlock()?;
             // Alone with it, or not at all: another process may be about to do the same.
-            lock.try_lock().map_err(|_| DiskError::Busy)?;
+            let lock = held(lock, path, OsFile::try_lock)?.ok_or(DiskError::Busy)?;
             remove_files(path)?;
             let connection = connect(path)?;
             lock.unlock()?;
-            lock.try_lock_shared().map_err(|_| DiskError::Busy)?;
+            let lock = held(lock, path, OsFile::try_lock_shared)?.ok_or(DiskError::Busy)?;
             let note = Some("the index was damaged or of another version, and was made anew".to_owned());
             let disk = Disk { connection, _lock: lock };
             Ok(Opened { disk, rows: Vec::new(), beside_image: None, note })
         }
-        Err(other @ (DiskError::Io(_) | DiskError::Busy | DiskError::Sqlite(_))) => Err(other),
+        Err(other @ (DiskError::Io(_) | DiskError::Busy | DiskError::Full | DiskError::Sqlite(_))) => {
+            Err(other)
+        }
     }
-}
-
-/// The file that says who uses the index; its time says when it was last opened.
-fn lock_beside(path: &Path, now_ns: i64) -> io::Result<OsFile> {
-    if let Some(dir) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    }
-    let lock = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(lock_path(path))?;
-    let now = SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(now_ns).unwrap_or(0));
-    lock.set_modified(now)?;
-    Ok(lock)
-}
-
-pub(super) fn lock_path(path: &Path) -> PathBuf {
-    path.with_extension("lock")
 }
 
 /// Removes an index; whoever calls holds its lock alone.
@@ -241,7 +239,7 @@ fn read_all(
     file_bytes_max: u64,
     now_ns: i64,
 ) -> Result<(Vec<Row>, Option<usize>), DiskError> {
-    let image = image::read(path, file_bytes_max).filter(|image| image.newest_ns <= now_ns);
+    let image = image::read(path).filter(|image| image.newest_ns <= now_ns);
     let Some(ReadImage { mut rows, newest_ns }) = image else {
         // What the file says of itself is not to be relied on: no more is set aside than is usual.
         let expected = file_bytes(connection)?.min(BODIES_BYTES_MAX);

@@ -2,16 +2,18 @@
 //!
 //! # Invariants
 //! 1. Facts of a file that the index lists stay, whatever the bounds say.
-//! 2. An index is removed only by who holds its lock alone: none is taken from under a process.
+//! 2. An index is removed only by who holds its lock alone: none is taken from under a process. The lock goes last, and who
+//!    opened it before and takes it later sees that it is gone.
 
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::disk::{Disk, DiskError, lock_path, remove_files};
+use super::disk::{Disk, DiskError, remove_files};
 use super::image;
+use super::lock::{held, lock_path, open_lock};
 
 /// Where the day is kept on which old facts were looked for last.
 const EVICTED_DAY: &str = "evicted_day";
@@ -134,7 +136,7 @@ fn beside(dir: &Path) -> Vec<Beside> {
 
 /// Removes an index; whether it went. What is in use, or cannot be removed, stays for another time.
 pub(super) fn remove(path: &Path) -> bool {
-    let lock = OpenOptions::new().write(true).create(true).truncate(false).open(lock_path(path));
-    let Ok(lock) = lock else { return false };
-    lock.try_lock().is_ok() && remove_files(path).is_ok() && std::fs::remove_file(lock_path(path)).is_ok()
+    let Ok(lock) = open_lock(path) else { return false };
+    let Ok(Some(_held)) = held(lock, path, File::try_lock) else { return false };
+    remove_files(path).is_ok() && std::fs::remove_file(lock_path(path)).is_ok()
 }

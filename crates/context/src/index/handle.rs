@@ -40,11 +40,14 @@ const LOOK: Duration = Duration::from_millis(20);
 /// use context::index::{Index, IndexConfig};
 /// use context::ports::SystemWallClock;
 /// use sync::{CancellationToken, SystemClock};
-/// # use context::ports::{FileStat, Onward, PortError, Tree, Walked};
+/// # use context::ports::{FileStat, IsOver, PortError, Tree, Walked};
 /// # struct NoFiles;
 /// # impl Tree for NoFiles {
-/// #     fn walk(&self, _: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError> {
+/// #     fn walk(&self, _: &IsOver<'_>, _: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
 /// #         Ok(Walked::all())
+/// #     }
+/// #     fn size(&self, _: &domain::RelPath) -> std::io::Result<u64> {
+/// #         Err(std::io::ErrorKind::NotFound.into())
 /// #     }
 /// #     fn read(&self, _: &domain::RelPath, _: usize) -> std::io::Result<Vec<u8>> {
 /// #         Err(std::io::ErrorKind::NotFound.into())

@@ -11,6 +11,8 @@
 //! 3. Each piece stands behind a sum of its own. What is damaged is taken from the tables, or found from what is not; and
 //!    the image is taken away, so that the next process draws another.
 //! 4. An image with rows from the future is neither drawn nor read: which rows of the tables are newer could not be told.
+//! 5. Whoever draws one, all can read it: which files are too large is said by who looks at them, as of the rows of the
+//!    tables.
 //!
 //! # Not here
 //! When it is written: `writer`.
@@ -32,7 +34,7 @@ use super::facts::{FACTS_VERSION, Facts, FactsHead};
 use super::{File, Language, PathOnly};
 
 /// The version of the layout: an image of another is not used.
-const IMAGE_VERSION: u32 = 1;
+const IMAGE_VERSION: u32 = 2;
 
 /// Words are kept together by so many bits of their hash.
 const SHELF_BITS: u32 = 10;
@@ -89,7 +91,7 @@ pub(super) fn bytes(path: &Path) -> u64 {
 }
 
 /// Opens the image of the index at `path`; none if there is none that can be used.
-pub(crate) fn read(path: &Path, file_bytes_max: u64) -> Option<ReadImage> {
+pub(crate) fn read(path: &Path) -> Option<ReadImage> {
     let path = image_path(path);
     // A pipe in its place would be waited for.
     fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_file)?;
@@ -100,8 +102,7 @@ pub(crate) fn read(path: &Path, file_bytes_max: u64) -> Option<ReadImage> {
     let (at, len) = (u64::from_le_bytes(*end.first_chunk()?), u64::from_le_bytes(*end.last_chunk()?));
     let rows = read_piece(&file, bytes, Piece { at, len })?;
     let mut from = From::checked(&rows)?;
-    let versions = (from.number()?, from.number()?, from.long()?);
-    if versions != (IMAGE_VERSION, FACTS_VERSION, file_bytes_max) {
+    if (from.number()?, from.number()?) != (IMAGE_VERSION, FACTS_VERSION) {
         return None;
     }
     let contents: Vec<(Hash, Language, FactsHead, Piece)> =
@@ -223,15 +224,11 @@ fn shelf(hash: u32) -> usize {
 
 /// Writes the image of these rows beside the index at `path`, unless another process is about it. Rows whose facts are
 /// lost are left out.
-pub(crate) fn write<'r>(
-    path: &Path,
-    rows: impl Iterator<Item = &'r Row>,
-    file_bytes_max: u64,
-) -> io::Result<()> {
+pub(crate) fn write<'r>(path: &Path, rows: impl Iterator<Item = &'r Row>) -> io::Result<()> {
     let unfinished = path.with_extension(UNFINISHED);
     let Some(file) = begin(&unfinished)? else { return Ok(()) };
     let written = Writing { out: BufWriter::new(file), at: 0 }
-        .all(rows, file_bytes_max)
+        .all(rows)
         .and_then(|_locked| fs::rename(&unfinished, image_path(path)));
     if written.is_err() {
         let _ = fs::remove_file(&unfinished);
@@ -254,7 +251,7 @@ fn begin(unfinished: &Path) -> io::Result<Option<OsFile>> {
 }
 
 /// Whether a file that is open still lies at a path.
-fn is_at(file: &OsFile, path: &Path) -> bool {
+pub(super) fn is_at(file: &OsFile, path: &Path) -> bool {
     let place = |found: fs::Metadata| (found.dev(), found.ino());
     let (own, named) = (file.metadata().map(place), fs::metadata(path).map(place));
     own.ok().zip(named.ok()).is_some_and(|(own, named)| own == named)
@@ -268,7 +265,7 @@ struct Writing {
 
 impl Writing {
     /// Writes all of it; the file is still locked.
-    fn all<'r>(mut self, rows: impl Iterator<Item = &'r Row>, file_bytes_max: u64) -> io::Result<OsFile> {
+    fn all<'r>(mut self, rows: impl Iterator<Item = &'r Row>) -> io::Result<OsFile> {
         let mut numbers: HashMap<(Hash, Language), u32> = HashMap::new();
         let mut contents: Vec<(Hash, &Facts)> = Vec::new();
         let mut listed: Vec<(&Row, u32)> = Vec::new();
@@ -290,7 +287,6 @@ impl Writing {
         let mut out = Out::default();
         out.number(IMAGE_VERSION);
         out.number(FACTS_VERSION);
-        out.long(file_bytes_max);
         out.number(contents.len() as u32);
         for (hash, facts) in &contents {
             let piece = self.piece(facts.encoded())?;

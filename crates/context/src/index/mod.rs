@@ -27,6 +27,7 @@ mod history;
 mod image;
 mod language;
 mod lines;
+mod lock;
 mod outline;
 mod parts;
 mod path_only;

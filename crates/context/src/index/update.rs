@@ -9,14 +9,15 @@
 //! 1. What is known after any number of updates equals what an update from nothing would find.
 //! 2. A row carries the time at which the look began, so a write after it makes the next look notice.
 //! 3. At the deadline what is done stays done: files not reached keep their old facts, and the next update goes on. A walk
-//!    has half of the time, so that however many files there are, some are read.
+//!    that met something to read has half of the time, so that however many files there are, some are read; one that met
+//!    nothing to read goes on: what an earlier update read is passed by.
 //! 4. Only a walk that came to its end removes anything, and nothing below a directory that it could not read.
 
 use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use domain::{Hash, RelPath};
 use sync::contained;
@@ -25,10 +26,10 @@ use super::config::IndexConfig;
 use super::disk::{New, Row};
 use super::history::{Known, refresh};
 use super::path_only::{PathOnly, before_reading};
-use super::writer::{KnownFacts, Writer};
+use super::writer::{KnownFacts, Rows, Writer};
 use super::{File, Language, Scanner};
 use crate::Stop;
-use crate::ports::{FileStat, History, Onward, PortError, Tree, Walked};
+use crate::ports::{FileStat, History, PortError, Tree, Walked};
 
 /// How old the times of a file must be for a row to be believed.
 const YOUNG_NS: i64 = 2_000_000_000;
@@ -113,7 +114,7 @@ fn newer_history(history: &dyn History, known: &Known, work: &Work<'_>) -> Resul
 }
 
 fn files(writer: &mut Writer, work: &Work<'_>, done: &mut Done) {
-    let (met, walked) = walk(work, done);
+    let (met, walked) = walk(&writer.rows, work, done);
     let to_read = compare(writer, work, &met, done);
     let reached = read(writer, work, &to_read, done);
     if reached < to_read.len() {
@@ -136,23 +137,33 @@ fn is_below_any(path: &RelPath, dirs: &[RelPath]) -> bool {
 }
 
 /// Every file that is there, by path, as many as are allowed, and how the walk ended.
-fn walk(work: &Work<'_>, done: &mut Done) -> (Vec<FileStat>, Walked) {
-    let met = Mutex::new(Vec::new());
+fn walk(rows: &Rows, work: &Work<'_>, done: &mut Done) -> (Vec<FileStat>, Walked) {
+    let met: Mutex<Vec<FileStat>> = Mutex::new(Vec::new());
     let files_max = work.config.files_max;
     let is_over_many = AtomicBool::new(false);
-    let until = work.stop.halfway();
-    let walked = contained(|| {
-        work.tree.walk(&|stat| {
-            let mut met = met.lock().unwrap_or_else(PoisonError::into_inner);
-            met.push(stat);
-            // What is too much goes early, so that a million files do not take a million records.
-            if met.len() >= files_max.saturating_mul(2).max(1024) {
-                is_over_many.store(true, Ordering::Relaxed);
-                first_by_path(&mut met, files_max);
-            }
-            if met.len() % BATCH_FILES == 0 && until.should_stop() { Onward::Stop } else { Onward::GoOn }
-        })
-    });
+    let sink = |stat| {
+        let mut met = lock(&met);
+        met.push(stat);
+        // What is too much goes early, so that a million files do not take a million records.
+        if met.len() >= files_max.saturating_mul(2).max(1024) {
+            is_over_many.store(true, Ordering::Relaxed);
+            first_by_path(&mut met, files_max);
+        }
+    };
+    // None: it is over.
+    let until = Mutex::new(Some(work.stop.halfway()));
+    let is_over = || {
+        let mut until = lock(&until);
+        if until.as_ref().is_some_and(|until| !until.should_stop()) {
+            return false;
+        }
+        // The rest of the time is for what is to be read, if there is something.
+        let is_over =
+            until.is_none() || work.is_over() || lock(&met).iter().any(|stat| is_to_read(rows, work, stat));
+        *until = (!is_over).then(|| work.stop.halfway());
+        is_over
+    };
+    let walked = contained(|| work.tree.walk(&is_over, &sink));
     let mut met = met.into_inner().unwrap_or_else(PoisonError::into_inner);
     let is_over_many = is_over_many.into_inner() || met.len() > files_max;
     first_by_path(&mut met, files_max);
@@ -193,6 +204,16 @@ fn first_by_path(met: &mut Vec<FileStat>, files_max: usize) {
         met.select_nth_unstable_by(files_max, |a, b| a.path.cmp(&b.path));
         met.truncate(files_max);
     }
+}
+
+/// A poisoned lock is taken over: whoever panicked left a whole value behind.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_to_read(rows: &Rows, work: &Work<'_>, stat: &FileStat) -> bool {
+    before_reading(&stat.path, stat.size, work.config.file_bytes_max).is_none()
+        && !rows.get(&stat.path).is_some_and(|row| stands(row, stat))
 }
 
 /// Which files have to be read; those that are not to be read are taken over at once.

@@ -33,11 +33,14 @@ const IMAGE_SHARE: usize = 16;
 /// The contents that are known, with their facts.
 pub(super) type KnownFacts = HashMap<(Hash, Language), Arc<Facts>>;
 
+/// The files that are known.
+pub(super) type Rows = HashMap<RelPath, Row>;
+
 /// What is known of a project; one update at a time has it.
 #[derive(Debug)]
 pub(super) struct Writer {
     place: Place,
-    pub(super) rows: HashMap<RelPath, Row>,
+    pub(super) rows: Rows,
     pub(super) facts: KnownFacts,
     pub(super) history: Known,
     /// Rows that could not be written, and whether their facts could not either.
@@ -182,7 +185,7 @@ impl Writer {
         let may_be = || self.size().1 < config.disk_bytes_max / 2 && !self.rows.values().any(is_future);
         match &self.place {
             Place::Open(_, path) if is_wanted && self.unsaved.is_empty() && may_be() => {
-                let _ = image::write(path, self.rows.values(), config.file_bytes_max);
+                let _ = image::write(path, self.rows.values());
                 self.since_image = Some(0);
             }
             Place::Open(..) | Place::Unopened(_) | Place::Nowhere => {}
@@ -283,11 +286,24 @@ impl Writer {
                 self.begin_anew();
                 false
             }
+            Err(DiskError::Full) => {
+                self.make_room();
+                true
+            }
             Err(why @ (DiskError::Io(_) | DiskError::Sqlite(_))) => {
                 self.give_up(&why);
                 true
             }
         }
+    }
+
+    /// Goes on in memory, and leaves nothing behind of what filled the disk, unless others use it.
+    fn make_room(&mut self) {
+        if let Place::Open(disk, path) = std::mem::replace(&mut self.place, Place::Nowhere) {
+            drop(disk);
+            remove(&path);
+        }
+        self.give_up(&DiskError::Full);
     }
 
     /// Removes a file whose damage showed only now; the next update makes another and writes all of it.
@@ -303,5 +319,32 @@ impl Writer {
         self.is_history_unsaved = true;
         self.since_image = None;
         self.place = Place::Unopened(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::File;
+    use super::super::PathOnly;
+    use super::*;
+
+    #[test]
+    fn where_the_disk_is_full_the_index_goes_on_in_memory_and_leaves_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("i.sqlite");
+        let mut writer = Writer::new(Some(path.clone()));
+        writer.open(&IndexConfig::default(), 1);
+        let Place::Open(disk, _) = &writer.place else { panic!("it is open") };
+        // No page more than there are, as if the disk had none.
+        disk.connection.execute_batch("PRAGMA max_page_count = 1").unwrap();
+        let row = |number: u32| {
+            let name = RelPath::new(format!("{number}{}", "long".repeat(50))).unwrap();
+            let file = File::unread(name, 1, PathOnly::Unreadable);
+            (Row { size: 1, mtime_ns: 0, ctime_ns: 0, inode: 1, seen_ns: 1, file }, New::Nothing)
+        };
+        writer.put((0..2000).map(row).collect(), 1);
+        assert_eq!(writer.rows.len(), 2000);
+        assert_eq!(writer.notes(), ["the index is kept in memory: the disk is full"]);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing of it stays");
     }
 }

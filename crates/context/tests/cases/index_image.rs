@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use context::index::{File, Snapshot};
+use context::index::{File, PathOnly, Snapshot};
 use context::{Project, Source, Views};
 use domain::RootNo;
 use domain::context::{ContextRequest, Focus};
@@ -288,4 +288,39 @@ fn an_index_goes_with_its_image() {
     let dir = fs::read_dir(drawn.index.parent().expect("it lies somewhere")).expect("it is there");
     let left: Vec<_> = dir.map(|entry| entry.expect("it is there").file_name()).collect();
     assert!(left.iter().all(|name| name.to_string_lossy().starts_with("other.")), "{left:?}");
+}
+
+#[test]
+fn two_who_bound_the_size_of_files_otherwise_share_one_image() {
+    let mut drawn = drawn();
+    let large = "word ".repeat(2000);
+    drawn.tree.write("large.txt", large.as_bytes());
+    drawn.rig.wall.pass(10);
+    drawn.update();
+    let image = fs::read(drawn.image()).expect("it is there");
+    let usual = drawn.rig.config.clone();
+    for _ in 0..2 {
+        drawn.rig.config.file_bytes_max = 4096;
+        let (snapshot, changed, reads) = drawn.update();
+        assert_eq!((changed, reads.len()), (1, 0));
+        assert_eq!(
+            snapshot.file(&path("large.txt")).map(|file| file.path_only),
+            Some(Some(PathOnly::TooLarge))
+        );
+        drawn.rig.config = usual.clone();
+        let (snapshot, changed, reads) = drawn.update();
+        assert_eq!((changed, reads), (1, vec!["large.txt".to_owned()]));
+        assert_eq!(*snapshot, drawn.tree.rebuilt());
+    }
+    assert!(image == fs::read(drawn.image()).expect("it is there"), "it was drawn anew");
+
+    // Drawn by who takes less, read by who takes more.
+    fs::remove_file(drawn.image()).expect("it is there");
+    drawn.rig.config.file_bytes_max = 4096;
+    drawn.update();
+    drawn.rig.config = usual;
+    assert!(drawn.image().exists());
+    let (snapshot, changed, reads) = drawn.update();
+    assert_eq!((changed, reads), (1, vec!["large.txt".to_owned()]));
+    assert_eq!(*snapshot, drawn.tree.rebuilt());
 }

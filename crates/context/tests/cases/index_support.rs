@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use context::Stop;
 use context::index::{Index, IndexConfig, Snapshot, Updated};
-use context::ports::{FileStat, History, Onward, PortError, Tree, Walked, WallClock};
+use context::ports::{FileStat, History, IsOver, PortError, Tree, Walked, WallClock};
 use domain::RelPath;
 use sync::{CancellationToken, ManualClock};
 
@@ -105,16 +105,22 @@ impl MemTree {
 }
 
 impl Tree for MemTree {
-    fn walk(&self, sink: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError> {
+    fn walk(&self, is_over: &IsOver<'_>, sink: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
         let files = self.files.lock().expect("not poisoned").clone();
         for (path, file) in files {
             let (size, times) = (file.bytes.len() as u64, file.mtime_ns);
             let stat = FileStat { path, size, mtime_ns: times, ctime_ns: times, inode: file.inode };
-            if sink(stat) == Onward::Stop {
+            if is_over() {
                 return Ok(Walked::stopped());
             }
+            sink(stat);
         }
         Ok(self.end.lock().expect("not poisoned").clone())
+    }
+
+    fn size(&self, path: &RelPath) -> io::Result<u64> {
+        let files = self.files.lock().expect("not poisoned");
+        Ok(files.get(path).ok_or(io::ErrorKind::NotFound)?.bytes.len() as u64)
     }
 
     fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>> {
@@ -130,14 +136,12 @@ impl Tree for MemTree {
 pub(crate) struct DirTree(pub(crate) PathBuf);
 
 impl DirTree {
-    fn below(&self, dir: &Path, sink: &(dyn Fn(FileStat) -> Onward + Sync)) -> io::Result<Onward> {
+    fn below(&self, dir: &Path, sink: &(dyn Fn(FileStat) + Sync)) -> io::Result<()> {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             let found = entry.metadata()?;
             if found.is_dir() {
-                if self.below(&entry.path(), sink)? == Onward::Stop {
-                    return Ok(Onward::Stop);
-                }
+                self.below(&entry.path(), sink)?;
                 continue;
             }
             let at = entry.path();
@@ -149,20 +153,22 @@ impl DirTree {
                 ctime_ns: found.ctime() * SECOND_NS + found.ctime_nsec(),
                 inode: found.ino(),
             };
-            if sink(stat) == Onward::Stop {
-                return Ok(Onward::Stop);
-            }
+            sink(stat);
         }
-        Ok(Onward::GoOn)
+        Ok(())
     }
 }
 
 impl Tree for DirTree {
-    fn walk(&self, sink: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError> {
+    fn walk(&self, _: &IsOver<'_>, sink: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
         match self.below(&self.0, sink) {
-            Ok(onward) => Ok(Walked { complete: onward == Onward::GoOn, unread: Vec::new() }),
+            Ok(()) => Ok(Walked::all()),
             Err(why) => Err(PortError { message: why.to_string(), source: Some(Box::new(why)) }),
         }
+    }
+
+    fn size(&self, path: &RelPath) -> io::Result<u64> {
+        Ok(fs::symlink_metadata(self.0.join(std::ffi::OsStr::from_bytes(path.as_bytes())))?.len())
     }
 
     fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>> {

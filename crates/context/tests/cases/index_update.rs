@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use context::index::{IndexConfig, PathOnly, Snapshot};
-use context::ports::{FileStat, Onward, PortError, Tree, Walked};
+use context::ports::{FileStat, IsOver, PortError, Tree, Walked};
 use context::{Stop, Stopped};
 use domain::RelPath;
 use proptest::prelude::*;
@@ -228,11 +228,15 @@ struct Slow {
 }
 
 impl Tree for Slow {
-    fn walk(&self, sink: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError> {
-        self.files.walk(&|stat| {
+    fn walk(&self, is_over: &IsOver<'_>, sink: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
+        self.files.walk(is_over, &|stat| {
             self.clock.advance(self.told_in);
-            sink(stat)
+            sink(stat);
         })
+    }
+
+    fn size(&self, path: &RelPath) -> io::Result<u64> {
+        self.files.size(path)
     }
 
     fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>> {
@@ -251,8 +255,47 @@ fn slow(rig: &Rig, told_in: Duration) -> Slow {
 #[test]
 fn a_listing_that_takes_longer_than_there_is_time_leaves_time_to_read_some() {
     let rig = Rig::new();
-    let updated = rig.update(&rig.in_memory(), &slow(&rig, Duration::from_millis(20)));
-    assert_eq!((updated.snapshot.files().len(), updated.snapshot.partial()), (256, true));
+    let (index, tree) = (rig.in_memory(), slow(&rig, Duration::from_millis(16)));
+    rig.wall.pass(10);
+    // Half of ten seconds; then what was read is passed by, and the new has half of the rest, until all is known.
+    for known in [313, 469, 547, 586, 600] {
+        let updated = rig.update(&index, &tree);
+        assert_eq!((updated.snapshot.files().len(), updated.snapshot.partial()), (known, known < 600));
+        let note = "there was no time to list all files: only those met so far are known";
+        assert_eq!(updated.notes, [note][..usize::from(known < 600)]);
+    }
+}
+
+/// A project in which there is much to look at and nothing to tell.
+struct Empty(sync::ManualClock, AtomicUsize);
+
+impl Tree for Empty {
+    fn walk(&self, is_over: &IsOver<'_>, _: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
+        for _ in 0..1000 {
+            if is_over() {
+                return Ok(Walked::stopped());
+            }
+            self.0.advance(Duration::from_secs(1));
+            self.1.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(Walked::all())
+    }
+
+    fn size(&self, _: &RelPath) -> io::Result<u64> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    fn read(&self, _: &RelPath, _: usize) -> io::Result<Vec<u8>> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+#[test]
+fn a_listing_that_tells_nothing_ends_at_the_deadline() {
+    let rig = Rig::new();
+    let tree = Empty(rig.clock.clone(), AtomicUsize::new(0));
+    let updated = rig.update(&rig.in_memory(), &tree);
+    assert_eq!((tree.1.into_inner(), updated.snapshot.partial()), (10, true));
     assert_eq!(updated.notes, ["there was no time to list all files: only those met so far are known"]);
 }
 
@@ -291,7 +334,7 @@ fn of_too_many_files_the_first_by_path_are_indexed() {
 struct Many;
 
 impl Tree for Many {
-    fn walk(&self, sink: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError> {
+    fn walk(&self, _: &IsOver<'_>, sink: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
         for number in (0..100_000_u64).rev() {
             let stat = FileStat {
                 path: path(format!("d{:03}/f{number:06}.rs", number / 500)),
@@ -300,11 +343,13 @@ impl Tree for Many {
                 ctime_ns: 0,
                 inode: number,
             };
-            if sink(stat) == Onward::Stop {
-                return Ok(Walked::stopped());
-            }
+            sink(stat);
         }
         Ok(Walked::all())
+    }
+
+    fn size(&self, _: &RelPath) -> io::Result<u64> {
+        Ok(20)
     }
 
     fn read(&self, path: &RelPath, _: usize) -> io::Result<Vec<u8>> {
@@ -383,10 +428,30 @@ fn a_sandbox_is_the_base_with_its_changes() {
     tree.remove(&path("b.rs"));
     let changed = [path("a.rs"), path("b.rs"), path("d.rs"), path(".env")];
     let view = index.with_changes(&base, &tree, &changed);
-    assert_eq!(tree.reads(), ["a.rs", "b.rs", "d.rs"]);
+    assert_eq!(tree.reads(), ["a.rs"]);
     assert_eq!(paths(&view), [".env", "a.rs", "c.rs"]);
     assert_eq!(view.files()[1..], tree.rebuilt().files()[1..]);
     assert_eq!(paths(&index.snapshot()), ["a.rs", "b.rs", "c.rs"]);
+}
+
+#[test]
+fn what_a_plan_deleted_is_gone_also_if_it_is_never_opened() {
+    let rig = Rig::new();
+    let names = [".env", "Cargo.lock", "gone.rs", "kept.pem", "large.txt", "tls.key"];
+    let tree = MemTree::of(&rig.wall, &names.map(|name| (name, "text\n")));
+    let index = rig.in_memory();
+    let base = rig.update(&index, &tree).snapshot;
+    for name in [".env", "Cargo.lock", "gone.rs", "tls.key"] {
+        tree.remove(&path(name));
+    }
+    tree.write("kept.pem", b"another key\n");
+    tree.write("large.txt", &vec![b'x'; 600 * 1024]);
+    tree.reads();
+    let view = index.with_changes(&base, &tree, &names.map(path));
+    assert_eq!(paths(&view), ["kept.pem", "large.txt"]);
+    let known: Vec<_> = view.files().iter().map(|file| (file.path_only, file.facts.bytes)).collect();
+    assert_eq!(known, [(Some(PathOnly::Secret), 12), (Some(PathOnly::TooLarge), 600 * 1024)]);
+    assert_eq!(tree.reads(), [""; 0], "neither a secret nor what is too long is opened");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use context::index::{Facts, Index, IndexConfig, Language, Oid, Outline, Parts, Snapshot};
-use context::ports::{Commit, FileStat, History, Log, Onward, PortError, SystemWallClock, Tree, Walked};
+use context::ports::{Commit, FileStat, History, IsOver, Log, PortError, SystemWallClock, Tree, Walked};
 use context::stages::Stages;
 use context::strategies::ContextStrategy;
 use context::{
@@ -16,7 +16,6 @@ use context::{
 };
 use domain::context::{AssembledContext, Budget, ContextRequest, IndexLine};
 use domain::{ContextId, Hash, Redactor, RelPath, RootNo};
-use sandbox::file_tools::Visit;
 use sandbox::git_log::GitHistory;
 use sandbox::project_tree::{ProjectTree, TreeFile};
 use sync::{CancellationToken, CircuitBreaker, SystemClock};
@@ -159,16 +158,17 @@ impl Source for Shared {
 struct Files(ProjectTree);
 
 impl Tree for Files {
-    fn walk(&self, sink: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError> {
+    fn walk(&self, is_over: &IsOver<'_>, sink: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
         let told = |file: TreeFile| {
             let TreeFile { path, size, mtime_ns, ctime_ns, inode } = file;
-            match sink(FileStat { path, size, mtime_ns, ctime_ns, inode }) {
-                Onward::GoOn => Visit::GoOn,
-                Onward::Stop => Visit::Stop,
-            }
+            sink(FileStat { path, size, mtime_ns, ctime_ns, inode });
         };
-        let end = self.0.walk(&mut { told }).map_err(failed)?;
+        let end = self.0.walk(is_over, &mut { told }).map_err(failed)?;
         Ok(Walked { complete: end.is_complete, unread: end.unread })
+    }
+
+    fn size(&self, path: &RelPath) -> io::Result<u64> {
+        self.0.size(path)
     }
 
     fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>> {

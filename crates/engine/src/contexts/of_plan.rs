@@ -122,14 +122,14 @@ fn changed_paths(change: &NetChange) -> Vec<(ProjectNo, RelPath)> {
     paths.map(|path| (change.root, path.clone())).collect()
 }
 
-/// What is where in a project after these changes; nothing where a file was, or where no file is.
-fn kept_files(net: &[NetChange], root: RootNo) -> BTreeMap<RelPath, Option<Hash>> {
+/// What is where in a project after these changes, and how long; nothing where a file was, or where no file is.
+fn kept_files(net: &[NetChange], root: RootNo) -> BTreeMap<RelPath, Option<(Hash, u64)>> {
     let mut files = BTreeMap::new();
     for change in net.iter().filter(|change| change.root == root) {
         if let Some(from) = &change.from {
             files.entry(from.clone()).or_insert(None);
         }
-        let content = |state: FileState| (state.kind == Kind::File).then_some(state.hash);
+        let content = |state: FileState| (state.kind == Kind::File).then_some((state.hash, state.size));
         let is_file = |state: Option<FileState>| state.is_some_and(|state| state.kind != Kind::Dir);
         if is_file(change.before) || is_file(change.after) {
             files.insert(change.path.clone(), change.after.and_then(content));

@@ -188,8 +188,8 @@ impl Source for Reading {
 
     fn is_there(&self, path: &RelPath) -> bool {
         match &self.changes {
-            Some(changes) if changes.has(path) => changes.tree.read(path, 0).is_ok(),
-            Some(_) | None => self.tree.read(path, 0).is_ok(),
+            Some(changes) if changes.has(path) => changes.tree.size(path).is_ok(),
+            Some(_) | None => self.tree.size(path).is_ok(),
         }
     }
 

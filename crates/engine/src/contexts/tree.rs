@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use context::ports::{FileStat, Onward, PortError, Tree, Walked};
+use context::ports::{FileStat, IsOver, PortError, Tree, Walked};
 use domain::{Hash, RelPath};
-use sandbox::file_tools::Visit;
 use sandbox::project_tree::{ProjectTree, TreeFile, WalkEnd};
 use store::Store;
 
@@ -18,18 +17,18 @@ use store::Store;
 pub(super) struct OnDisk(pub(super) ProjectTree);
 
 impl Tree for OnDisk {
-    fn walk(&self, sink: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError> {
-        let end = self.0.walk(&mut |file| match sink(stat(file)) {
-            Onward::GoOn => Visit::GoOn,
-            Onward::Stop => Visit::Stop,
-        });
-        match end {
+    fn walk(&self, is_over: &IsOver<'_>, sink: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
+        match self.0.walk(is_over, &mut |file| sink(stat(file))) {
             Ok(WalkEnd { is_complete, unread }) => Ok(Walked { complete: is_complete, unread }),
             Err(why) => Err(PortError {
                 message: format!("the files cannot be listed: {why}"),
                 source: Some(Box::new(why)),
             }),
         }
+    }
+
+    fn size(&self, path: &RelPath) -> io::Result<u64> {
+        self.0.size(path)
     }
 
     fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>> {
@@ -45,18 +44,28 @@ fn stat(file: TreeFile) -> FileStat {
 /// What a plan changed, as the store keeps it.
 pub(super) struct Kept {
     pub(super) store: Arc<dyn Store>,
-    /// What is at each path; none: nothing any more.
-    pub(super) files: BTreeMap<RelPath, Option<Hash>>,
+    /// What is at each path, and how long it is; none: nothing any more.
+    pub(super) files: BTreeMap<RelPath, Option<(Hash, u64)>>,
+}
+
+impl Kept {
+    fn at(&self, path: &RelPath) -> io::Result<(Hash, u64)> {
+        Ok(self.files.get(path).copied().flatten().ok_or(io::ErrorKind::NotFound)?)
+    }
 }
 
 impl Tree for Kept {
     /// Nobody walks it: it is looked at path by path.
-    fn walk(&self, _: &(dyn Fn(FileStat) -> Onward + Sync)) -> Result<Walked, PortError> {
+    fn walk(&self, _: &IsOver<'_>, _: &(dyn Fn(FileStat) + Sync)) -> Result<Walked, PortError> {
         Ok(Walked::stopped())
     }
 
+    fn size(&self, path: &RelPath) -> io::Result<u64> {
+        self.at(path).map(|(_, size)| size)
+    }
+
     fn read(&self, path: &RelPath, max: usize) -> io::Result<Vec<u8>> {
-        let hash = self.files.get(path).copied().flatten().ok_or(io::ErrorKind::NotFound)?;
+        let (hash, _) = self.at(path)?;
         let mut bytes = Vec::new();
         let content = self.store.open_content(&hash)?;
         content.take(u64::try_from(max).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;

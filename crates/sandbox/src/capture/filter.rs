@@ -7,10 +7,14 @@
 //! 3. The closest `.gitignore` decides first; in one file the last pattern that fits.
 //!
 //! # Not here
+//! Patterns that are not UTF-8: the matcher takes text only, so such a line says nothing, and what git ignores by it is not
+//! ignored here.
 //! That tracked and reported files are captured although ignored: [`Filter::is_scratch`] is told of them.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -22,6 +26,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::{CaptureRules, Tracked};
 use crate::beneath::{self, Links};
+use crate::regular::{only_regular, open_regular, read_bounded};
 
 /// In [`CaptureRules::ignore`]: all that git ignores.
 pub const GITIGNORED: &str = "@gitignored";
@@ -31,6 +36,9 @@ const PROTECTED: [&[u8]; 5] = [b".git", b".hg", b".svn", b".jj", b".cleveragents
 
 /// An ignore file longer than this is read up to here.
 const IGNORE_FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// What some editors begin a file with; git passes it by.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Whether a path lies in a directory that belongs to version control or to this program, at any depth.
 pub fn is_protected(path: &RelPath) -> bool {
@@ -213,7 +221,7 @@ impl<'a> Filter<'a> {
             rules.find_map(|(rules, way)| fits(rules, &path.as_bytes()[*way..], is_dir))
         };
         let above = || {
-            let mut rules = self.git.iter().flat_map(|git| &git.above).filter(|(rules, _)| !rules.is_empty());
+            let mut rules = self.git.iter().flat_map(|git| &git.above);
             rules.find_map(|(rules, way)| fits(rules, &[way.as_slice(), path.as_bytes()].concat(), is_dir))
         };
         of_plan().or_else(inside).or_else(above).unwrap_or(false)
@@ -249,17 +257,17 @@ fn gitignore_in(tree: BorrowedFd<'_>, dir: Option<&RelPath>) -> Gitignore {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     // Git does not follow a link here, so that what is ignored does not depend on files elsewhere.
     match beneath::open(tree.as_fd(), &path, flags, Mode::empty(), Links::Refuse) {
-        Ok(file) => read_rules(std::fs::File::from(file)),
+        Ok(file) => read_rules(only_regular(File::from(file))),
         Err(_) => Gitignore::empty(),
     }
 }
 
-fn read_rules(file: std::fs::File) -> Gitignore {
-    use std::io::Read;
-    let mut bytes = Vec::new();
-    match file.take(IGNORE_FILE_BYTES_MAX).read_to_end(&mut bytes) {
-        Ok(_) => {
-            patterns(bytes.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok()))
+/// What a file says, if there is one that can be read.
+fn read_rules(file: io::Result<File>) -> Gitignore {
+    match file.and_then(|file| read_bounded(file, IGNORE_FILE_BYTES_MAX)) {
+        Ok(bytes) => {
+            let text = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&bytes);
+            patterns(text.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok()))
         }
         Err(_) => Gitignore::empty(),
     }
@@ -274,15 +282,12 @@ fn rules_above(tracked: &Tracked, project: &Path) -> Vec<(Gitignore, Vec<u8>)> {
         Ok(_) | Err(_) => Vec::new(),
     };
     for dir in project.ancestors().skip(1).take_while(|dir| dir.starts_with(top)) {
-        if let Ok(file) = std::fs::File::open(dir.join(GITIGNORE)) {
-            rules.push((read_rules(file), way_from(dir)));
-        }
+        rules.push((read_rules(open_regular(&dir.join(GITIGNORE))), way_from(dir)));
     }
-    if let Some(Ok(file)) = tracked.exclude_file().map(std::fs::File::open) {
-        rules.push((read_rules(file), way_from(top)));
+    let of_user = ignore::gitignore::gitconfig_excludes_path();
+    for file in tracked.exclude_file().into_iter().chain(of_user) {
+        rules.push((read_rules(open_regular(&file)), way_from(top)));
     }
-    if let Some(Ok(file)) = ignore::gitignore::gitconfig_excludes_path().map(std::fs::File::open) {
-        rules.push((read_rules(file), way_from(top)));
-    }
+    rules.retain(|(rules, _)| !rules.is_empty());
     rules
 }

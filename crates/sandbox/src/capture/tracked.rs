@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use domain::RelPath;
+use rustix::fs::FileType;
 
 use crate::git::{self, GitDir};
 use crate::listing::Stamp;
@@ -51,6 +52,10 @@ impl Tracked {
     fn paths(&mut self) -> Option<&BTreeSet<Vec<u8>>> {
         let (_, git) = self.repository.as_ref()?;
         let stamp = rustix::fs::stat(git.own.join("index")).ok().map(|stat| Stamp::of(&stat));
+        // Git would wait for whoever writes into a pipe.
+        if stamp.is_some_and(|stamp| stamp.kind() != FileType::RegularFile) {
+            return None;
+        }
         if self.index.as_ref().is_none_or(|(then, _)| *then != stamp) {
             let paths = git::list_files(&self.project, ["--cached"]).unwrap_or_default();
             self.index = Some((stamp, paths));

@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use domain::RelPath;
-use sandbox::file_tools::Visit;
 use sandbox::project_tree::{ProjectTree, TreeFile, WalkEnd};
 
 fn path(text: impl AsRef<[u8]>) -> RelPath {
@@ -22,10 +22,7 @@ fn write(root: &Path, at: &str, text: &str) {
 fn told(root: &Path) -> (Vec<TreeFile>, WalkEnd) {
     let mut files = Vec::new();
     let tree = ProjectTree::open(root).unwrap();
-    let end = tree.walk(&mut |file| {
-        files.push(file);
-        Visit::GoOn
-    });
+    let end = tree.walk(&|| false, &mut |file| files.push(file));
     files.sort_by(|a, b| a.path.cmp(&b.path));
     (files, end.unwrap())
 }
@@ -72,9 +69,12 @@ fn links_pipes_and_sockets_are_neither_told_nor_read() {
     assert_eq!(names(root), ["a.rs"]);
     let tree = ProjectTree::open(root).unwrap();
     assert_eq!(tree.read(&path("a.rs"), 10).unwrap(), b"in");
+    assert_eq!(tree.size(&path("a.rs")).unwrap(), 2);
     for at in ["out/secret", "link", "loop/a.rs", "inner", "pipe", "socket", "none"] {
         assert!(tree.read(&path(at), 10).is_err(), "{at}");
+        assert!(tree.size(&path(at)).is_err(), "{at}");
     }
+    assert_eq!(tree.size(&path("none")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
     assert_eq!(tree.read(&path("none"), 10).unwrap_err().kind(), std::io::ErrorKind::NotFound);
 }
 
@@ -88,12 +88,11 @@ fn a_directory_that_becomes_a_link_after_it_was_met_is_not_followed() {
     write(root, "a", "x");
     let tree = ProjectTree::open(root).unwrap();
     let mut names = Vec::new();
-    tree.walk(&mut |file| {
+    tree.walk(&|| false, &mut |file| {
         names.push(file.path.to_string());
         // `b` is known by now, and waits.
         fs::rename(root.join("b"), root.join("c")).unwrap();
         symlink(outside.path(), root.join("b")).unwrap();
-        Visit::GoOn
     })
     .unwrap();
     assert_eq!(names, ["a"]);
@@ -155,10 +154,81 @@ fn a_walk_that_is_stopped_says_so_and_a_missing_root_is_an_error() {
     write(dir.path(), "b", "x");
     let tree = ProjectTree::open(dir.path()).unwrap();
     let mut met = 0;
-    let end = tree.walk(&mut |_| {
-        met += 1;
-        Visit::Stop
-    });
-    assert_eq!((end.unwrap().is_complete, met), (false, 1));
+    let end = tree.walk(&|| true, &mut |_| met += 1);
+    assert_eq!((end.unwrap().is_complete, met), (false, 0));
     assert!(ProjectTree::open(&dir.path().join("none")).is_err());
+}
+
+fn pipe(at: &Path) {
+    let _ = fs::remove_file(at);
+    let mode = rustix::fs::Mode::RWXU;
+    rustix::fs::mknodat(rustix::fs::CWD, at, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+}
+
+#[test]
+fn a_pipe_in_the_place_of_what_says_what_is_ignored_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("p");
+    write(&root, "a.rs", "x");
+    write(&root, "b.o", "x");
+    // No repository, and the pipe is no project's file.
+    pipe(&root.join(".git"));
+    assert_eq!(names(&root), ["a.rs", "b.o"]);
+    fs::remove_file(root.join(".git")).unwrap();
+    assert!(Command::new("git").arg("init").arg("-q").arg(dir.path()).status().unwrap().success());
+    for at in
+        ["p/.gitignore", ".gitignore", ".git/info/exclude", ".git/commondir", ".git/shallow", ".git/index"]
+    {
+        pipe(&dir.path().join(at));
+    }
+    write(&root, "d/.gitignore", "*.o\n");
+    write(&root, "d/c.o", "x");
+    assert_eq!(names(&root), ["a.rs", "b.o", "d/.gitignore"]);
+    let history = sandbox::git_log::GitHistory::around(&root).unwrap();
+    assert!(!history.cut_at().is_empty(), "what cannot be read is cut off somewhere");
+}
+
+/// How often a walk looks whether it is over, if it is so at the last of these looks; and whether it then ended.
+fn looks(root: &Path, last: usize) -> (usize, bool) {
+    let looks = AtomicUsize::new(0);
+    let is_over = || looks.fetch_add(1, Ordering::SeqCst) + 1 >= last;
+    let end = ProjectTree::open(root).unwrap().walk(&is_over, &mut |_| {}).unwrap();
+    (looks.into_inner(), !end.is_complete)
+}
+
+#[test]
+fn a_walk_that_tells_nothing_looks_whether_it_is_over() {
+    let dir = tempfile::tempdir().unwrap();
+    for number in 0..200 {
+        fs::create_dir_all(dir.path().join(format!("empty/d{number}"))).unwrap();
+    }
+    let (all, was_stopped) = looks(dir.path(), usize::MAX);
+    assert!(all >= 200 && !was_stopped, "{all}");
+    let (early, was_stopped) = looks(dir.path(), 20);
+    assert!(early < 20 + 2 * 64 && was_stopped, "{early}");
+
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), ".gitignore", "*.o\n");
+    for number in 0..3000 {
+        write(dir.path(), &format!("f{number:04}.o"), "");
+    }
+    let (all, was_stopped) = looks(dir.path(), usize::MAX);
+    assert!(all >= 2 * 3000 / 256 && !was_stopped, "{all}");
+    for last in [all / 3, all - 2] {
+        assert!(looks(dir.path(), last).1, "while it is listed, and while it is told");
+    }
+}
+
+#[test]
+fn a_mark_of_byte_order_is_no_part_of_the_first_pattern() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("p");
+    assert!(Command::new("git").arg("init").arg("-q").arg(dir.path()).status().unwrap().success());
+    write(dir.path(), ".gitignore", "\u{feff}*.above\n");
+    write(dir.path(), ".git/info/exclude", "\u{feff}*.excluded\n");
+    write(&root, ".gitignore", "\u{feff}*.own\n*.second\n");
+    for at in ["a.rs", "x.above", "x.excluded", "x.own", "x.second"] {
+        write(&root, at, "x");
+    }
+    assert_eq!(names(&root), [".gitignore", "a.rs"]);
 }
