@@ -2,8 +2,9 @@
 //!
 //! Three sets in 465 KB. `BEGINNINGS`: what the tokens of either begin with, as far as that is ASCII (a sieve of one bit,
 //! 283,000). `OTHERS`: the ASCII tokens that only one of them knows (a sieve of four bits, 60,000). `BOTH`: every piece of
-//! text that cl100k and o200k both know as one token, as far as both are ever asked for it (an xor filter of 24 bits, 90,000). The first two speak of up to
-//! [`LONGEST`] bytes. A test makes them from the vocabularies and compares, or writes them.
+//! text that cl100k and o200k both know as one token, or that one knows and the other is never asked for (an xor filter of
+//! 24 bits, 90,000). The first two speak of up to [`LONGEST`] bytes. A test makes them from the vocabularies and compares,
+//! or writes them.
 //!
 //! # Invariants
 //! 1. What is in a set is found in it. What is not in `BOTH` is found once in 16 million times; of what is not in

@@ -212,6 +212,7 @@ fn short_forms_marks_and_odd_characters_are_not_counted_below_real_vocabularies(
         "\näänפשנ탅",
         " 최พ่",
         "\u{300}ล",
+        "\u{11de0}.Linq",
     ];
     let counter = LexicalCounter::default();
     for text in texts.map(|text| text.repeat(100)) {
