@@ -371,6 +371,18 @@ fn a_path_forges_no_header_and_bytes_that_are_no_text_never_count_as_read() {
 }
 
 #[test]
+fn nothing_in_a_path_or_a_title_turns_or_hides_what_stands_beside_it() {
+    let name = "a\u{202e}sr\u{2066}b\u{200b}\u{2028}.md";
+    let ground = Ground::files(&files(&[(name, "# Retry\u{202e} \u{2069}jobs\u{200b}\u{2028}\n\ntext\n")]));
+    let context = ground.assemble(&request("retry", 400));
+    let header = context.text.lines().find(|line| line.starts_with("## ")).expect("a header");
+    assert_eq!(
+        header,
+        r"## a\xE2\x80\xAEsr\xE2\x81\xA6b\xE2\x80\x8B\xE2\x80\xA8.md (markdown, 3 lines: Retry jobs)"
+    );
+}
+
+#[test]
 fn twins_are_shown_once() {
     let ground = Ground::files(&files(&[
         ("a/retry.rs", "pub fn same() { retry(); }\n"),
