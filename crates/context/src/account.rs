@@ -3,15 +3,15 @@
 //! # Invariants
 //! 1. Every strategy has one line; every proposed file is included or counted under one reason.
 //! 2. Nothing is decided here: what the stages did is told.
-//! 3. The tokens add up: those of the files are what was spent on files, and with all other parts and what is free the
-//!    whole.
+//! 3. The tokens add up: those of the files, also of those beyond the last line, are what was spent on files, and with all
+//!    other parts and what is free the whole.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use domain::context::{
     BudgetLine, Candidate, ContextRequest, EXCLUDED_LINES_MAX, ExcludedLine, Fragment, INCLUDED_LINES_MAX,
-    IncludedLine, IndexLine, Outcome, Reason, Receipt, StrategyLine,
+    IncludedLine, IndexLine, MoreLine, Outcome, Reason, Receipt, StrategyLine,
 };
 
 use crate::render::fragments;
@@ -67,6 +67,7 @@ pub(crate) fn receipt(account: &Account<'_>, notes: Vec<String>) -> Receipt {
             .take(INCLUDED_LINES_MAX)
             .filter_map(|(at, tokens)| included(account, *at, *tokens))
             .collect(),
+        included_more: more(&costs.files),
         excluded,
         excluded_by,
         redacted: shown.filter(|item| item.is_redacted).count() as u32,
@@ -157,6 +158,12 @@ fn text_of(account: &Account<'_>, at: usize) -> String {
     let shown = account.items.get(at).zip(bought);
     let fragments = shown.map(|(item, bought)| fragments(item, bought, account.counter)).unwrap_or_default();
     fragments.into_iter().map(|fragment| fragment.text).collect()
+}
+
+/// What there is no line for.
+fn more(files: &[u32]) -> MoreLine {
+    let beyond = files.get(INCLUDED_LINES_MAX..).unwrap_or_default();
+    MoreLine { files: beyond.len() as u32, tokens: beyond.iter().sum() }
 }
 
 fn included(account: &Account<'_>, at: usize, tokens: u32) -> Option<IncludedLine> {

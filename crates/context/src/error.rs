@@ -7,7 +7,7 @@
 //! Codes, hints and exit status: the program adds them.
 
 use domain::context::{Focus, Name, ProjectNo};
-use domain::{ErrorClass, did_you_mean};
+use domain::{ErrorClass, RelPath, did_you_mean};
 use sync::CancelReason;
 
 use crate::config::shown;
@@ -32,6 +32,16 @@ pub enum Error {
     FocusNotFound {
         /// What it is about.
         focus: Focus,
+    },
+    /// The lines that the request is about are not in their file.
+    #[error("`{path}` has only {lines} {}", if *lines == 1 { "line" } else { "lines" })]
+    FocusBeyond {
+        /// What it is about.
+        focus: Focus,
+        /// The file.
+        path: RelPath,
+        /// How many lines it has.
+        lines: u32,
     },
     /// What the request is about is defined in too many places to say which is meant.
     #[error("`{symbol}` is defined in {places} places")]
@@ -74,6 +84,7 @@ impl Error {
             Error::Cancelled(_) => ErrorClass::Cancelled,
             Error::StrategyUnknown { .. }
             | Error::FocusNotFound { .. }
+            | Error::FocusBeyond { .. }
             | Error::FocusAmbiguous { .. }
             | Error::FocusExcluded { .. }
             | Error::FocusTooMany { .. }

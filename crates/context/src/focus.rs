@@ -70,10 +70,13 @@ fn file(
     let span = match lines {
         None => None,
         Some((from, to)) => {
-            let last = ground.file(file).facts.lines;
+            let known = ground.file(file);
+            // Of a file that nobody has read, the lines are not known.
+            let last = if known.hash.is_some() { known.facts.lines } else { u32::MAX };
             let (from, to) = (from.max(1), to.min(last));
             if from > to {
-                return Err(not_found());
+                let (focus, path) = (focus.clone(), path.clone());
+                return Err(Error::FocusBeyond { focus, path, lines: last });
             }
             Some((from, to))
         }

@@ -25,6 +25,7 @@ use crate::decisions::decisions;
 use crate::derived::SnapshotCache;
 use crate::prepare::prepare;
 use crate::prepared::Prepared;
+use crate::stages::pack::is_of;
 use crate::stages::{
     Deduplicated, Item, LeftOut, Means, PackRequest, Packed, Selection, Share, Showing, Stages, Wanted,
 };
@@ -277,18 +278,21 @@ fn note_emptiness(prepared: &Prepared, notes: &mut Vec<String>) {
     }
 }
 
-/// Tells which of the lines that are named for sure are not shown for want of tokens.
+/// Tells which of the lines that are named for sure are not shown for want of tokens, and which files for what they are.
 fn note_unshown(request: &ContextRequest, shelf: &Shelf, notes: &mut Vec<String>) {
     if request.depth < Depth::Full {
         return;
     }
     let mut unshown: Vec<(&Place, u32, u32)> = Vec::new();
     for (item, bought) in shelf.items.iter().zip(&shelf.packed.files) {
+        if let Some(reason) = item.only_listed.filter(|_| item.is_pinned) {
+            notes.push(format!("`{}` is not shown: {reason}", item.place.path));
+        }
         for (at, piece) in item.pieces.iter().enumerate().filter(|(_, piece)| piece.is_pinned) {
             let is_shown = bought.as_ref().is_ok_and(|bought| bought.pieces[at] == Some(Showing::Lines));
             let was_shown = request.shown.iter().any(|shown| {
                 let covers = shown.place.span.is_none_or(|(from, to)| from <= piece.from && piece.to <= to);
-                covers && shown.depth == Depth::Full && shown.place.path == item.place.path
+                covers && shown.depth == Depth::Full && is_of(shown, item)
             });
             match unshown.last_mut() {
                 _ if is_shown || was_shown => {}

@@ -209,7 +209,8 @@ impl Prepared {
     /// The content of a file, read once.
     pub(crate) fn reading(&self, file: FileNo) -> Reading {
         let known = self.ground.known(file);
-        self.readings.get(file.0, &known.project, self.file(file), self.max_file_bytes)
+        let is_named = self.anchors().iter().any(|anchor| anchor.is_pinned && anchor.file == file);
+        self.readings.get(file.0, &known.project, self.file(file), self.max_file_bytes, is_named)
     }
 }
 

@@ -53,17 +53,24 @@ pub(crate) struct Readings {
 
 impl Readings {
     /// The file with this number, read now if it was not before.
-    pub(crate) fn get(&self, number: u32, project: &Project, file: &File, max_bytes: usize) -> Reading {
+    pub(crate) fn get(
+        &self,
+        number: u32,
+        project: &Project,
+        file: &File,
+        max_bytes: usize,
+        is_named: bool,
+    ) -> Reading {
         if let Some(reading) = lock(&self.read).get(&number) {
             return reading.clone();
         }
-        let reading = read(project, file, max_bytes);
+        let reading = read(project, file, max_bytes, is_named);
         lock(&self.read).entry(number).or_insert(reading).clone()
     }
 }
 
-fn read(project: &Project, file: &File, max_bytes: usize) -> Reading {
-    if let Some(why) = file.path_only {
+fn read(project: &Project, file: &File, max_bytes: usize, is_named: bool) -> Reading {
+    if let Some(why) = file.path_only.filter(|why| is_withheld(*why, is_named)) {
         return Err(left_out(why));
     }
     let bytes = project.source.read(&file.path, max_bytes).map_err(|error| {
@@ -75,7 +82,7 @@ fn read(project: &Project, file: &File, max_bytes: usize) -> Reading {
     let hash = Hash::of(&bytes);
     let is_known = Some(hash) == file.hash && !file.facts.is_lost();
     let facts = if is_known { Arc::clone(&file.facts) } else { Arc::new(scan(&file.path, &bytes)) };
-    if let Some(why) = facts.path_only {
+    if let Some(why) = facts.path_only.filter(|why| is_withheld(*why, is_named)) {
         return Err(left_out(why));
     }
     let (text, other_bytes) = match String::from_utf8(bytes) {
@@ -87,6 +94,18 @@ fn read(project: &Project, file: &File, max_bytes: usize) -> Reading {
     };
     let lines = Arc::new(Lines::new(text));
     Ok(Arc::new(ReadFile { hash, lines, other_bytes, facts, met: OnceLock::new() }))
+}
+
+/// Whether such a file is not looked into. What no person wrote is shown to who names it for sure.
+pub(crate) fn is_withheld(why: PathOnly, is_named: bool) -> bool {
+    match why {
+        PathOnly::Generated | PathOnly::LockFile => !is_named,
+        PathOnly::Secret
+        | PathOnly::TooLarge
+        | PathOnly::Binary
+        | PathOnly::LongLines
+        | PathOnly::Unreadable => true,
+    }
 }
 
 /// What a receipt says of a file that is not looked into.

@@ -9,6 +9,7 @@
 use std::fmt::Write;
 
 use domain::context::{Depth, Fragment, Name, Place};
+use domain::path::is_unseen;
 use domain::{Hash, RelPath};
 
 use crate::TokenCounter;
@@ -42,7 +43,7 @@ pub(crate) fn header_line(header: &Header<'_>) -> String {
     }
     if let Some(title) = header.title {
         line.push_str(": ");
-        line.extend(title.chars().filter(|character| !character.is_control()).take(TITLE_CHARS_MAX));
+        line.extend(title.chars().filter(|character| !is_unseen(*character)).take(TITLE_CHARS_MAX));
     }
     line.push_str(")\n");
     line

@@ -29,8 +29,8 @@ pub use fragment::{AssembledContext, Candidate, Fragment, FragmentKind};
 pub use name::{Name, NameError};
 pub use place::{Depth, DepthUnknown, Focus, Place, ProjectNo, View, ViewUnknown};
 pub use receipt::{
-    BudgetLine, EXCLUDED_LINES_MAX, ExcludedLine, INCLUDED_LINES_MAX, IncludedLine, IndexLine, Outcome,
-    Reason, Receipt, StrategyLine,
+    BudgetLine, EXCLUDED_LINES_MAX, ExcludedLine, INCLUDED_LINES_MAX, IncludedLine, IndexLine, MoreLine,
+    Outcome, Reason, Receipt, StrategyLine,
 };
 pub use record::{CONTEXT_JSON_BYTES_MAX, ContextRecord};
 pub use request::{BREADTH_MAX, ContextRequest, DecisionFact, FOCUS_MAX, PlanFacts, QUERY_BYTES_MAX, Shown};

@@ -116,14 +116,26 @@ impl AsRef<[u8]> for RelPath {
     }
 }
 
-/// Text as it is; bytes that are not UTF-8 and control characters as `\xNN`, the backslash as `\\`.
+/// Whether a terminal obeys a character instead of showing it: controls, and the marks that make text run the other way.
+pub fn is_obeyed(character: char) -> bool {
+    character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Whether a character in a name is not seen as it is: it is obeyed, ends a line or a paragraph, or has no width. In prose
+/// those without width join letters and emoji, and stay.
+pub fn is_unseen(character: char) -> bool {
+    is_obeyed(character)
+        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{feff}')
+}
+
+/// Text as it is; bytes that are not UTF-8 and characters that are [not seen](is_unseen) as `\xNN`, the backslash as `\\`.
 impl fmt::Display for RelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
             for character in chunk.valid().chars() {
                 if character == '\\' {
                     f.write_str(r"\\")?;
-                } else if character.is_control() {
+                } else if is_unseen(character) {
                     show_bytes(f, character.encode_utf8(&mut [0; 4]).as_bytes())?;
                 } else {
                     f.write_char(character)?;
@@ -193,6 +205,12 @@ mod tests {
         assert_eq!(path("src/naïve.rs".as_bytes()).to_string(), "src/naïve.rs");
         assert_eq!(path(b"a\x1b[2J\\\xff\xfe\n").to_string(), r"a\x1B[2J\\\xFF\xFE\x0A");
         assert_eq!(path("a\u{85}".as_bytes()).to_string(), r"a\xC2\x85");
+        for unseen in
+            ["\u{200b}", "\u{200f}", "\u{2028}", "\u{2029}", "\u{202e}", "\u{2066}", "\u{2069}", "\u{feff}"]
+        {
+            let escaped: String = unseen.bytes().map(|byte| format!("\\x{byte:02X}")).collect();
+            assert_eq!(path(unseen.as_bytes()).to_string(), escaped);
+        }
         assert_eq!(format!("{:?}", path(b"a\x7f")), r"RelPath(a\x7F)");
     }
 
@@ -207,6 +225,13 @@ mod tests {
         fn two_paths_are_never_shown_alike(a: Vec<u8>, b: Vec<u8>) {
             if let (Ok(a), Ok(b)) = (RelPath::new(a), RelPath::new(b)) {
                 prop_assert_eq!(a == b, a.to_string() == b.to_string());
+            }
+        }
+
+        #[test]
+        fn the_shown_form_of_any_text_reads_back(text in "[a\\\\\u{1f}-\u{a0}\u{2000}-\u{2070}\u{feff}]{1,20}") {
+            if let Ok(path) = RelPath::new(text.as_bytes()) {
+                prop_assert_eq!(unescape(&path.to_string()), text.into_bytes());
             }
         }
 

@@ -30,7 +30,9 @@ fn pipeline(error: &PipelineError) -> Failure {
             Failure::new(&codes::CANCELLED, "the search for a context was stopped; nothing was changed")
         }
         PipelineError::StrategyUnknown { .. } => Failure::new(&codes::STRATEGY_UNKNOWN, told),
-        PipelineError::FocusNotFound { .. } => Failure::new(&codes::FOCUS_NOT_FOUND, told),
+        PipelineError::FocusNotFound { .. } | PipelineError::FocusBeyond { .. } => {
+            Failure::new(&codes::FOCUS_NOT_FOUND, told)
+        }
         PipelineError::FocusAmbiguous { .. } => Failure::new(&codes::FOCUS_AMBIGUOUS, told)
             .hint("name the file that you mean, or some of its lines"),
         PipelineError::FocusExcluded { .. } => Failure::new(&codes::FOCUS_EXCLUDED, told)

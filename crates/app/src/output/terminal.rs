@@ -6,6 +6,8 @@
 
 use std::io::IsTerminal;
 
+use domain::path::is_obeyed;
+
 use super::Format;
 
 /// When to use colour.
@@ -166,11 +168,6 @@ pub fn calm(text: &str) -> String {
         }
     }
     calmed
-}
-
-/// Controls, and the marks that make text run the other way.
-fn is_obeyed(letter: char) -> bool {
-    letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The same for bytes that need not be UTF-8.

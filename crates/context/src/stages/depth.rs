@@ -20,7 +20,7 @@ use crate::focus::Anchor;
 use crate::index::{Facts, Lines, Outline, SpanKind, scanned_outline};
 use crate::parallel::in_parallel;
 use crate::prepared::{FileNo, Prepared};
-use crate::reading::{ReadFile, left_out};
+use crate::reading::{ReadFile, is_withheld, left_out};
 use crate::render::{Header, header_line, listed_line};
 use crate::weigh::{Stretch, Weigher, Words};
 use crate::{Stop, TokenCounter};
@@ -227,9 +227,11 @@ impl Look<'_> {
     fn why_not(&self, file: FileNo) -> Option<Reason> {
         let (known, file) = (self.prepared.ground.known(file), self.prepared.file(file));
         match file.path_only {
-            Some(why) => Some(left_out(why)),
-            None if !known.filter.admits_size(u64::from(file.facts.bytes)) => Some(Reason::TooLarge),
-            None => None,
+            Some(why) if is_withheld(why, self.is_pinned) => Some(left_out(why)),
+            Some(_) | None if !known.filter.admits_size(u64::from(file.facts.bytes)) => {
+                Some(Reason::TooLarge)
+            }
+            Some(_) | None => None,
         }
     }
 

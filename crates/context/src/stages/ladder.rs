@@ -4,6 +4,7 @@
 //! 1. Every rung is whole lines, and its cost is the sum of theirs.
 
 use domain::context::FragmentKind;
+use domain::path::is_unseen;
 
 use super::{Item, Piece, Showing};
 use crate::TokenCounter;
@@ -74,7 +75,7 @@ impl Item {
 
     fn name(&self, defined: &Defined) -> String {
         let name: String =
-            defined.name.chars().filter(|character| !character.is_control()).take(NAME_CHARS_MAX).collect();
+            defined.name.chars().filter(|character| !is_unseen(*character)).take(NAME_CHARS_MAX).collect();
         match self.kind {
             FragmentKind::Code => format!("{} {name}", defined.kind.word()),
             FragmentKind::Doc | FragmentKind::Config | FragmentKind::Text | FragmentKind::Decision => name,

@@ -25,7 +25,7 @@ mod depth;
 mod execute;
 mod ladder;
 mod order;
-mod pack;
+pub(crate) mod pack;
 mod preamble;
 mod score;
 mod select;

@@ -324,7 +324,7 @@ fn nonzero(hundredths: u64) -> f64 {
 }
 
 /// Whether what was given before is of this file, as it is now.
-fn is_of(shown: &Shown, item: &Item) -> bool {
+pub(crate) fn is_of(shown: &Shown, item: &Item) -> bool {
     let same_place = shown.place.project == item.place.project && shown.place.path == item.place.path;
     same_place && item.hash.is_none_or(|hash| hash == shown.hash)
 }

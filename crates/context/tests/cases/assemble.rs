@@ -7,7 +7,7 @@ use domain::context::{
     Budget, ContextRequest, DecisionFact, Depth, Focus, FragmentKind, Outcome, Place, PlanFacts, Reason,
     Shown,
 };
-use domain::{PlanId, RootNo};
+use domain::{Hash, PlanId, RootNo};
 
 use crate::ground::{FIRST, Files, Ground, commit, files, path, project, request, sample_files};
 
@@ -199,7 +199,6 @@ fn what_cannot_be_named_for_sure_is_an_error() {
     let not_found = |focus: Focus| assert_eq!(error(focus.clone()), Error::FocusNotFound { focus });
     not_found(focus("src/none.rs"));
     not_found(Focus::Symbol("Nothing".to_owned()));
-    not_found(Focus::Lines(FIRST, path("src/lib.rs"), 6, 9));
     let excluded = focus("tools/report.py");
     assert_eq!(error(excluded.clone()), Error::FocusExcluded { focus: excluded });
     let hidden = Focus::Symbol("report".to_owned());
@@ -209,6 +208,70 @@ fn what_cannot_be_named_for_sure_is_an_error() {
     assert_eq!(error(Focus::Path(RootNo(3), path("src/lib.rs"))), Error::ProjectUnknown(RootNo(3)));
     let too_many = ContextRequest { focus: vec![focus("src/lib.rs"); 65], ..request("x", 100) };
     assert_eq!(ground.try_assemble(&too_many), Err(Error::FocusTooMany { count: 65 }));
+}
+
+#[test]
+fn lines_beyond_the_end_are_told_with_how_many_there_are() {
+    let ground = Ground::files(&files(&[("m.py", "a = 1\nb = 2\n"), ("one.py", "a = 1\n")]));
+    for (name, lines, told) in
+        [("m.py", 2, "`m.py` has only 2 lines"), ("one.py", 1, "`one.py` has only 1 line")]
+    {
+        let about = Focus::Lines(FIRST, path(name), 900, 950);
+        let error = ground.try_assemble(&ContextRequest { focus: vec![about.clone()], ..request("x", 100) });
+        let beyond = Error::FocusBeyond { focus: about, path: path(name), lines };
+        assert_eq!(beyond.to_string(), told);
+        assert_eq!(error.expect_err("there are no such lines"), beyond);
+    }
+}
+
+#[test]
+fn what_is_named_for_sure_is_shown_although_no_person_wrote_it() {
+    let lock = "[[package]]\nname = \"retry\"\n";
+    let made = "// generated, do not edit\npub fn made() {}\n";
+    let ground = Ground::files(&files(&[
+        ("Cargo.lock", lock),
+        ("made.rs", made),
+        ("src/lib.rs", "pub fn retry() {}\n"),
+    ]));
+    for (name, line) in [("Cargo.lock", "name = \"retry\""), ("made.rs", "pub fn made() {}")] {
+        for about in [focus(name), Focus::Lines(FIRST, path(name), 2, 2)] {
+            let context = ground.assemble(&ContextRequest { focus: vec![about], ..request("retry", 400) });
+            assert!(context.text.contains(line), "{name}: {}", context.text);
+            assert_eq!(context.receipt.notes, Vec::<String>::new());
+        }
+        let unnamed = ground.assemble(&request("retry made", 400));
+        assert!(!unnamed.text.contains(line), "{}", unnamed.text);
+    }
+}
+
+#[test]
+fn what_is_named_for_sure_and_withheld_is_told_with_the_reason() {
+    let mut all = files(&[("src/lib.rs", "pub fn retry() {}\n"), (".env", "KEY=1\n")]);
+    all.insert(path("blob.bin"), b"\0\0\0".to_vec());
+    let ground = Ground::files(&all);
+    for (name, reason) in [("blob.bin", "binary"), (".env", "secret")] {
+        let about = ContextRequest { focus: vec![focus(name)], ..request("retry", 400) };
+        assert_eq!(ground.assemble(&about).receipt.notes, [format!("`{name}` is not shown: {reason}")]);
+    }
+}
+
+#[test]
+fn lines_that_were_given_of_another_file_of_this_path_are_not_taken_for_shown() {
+    let text: String = (0..60).map(|at| format!("retry limit {at} of the process order\n")).collect();
+    let ground = Ground::files(&files(&[("notes.txt", &text)]));
+    let about = vec![Focus::Lines(FIRST, path("notes.txt"), 1, 60)];
+    let asked = ContextRequest { focus: about, ..request("process order", 200) };
+    let notes = ground.assemble(&asked).receipt.notes;
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    let other = |project: RootNo, hash: Hash| Shown {
+        place: Place { span: Some((1, 60)), ..Place::file(project, path("notes.txt")) },
+        depth: Depth::Full,
+        hash,
+    };
+    for shown in [other(FIRST, Hash::of(b"before")), other(RootNo(7), Hash::of(text.as_bytes()))] {
+        let again = ContextRequest { shown: vec![shown], ..asked.clone() };
+        assert_eq!(ground.assemble(&again).receipt.notes, notes);
+    }
 }
 
 #[test]
@@ -305,6 +368,18 @@ fn a_path_forges_no_header_and_bytes_that_are_no_text_never_count_as_read() {
         context.fragments.iter().any(|fragment| fragment.is_whole && fragment.place.as_ref().is_some_and(of))
     };
     assert_eq!((whole("latin.txt"), whole("plain.txt")), (false, true));
+}
+
+#[test]
+fn nothing_in_a_path_or_a_title_turns_or_hides_what_stands_beside_it() {
+    let name = "a\u{202e}sr\u{2066}b\u{200b}\u{2028}.md";
+    let ground = Ground::files(&files(&[(name, "# Retry\u{202e} \u{2069}jobs\u{200b}\u{2028}\n\ntext\n")]));
+    let context = ground.assemble(&request("retry", 400));
+    let header = context.text.lines().find(|line| line.starts_with("## ")).expect("a header");
+    assert_eq!(
+        header,
+        r"## a\xE2\x80\xAEsr\xE2\x81\xA6b\xE2\x80\x8B\xE2\x80\xA8.md (markdown, 3 lines: Retry jobs)"
+    );
 }
 
 #[test]

@@ -7,10 +7,13 @@ use context::stages::{FragmentScorer, Item, WeightedCompositeScorer};
 use context::strategies::{Confidence, ContextStrategy, built_in};
 use context::{Error, Pipeline, Prepared, Stop, Strategy, StrategyError, TokenCounter};
 use domain::Hash;
-use domain::context::{AssembledContext, Candidate, Name, Outcome, Place, Reason, Receipt};
+use domain::context::{
+    AssembledContext, Candidate, INCLUDED_LINES_MAX, Name, Outcome, Place, Reason, Receipt,
+};
 use sync::{CancelReason, CancellationToken};
 
-use crate::ground::{FIRST, Ground, files, path, request};
+use crate::ground::{FIRST, Files, Ground, files, path, request};
+use crate::requests::adds_up;
 
 const QUERY: &str = "rescued jobs ignore their retry limit";
 
@@ -400,4 +403,31 @@ fn a_redirected_read_shows_nothing_else() {
     let context = ground.assemble(&request("retry", 2000));
     assert!(!context.text.contains("xxx"), "{}", context.text);
     assert_eq!(context.receipt.excluded_by.get(&Reason::TooLarge), Some(&1));
+}
+
+#[test]
+fn a_receipt_of_more_files_than_it_has_lines_adds_up() {
+    let named = |number: usize| path(&format!("src/retry_{number}.rs"));
+    let all: Files = (0..INCLUDED_LINES_MAX + 40)
+        .map(|number| (named(number), format!("pub fn retry_job_{number}() {{}}\n").into_bytes()))
+        .collect();
+    let mut ground = Ground::files(&all);
+    // One strategy may not propose so many.
+    for (name, first) in [("one", 0), ("two", 1)] {
+        let places: Vec<_> = (0..all.len()).filter(|number| number % 2 == first).map(named).collect();
+        let find = move |_: &Prepared, limit: usize, _: &Stop| {
+            let found = places
+                .iter()
+                .take(limit)
+                .map(|path| Candidate { place: Place::file(FIRST, path.clone()), score: 1.0 });
+            Ok(found.collect())
+        };
+        let name = name.parse().expect("a name");
+        ground = with(ground, Arc::new(Fake { name, confidence: Confidence::Of(1.0), find: Box::new(find) }));
+    }
+    let request = request("retry job", 1_000_000);
+    let context = ground.assemble(&request);
+    adds_up(&ground, &request, &context.receipt, context.tokens);
+    assert_eq!(context.receipt.included_more.files, 40, "{:?}", context.receipt.excluded_by);
+    assert!(context.receipt.included_more.tokens > 0);
 }

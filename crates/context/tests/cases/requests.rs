@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use context::{PipelineConfig, SnapshotCache};
 use domain::RootNo;
-use domain::context::{Budget, ContextRequest, Depth, Focus, Place, Shown, View};
+use domain::context::{
+    Budget, ContextRequest, Depth, EXCLUDED_LINES_MAX, Focus, INCLUDED_LINES_MAX, Place, Shown, View,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -90,7 +92,12 @@ fn asked(files: &Files) -> impl Strategy<Value = ContextRequest> + use<> {
 }
 
 /// Every file that was proposed or named is in, or counted under one reason.
-fn adds_up(ground: &Ground, request: &ContextRequest, receipt: &domain::context::Receipt, tokens: u32) {
+pub(crate) fn adds_up(
+    ground: &Ground,
+    request: &ContextRequest,
+    receipt: &domain::context::Receipt,
+    tokens: u32,
+) {
     let mut wanted: BTreeSet<Place> = ground.spy.proposed.lock().expect("unlocked").iter().cloned().collect();
     wanted.extend(request.focus.iter().filter_map(|focus| match focus {
         Focus::Path(project, path) => Some(Place::file(*project, path.clone())),
@@ -100,11 +107,15 @@ fn adds_up(ground: &Ground, request: &ContextRequest, receipt: &domain::context:
     let excluded: BTreeSet<Place> = receipt.excluded.iter().map(|line| line.place.clone()).collect();
     assert_eq!(included.len(), receipt.included.len(), "no file twice");
     assert!(included.is_disjoint(&excluded));
-    assert_eq!(receipt.excluded_by.values().sum::<u32>() as usize, receipt.excluded.len());
+    let left_out = receipt.excluded_by.values().sum::<u32>() as usize;
+    assert_eq!(left_out.min(EXCLUDED_LINES_MAX), receipt.excluded.len());
     let told: BTreeSet<Place> = included.union(&excluded).cloned().collect();
-    assert_eq!(told, wanted);
+    let more = receipt.included_more;
+    assert!(told.is_subset(&wanted));
+    assert_eq!(included.len() + more.files as usize + left_out, wanted.len());
+    assert!(more.files == 0 || receipt.included.len() == INCLUDED_LINES_MAX);
     let budget = &receipt.budget;
-    assert_eq!(receipt.included.iter().map(|line| line.tokens).sum::<u32>(), budget.files);
+    assert_eq!(receipt.included.iter().map(|line| line.tokens).sum::<u32>() + more.tokens, budget.files);
     let spent = budget.preamble + budget.skeleton + budget.decisions + budget.files;
     assert_eq!((spent, spent + budget.free), (tokens, budget.total));
 }

@@ -4,6 +4,7 @@
 //! 1. Every registered strategy has exactly one line.
 //! 2. Every distinct file that was proposed is in one included line's file or counted under exactly one [`Reason`].
 //! 3. Lists are bounded; the counts are not cut with them.
+//! 4. The tokens of the included lines and of `included_more` are those of `budget.files`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,6 +37,8 @@ pub struct Receipt {
     pub strategies: Vec<StrategyLine>,
     /// What is in, in the order of the text; at most 500.
     pub included: Vec<IncludedLine>,
+    /// What is in beyond these lines.
+    pub included_more: MoreLine,
     /// The best of what was left out; at most 200.
     pub excluded: Vec<ExcludedLine>,
     /// How many files were left out, by why.
@@ -171,6 +174,15 @@ fn hex<S: Serializer>(hash: &Option<Hash>, serializer: S) -> Result<S::Ok, S::Er
         Some(hash) => serializer.collect_str(hash),
         None => serializer.serialize_none(),
     }
+}
+
+/// Files that are in and have no line of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MoreLine {
+    /// How many.
+    pub files: u32,
+    /// What they cost together.
+    pub tokens: u32,
 }
 
 /// A file that was left out.

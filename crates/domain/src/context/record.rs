@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. Neither the request nor the receipt has more than [`CONTEXT_JSON_BYTES_MAX`] bytes, whatever was asked and found. Of a
 //!    receipt the files that were left out go first, the least of them before the others; what is counted stays.
-//! 2. What was cut is said where it was: `left_out` names the lists and how many of their lines are missing.
+//! 2. What was cut is said where it was: `left_out` names the lists and how many of their lines are missing; files that are
+//!    in are counted among `included_more`, so that the tokens add up.
 //!
 //! # Not here
 //! Storing it: the stores. Whether it may be stored: the claim of the plan's owner.
@@ -87,16 +88,21 @@ fn within(mut value: Value, lists: &[&str]) -> Value {
     let mut left_out = Map::new();
     for list in lists {
         let Some(Value::Array(lines)) = value.pointer_mut(list) else { continue };
-        let mut gone: usize = 0;
+        let (mut gone, mut tokens): (usize, u64) = (0, 0);
         while over > 0
             && let Some(line) = lines.pop()
         {
             over = over.saturating_sub(line.to_string().len() + 1);
+            tokens += line["tokens"].as_u64().unwrap_or(0);
             gone += 1;
         }
         if gone > 0 {
             let name = list.rsplit('/').next().unwrap_or_default();
             left_out.insert(name.to_owned(), json!(gone));
+            if let Some(more) = value.get_mut(format!("{name}_more")) {
+                let and = |key: &str, further: u64| json!(more[key].as_u64().unwrap_or(0) + further);
+                *more = json!({ "files": and("files", gone as u64), "tokens": and("tokens", tokens) });
+            }
         }
     }
     value["left_out"] = Value::Object(left_out);
@@ -112,8 +118,8 @@ mod tests {
 
     use super::*;
     use crate::context::{
-        Budget, BudgetLine, DecisionFact, Depth, ExcludedLine, IncludedLine, IndexLine, Place, PlanFacts,
-        Reason, Receipt, View,
+        Budget, BudgetLine, DecisionFact, Depth, ExcludedLine, IncludedLine, IndexLine, MoreLine, Place,
+        PlanFacts, Reason, Receipt, View,
     };
     use crate::id::RootNo;
     use crate::path::RelPath;
@@ -146,6 +152,7 @@ mod tests {
             counter: "lexical".to_owned(),
             strategies: Vec::new(),
             included: included.collect(),
+            included_more: MoreLine { files: 2, tokens: 11 },
             excluded: excluded.collect(),
             excluded_by: BTreeMap::from([(Reason::Budget, 9)]),
             redacted: 0,
@@ -188,6 +195,8 @@ mod tests {
             assert_eq!(kept["left_out"]["excluded"], excluded - lines("excluded"));
             assert!(lines("included") == included || lines("excluded") == 0, "the others go before them");
             assert_eq!(kept["excluded_by"]["budget"], 9, "what is counted stays");
+            let gone = included - lines("included");
+            assert_eq!(kept["included_more"], json!({ "files": 2 + gone, "tokens": 11 + 3 * gone }));
         }
         let kept = record(&given(100, 200, 200)).receipt;
         assert_eq!(kept["included"].as_array().unwrap().len(), 100);

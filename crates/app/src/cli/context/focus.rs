@@ -38,9 +38,14 @@ impl Places<'_> {
     /// What a word names.
     ///
     /// # Errors
-    /// It is a path that lies in no project, or no path at all.
+    /// It is a path that lies in no project, or no path at all, or its lines are none.
     pub(super) fn focus(&self, word: &str) -> Result<Focus, Failure> {
         if let Some((path, from, to)) = with_lines(word) {
+            if from == 0 || to < from {
+                let message =
+                    format!("`{word}` names no lines: they are counted from 1, the first before the last");
+                return Err(Failure::new(&codes::USAGE, message));
+            }
             let (no, path) = self.path(path)?;
             return Ok(Focus::Lines(no, path, from, to));
         }
@@ -211,7 +216,9 @@ mod tests {
             assert_eq!(failure.code, &codes::FOCUS_NOT_FOUND, "{word}");
             assert!(failure.message.contains("is a folder"), "{}", failure.message);
         }
-        assert_eq!(places.focus("").unwrap_err().code, &codes::USAGE);
+        for word in ["", "x.rs:0", "x.rs:0-3", "x.rs:5-3"] {
+            assert_eq!(places.focus(word).unwrap_err().code, &codes::USAGE, "{word}");
+        }
         let of_plan = Places { seen: Seen::ByPlan, ..places };
         let made_a_file = of_plan.focus("../src").map_err(|failure| failure.message);
         assert_eq!(made_a_file, Ok(Focus::Path(RootNo(0), rel("src"))));

@@ -204,7 +204,9 @@ impl Gate<'_> {
             match self.piped(request, model).await? {
                 Ok(given) => return Ok(Ok(given)),
                 Err(ContextError::Pipeline(
-                    PipelineError::FocusNotFound { focus } | PipelineError::FocusExcluded { focus },
+                    PipelineError::FocusNotFound { focus }
+                    | PipelineError::FocusBeyond { focus, .. }
+                    | PipelineError::FocusExcluded { focus },
                 )) if request.focus.contains(&focus) => request.focus.retain(|other| *other != focus),
                 Err(error) => return Ok(Err(told_error(error)?)),
             }
@@ -367,7 +369,9 @@ fn no_desk() -> ToolError {
 fn told_error(error: ContextError) -> Result<ToolError, Stopped> {
     let code = match &error {
         ContextError::Pipeline(PipelineError::Cancelled(_)) => return Err(Stopped::Cancelled),
-        ContextError::Pipeline(PipelineError::FocusNotFound { .. }) => "FOCUS_NOT_FOUND",
+        ContextError::Pipeline(PipelineError::FocusNotFound { .. } | PipelineError::FocusBeyond { .. }) => {
+            "FOCUS_NOT_FOUND"
+        }
         ContextError::Pipeline(PipelineError::FocusAmbiguous { .. }) => "FOCUS_AMBIGUOUS",
         ContextError::Pipeline(PipelineError::FocusExcluded { .. }) => "FOCUS_EXCLUDED",
         ContextError::Pipeline(PipelineError::NoProject | PipelineError::ProjectUnknown(_))
