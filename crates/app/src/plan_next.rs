@@ -125,7 +125,14 @@ pub fn queue_words(facts: &PlanFacts) -> Option<String> {
     let place = facts.place.filter(|_| is_in_queue(facts))?;
     Some(match waits_for_slot(&place) {
         Some(words) => words,
-        None if !place.is_served => "waiting: no worker lives, start one with `agents worker`".to_owned(),
+        None if !place.is_served => match facts.live_job.as_ref().filter(|job| !job.keys.is_empty()) {
+            None => "waiting: no worker lives, start one with `agents worker`".to_owned(),
+            Some(job) => {
+                let keys: Vec<&str> = job.keys.iter().map(String::as_str).collect();
+                let keys = keys.join(", ");
+                format!("waiting: no worker that lives has {keys}, start one that has with `agents worker`")
+            }
+        },
         None => format!("waiting for a worker, {}", before(&place)),
     })
 }

@@ -24,6 +24,7 @@ mod pick;
 mod refused;
 mod table;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -156,6 +157,8 @@ pub struct Job {
     pub lost_leases: u8,
     /// No worker claims it before; [`HELD`] when only who serves its plan may.
     pub not_before: Ms,
+    /// The variables that a worker has to have been started with: keys of the plan's models come from them.
+    pub keys: BTreeSet<String>,
     /// The first request to stop it.
     pub cancel: Option<CancelRequest>,
     /// From here on an apply is carried through, or rolled back, but not cancelled.
@@ -259,6 +262,7 @@ impl Job {
             lease_until: Ms(0),
             lost_leases: 0,
             not_before,
+            keys: BTreeSet::new(),
             cancel: None,
             sealed_at: None,
             why: None,
@@ -266,6 +270,11 @@ impl Job {
             started_at: None,
             finished_at: None,
         }
+    }
+
+    /// Whether a worker that takes any plan may take this one, started with these variables.
+    pub fn is_for_workers_with(&self, variables: &BTreeSet<String>) -> bool {
+        !self.is_held() && self.keys.is_subset(variables)
     }
 
     /// The right to write for it, as its present owner has it.

@@ -127,10 +127,13 @@ impl PlanRecord {
         if let Some(live) = self.live_job() {
             return Err(JobRefused::PlanBusy { job: live.id });
         }
-        if let Some(plan) = &self.plan {
-            plan.waits_for(&new)?;
-        }
-        let job = Job::new(new, now);
+        let job = match &self.plan {
+            None => Job::new(new, now),
+            Some(plan) => {
+                plan.waits_for(&new)?;
+                plan.queued(new, now)
+            }
+        };
         self.keep_queued(job.clone(), now);
         Ok(job)
     }

@@ -334,6 +334,7 @@ mod rows {
             lease: Duration::from_secs(3600),
             concurrency_max: 4,
             only: None,
+            variables: Default::default(),
         };
         let claim = ready(store.claim(&request)).unwrap().unwrap().claim();
         (store, claim)

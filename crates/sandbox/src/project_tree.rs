@@ -128,7 +128,7 @@ impl ProjectTree {
                 }
                 for entry in entries {
                     looked += 1;
-                    if looked % LOOK_ENTRIES == 0 && is_over() {
+                    if looked.is_multiple_of(LOOK_ENTRIES) && is_over() {
                         return Ok(WalkEnd { is_complete: false, ..end });
                     }
                     let kind = entry.kind();

@@ -3,8 +3,8 @@
 //! # Invariants
 //! 1. Of many commands that find no worker at once, one starts one: who looks and starts holds a lock meanwhile, until
 //!    the worker is there.
-//! 2. A plan that not every worker that lives has the keys for gets a worker of its own, started from here: so it is done
-//!    in the environment in which it was found that it can be.
+//! 2. Where none that lives was started with the keys of a plan, one is started from here, if they are here: it takes any
+//!    plan, like every other.
 //! 3. The plan is left to the workers before it is looked for one, so that no worker goes without having seen it.
 
 use std::collections::BTreeSet;
@@ -32,18 +32,11 @@ const READY_LOOK_EVERY: Duration = Duration::from_millis(5);
 /// A longer log begins anew.
 pub(super) const LOG_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Sees to it that a worker lives, and tells how the plan that is left to it can be followed and stopped. `lacking` are
-/// the variables for want of which it is not left to those that live.
-pub(super) async fn left(
-    invocation: &Invocation,
-    engine: &Engine,
-    plan: &Named,
-    lacking: &BTreeSet<String>,
-) -> Result<Report, Failure> {
-    let is_started = match lacking.is_empty() {
-        true => start_worker(invocation, engine).await?,
-        false => start_own_worker(invocation, engine, plan).await?,
-    };
+/// Sees to it that a worker lives that can do the plan that was left to it, and tells how that is followed and stopped.
+pub(super) async fn left(invocation: &Invocation, engine: &Engine, plan: &Named) -> Result<Report, Failure> {
+    let keys = plan::facts(engine, plan).await?.plan.spec.keys.clone();
+    let others_live = engine.has_worker_for(&BTreeSet::new());
+    let is_started = start_worker(invocation, engine, &keys).await?;
     let facts = plan::facts(engine, plan).await?;
     let mut data = plan_view::to_json(&facts, &plan.short);
     data["detached"] = true.into();
@@ -53,10 +46,8 @@ pub(super) async fn left(
     let text =
         format!("plan {id} is left to {how}\nnext  agents plan watch {id}     agents plan cancel {id}\n");
     let report = Report::new(data, text);
-    if !lacking.is_empty() {
-        let names: Vec<&str> = lacking.iter().map(String::as_str).collect();
-        let note =
-            format!("a worker that lives was started without {}: this plan has its own", names.join(", "));
+    if is_started && others_live {
+        let note = format!("no worker that lived was started with {}", listed(&keys));
         return Ok(report.note(Note::info(note)));
     }
     let commands = facts.plan.spec.commands();
@@ -64,34 +55,18 @@ pub(super) async fn left(
     if names.is_empty() || is_started {
         return Ok(report);
     }
-    let names: Vec<&str> = names.into_iter().collect();
-    let note = format!("the command gets {} as the worker has it, not as you have it", names.join(", "));
+    let note = format!("the command gets {} as the worker has it, not as you have it", listed(names));
     Ok(report.note(Note::info(note)))
+}
+
+fn listed(names: impl IntoIterator<Item: AsRef<str>>) -> String {
+    let names: Vec<String> = names.into_iter().map(|name| name.as_ref().to_owned()).collect();
+    names.join(", ")
 }
 
 fn cannot(why: impl std::fmt::Display) -> Failure {
     let message = format!("the plan waits for a worker, and none could be started: {why}");
     Failure::new(&codes::WORKER_NOT_STARTED, message).hint("start one with `agents worker`")
-}
-
-/// Starts a worker in the background that serves this plan alone.
-async fn start_own_worker(invocation: &Invocation, engine: &Engine, plan: &Named) -> Result<bool, Failure> {
-    let id = plan.id.to_string();
-    let version = plan::facts(engine, plan).await?.plan.version;
-    let words = ["plan", "execute", &id, "--background"];
-    let (mut child, log) = begun(invocation, &words)?;
-    let began = Instant::now();
-    while !engine.has_own_worker(plan.id) {
-        if let Ok(Some(status)) = child.try_wait() {
-            // It may have come to the end of the plan before anybody looked.
-            return match plan::facts(engine, plan).await?.plan.version == version {
-                true => Err(cannot(format!("it ended at once, {status}; see {}", log.display()))),
-                false => Ok(true),
-            };
-        }
-        wait_on(began, &log).await?;
-    }
-    Ok(true)
 }
 
 /// Waits a moment for a worker to be there, up to a bound.
@@ -103,17 +78,30 @@ async fn wait_on(began: Instant, log: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Starts a worker in the background when none lives; says whether it did.
-pub(super) async fn start_worker(invocation: &Invocation, engine: &Engine) -> Result<bool, Failure> {
+/// Starts a worker in the background when none lives that has these variables; says whether it did.
+pub(super) async fn start_worker(
+    invocation: &Invocation,
+    engine: &Engine,
+    keys: &BTreeSet<String>,
+) -> Result<bool, Failure> {
     let locking = engine.clone();
     let starting = tokio::task::spawn_blocking(move || locking.starting()).await;
     let _starting = starting.map_err(cannot)?.map_err(cannot)?;
-    if engine.has_worker() {
+    if engine.has_worker_for(keys) {
         return Ok(false);
+    }
+    let lacking = engine.lacks(keys);
+    if !lacking.is_empty() {
+        let names = listed(&lacking);
+        let message = format!(
+            "the plan waits for a worker that has {names}: none that lives does, nor does this shell"
+        );
+        return Err(Failure::new(&codes::WORKER_NOT_STARTED, message)
+            .hint(format!("set {names} and start one with `agents worker`")));
     }
     let (mut child, log) = begun(invocation, &["worker", "--background", "--until-idle", UNTIL_IDLE])?;
     let began = Instant::now();
-    while !engine.has_worker() {
+    while !engine.has_worker_for(keys) {
         if let Ok(Some(status)) = child.try_wait() {
             return Err(cannot(format!("it ended at once, {status}; see {}", log.display())));
         }

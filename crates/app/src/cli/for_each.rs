@@ -8,6 +8,7 @@
 //! 3. A line is bytes, as a file name is; where it stands in a text, it is text.
 //! 4. It reaches whoever does the plan: as `$ITEM`, as `{{item}}`, or at the end of the task where nobody names it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -54,7 +55,7 @@ pub(super) async fn leave_all(
             let made = match for_item(asked, item, invocation) {
                 Ok(request) => {
                     let made = engine.use_and_leave(request).await;
-                    made.map(|plan| plan.id).map_err(|error| from_engine::use_plan(&error))
+                    made.map_err(|error| from_engine::use_plan(&error))
                 }
                 Err(failure) => Err(failure),
             };
@@ -64,6 +65,7 @@ pub(super) async fn leave_all(
     }));
     let mut stops = Stops::listen();
     let mut plans: Vec<PlanId> = Vec::with_capacity(items.len());
+    let mut keys = BTreeSet::new();
     let mut made = std::pin::pin!(made.buffered(AT_ONCE));
     let mut outcome = Ok(());
     // To its end, whatever happens: those that are on their way are made, and are told of.
@@ -83,11 +85,14 @@ pub(super) async fn leave_all(
         match next {
             None => break,
             Some(None) => {}
-            Some(Some(Ok(plan))) => plans.push(plan),
+            Some(Some(Ok(plan))) => {
+                keys.extend(plan.spec.keys.iter().cloned());
+                plans.push(plan.id);
+            }
             Some(Some(Err(failure))) => outcome = outcome.and(Err(failure)),
         }
     }
-    let is_started = if plans.is_empty() { false } else { detach::start_worker(invocation, engine).await? };
+    let is_started = !plans.is_empty() && detach::start_worker(invocation, engine, &keys).await?;
     let how = if is_started { "a worker that was started for them" } else { "the workers" };
     let many = if plans.len() == 1 { "1 plan is".to_owned() } else { format!("{} plans are", plans.len()) };
     let text = format!("{many} left to {how}\nnext  agents plan list     agents top\n");

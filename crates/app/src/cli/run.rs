@@ -59,8 +59,8 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report
     let options = ExecuteOptions { again: false, stop_before_apply: true };
     if args.detach {
         let left = engine.leave(plan.id, options).await;
-        let lacking = left.map_err(|error| from_engine::execute(&error, &plan.short))?;
-        return detach::left(invocation, &engine, &plan, &lacking).await;
+        left.map_err(|error| from_engine::execute(&error, &plan.short))?;
+        return detach::left(invocation, &engine, &plan).await;
     }
     let facts = work::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
     let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;

@@ -359,6 +359,7 @@ impl TaskArgs {
             read_only: false,
             strategist: None,
             sources: Vec::new(),
+            keys: BTreeSet::new(),
         };
         if let Some(frozen) = frozen {
             // An action is about the project; whoever only names an actor stands where it is to work.

@@ -118,7 +118,7 @@ codes! {
         STORE_TOO_NEW: "A newer version of the program has written the store of plans. Nothing was changed.",
             "Use that version, or another data directory: `--data-dir DIR`.";
         UNSUPPORTED: "The program does not work on this system.", "Use Linux 5.11 or later.";
-        WORKER_NOT_STARTED: "The plan is left to the workers, none lives, and none could be started.",
+        WORKER_NOT_STARTED: "The plan is left to the workers, none lives that can do it, and none could be started.",
             "See `logs/worker.log` in the data directory; start one with `agents worker`.";
     }
     Usage {

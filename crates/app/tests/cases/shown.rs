@@ -269,12 +269,17 @@ fn at_rest(world: &World) -> Value {
 }
 
 #[test]
-fn a_plan_whose_key_no_living_worker_has_gets_a_worker_of_its_own() {
+fn a_plan_whose_key_no_living_worker_has_gets_a_worker_that_has_it() {
     let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("Done.")]));
     assert_eq!(world.person.json(&["run", "--detach", "--", "true"]).data()["worker_started"], true);
     let left = world.run(&["--detach"]);
     assert_eq!((left.exit, &left.data()["worker_started"]), (0, &json!(true)), "{left:?}");
-    assert!(left.envelope()["messages"].to_string().contains("was started without SCRIPTED_KEY"), "{left:?}");
+    assert!(
+        left.envelope()["messages"]
+            .to_string()
+            .contains("no worker that lived was started with SCRIPTED_KEY"),
+        "{left:?}"
+    );
     let status = at_rest(&world);
     assert_eq!((&status["state"], &status["answer"]), (&json!("complete"), &json!("Done.")), "{status}");
     assert!(!left.stdout.contains(KEY));
@@ -296,17 +301,37 @@ fn a_worker_knows_a_provider_that_was_added_after_it_began() {
 }
 
 #[test]
-fn a_worker_that_lacks_a_key_says_whose_environment_lacks_it() {
-    let world = World::new(Wire::Openai, Vec::new());
+fn plans_for_each_line_are_done_where_their_key_is() {
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("Done.")]));
     assert_eq!(world.person.json(&["run", "--detach", "--", "true"]).data()["worker_started"], true);
     world.person.write("items", "one\n");
     let left = world.run(&["--for-each", "items"]);
-    assert_eq!(left.exit, 0, "{left:?}");
-    let error = at_rest(&world)["error"].clone();
-    assert_eq!(error["category"], "auth", "{error}");
-    for part in
-        ["SCRIPTED_KEY", "(the worker ", "was started without it", "agents worker", "agents plan resume"]
-    {
-        assert!(text(&error["message"]).contains(part), "{part}: {error}");
-    }
+    assert_eq!((left.exit, &left.data()["worker_started"]), (0, &json!(true)), "{left:?}");
+    let status = at_rest(&world);
+    assert_eq!((&status["state"], &status["answer"]), (&json!("complete"), &json!("Done.")), "{status}");
+}
+
+#[test]
+fn a_plan_waits_for_a_worker_that_has_its_key_and_says_so() {
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&[says("Done.")]));
+    assert_eq!(world.person.json(&["run", "--detach", "--", "true"]).data()["worker_started"], true);
+    assert_eq!(world.agents(&["plan", "use", "Make the tests pass", "--actor", "mender"]).exit, 0);
+    let left = world.person.json(&["plan", "execute", "@last", "--detach"]);
+    assert_eq!(left.exit, 5, "{left:?}");
+    assert!(
+        left.stdout.contains("that has SCRIPTED_KEY: none that lives does, nor does this shell"),
+        "{left:?}"
+    );
+    let waits = world.person.agents(&["plan", "status", "@last"]).stdout;
+    assert!(waits.contains("no worker that lives has SCRIPTED_KEY"), "{waits}");
+    // A key that is blank is none.
+    let mut blank = world.person.command(&world.person.project(), &["worker", "--until-idle", "0s"]);
+    assert!(blank.env("SCRIPTED_KEY", " ").output().unwrap().status.success());
+    let waits = world.person.json(&["plan", "status", "@last"]).data();
+    assert_eq!(waits["state"], "queued", "{waits}");
+
+    let mut able = world.person.command(&world.person.project(), &["worker", "--until-idle", "0s"]);
+    assert!(able.env("SCRIPTED_KEY", KEY).output().unwrap().status.success());
+    let status = at_rest(&world);
+    assert_eq!((&status["state"], &status["answer"]), (&json!("complete"), &json!("Done.")), "{status}");
 }

@@ -3,9 +3,12 @@
 //! # Invariants
 //! 1. A job is given only while fewer than `concurrency_max` jobs have a live owner; except one whose owner died with a
 //!    cancel pending: it is not run again, only brought to its end, and whoever cancels waits for no slot.
-//! 2. A held job is given only to who serves its plan alone; except to be cancelled, as above.
+//! 2. A held job is given only to who serves its plan alone, and one that wants keys to no worker that lacks them; except
+//!    to be cancelled, as above.
 //! 3. Work that lost its owner goes before work that nobody began; among equals the lowest id goes first.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::id::{BootId, JobId, PlanId, WorkerId};
@@ -13,7 +16,7 @@ use crate::job::{Job, JobEvent, JobState};
 use crate::time::Ms;
 
 /// A worker with a free hand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimRequest {
     /// Who asks.
     pub worker: WorkerId,
@@ -25,6 +28,8 @@ pub struct ClaimRequest {
     pub concurrency_max: u32,
     /// Serve this plan only.
     pub only: Option<PlanId>,
+    /// The variables that it was started with. Who serves one plan only has what that needs, or says what it lacks.
+    pub variables: Arc<BTreeSet<String>>,
 }
 
 /// The job that the worker is to take, and the event that takes it; none when nothing is due or no slot is
@@ -38,14 +43,14 @@ pub fn pick<'a>(
     request: &ClaimRequest,
     now: Ms,
 ) -> Option<(JobId, JobEvent)> {
-    let ClaimRequest { worker, boot, lease, concurrency_max, only } = *request;
+    let &ClaimRequest { worker, boot, lease, concurrency_max, only, .. } = request;
     let mut live: u32 = 0;
     let mut dead: Option<JobId> = None;
     let mut to_be_cancelled: Option<JobId> = None;
     let mut due: Option<JobId> = None;
     for job in jobs {
         let wanted = only.is_none_or(|plan| plan == job.plan);
-        let may_run = wanted && (only.is_some() || !job.is_held());
+        let may_run = wanted && (only.is_some() || job.is_for_workers_with(&request.variables));
         let is_due = job.not_before <= now || job.is_held();
         match job.state {
             JobState::Running if !job.lease_is_dead(now, boot) => live = live.saturating_add(1),

@@ -13,12 +13,15 @@
 //! # Not here
 //! Whether the id of the job names one of another plan, and whether the queue is full: the stores know.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{BadTransition, Plan, PlanEvent, PlanRefused};
 use crate::decision::{DecisionInvalid, DecisionKind, NewDecision};
 use crate::id::PlanId;
 use crate::job::{Job, JobRefused, NewJob};
+use crate::phase::Phase;
 use crate::time::{Ms, WallMs};
 
 /// Why a plan was not made or not moved.
@@ -128,7 +131,8 @@ impl HandMove {
         if let Some(job) = &self.job {
             moved.waits_for(job)?;
         }
-        Ok(HandMoved::Now { plan: Box::new(moved), job: self.job.map(|job| Job::new(job, now)) })
+        let job = self.job.map(|job| moved.queued(job, now));
+        Ok(HandMoved::Now { plan: Box::new(moved), job })
     }
 }
 
@@ -202,5 +206,11 @@ impl Plan {
         } else {
             Err(JobRefused::PlanNotReady { state: self.state })
         }
+    }
+
+    /// The job as it is queued for this plan: where models may be asked, a worker has to have the keys for them.
+    pub fn queued(&self, job: NewJob, now: Ms) -> Job {
+        let keys = if job.phase == Phase::Apply { BTreeSet::new() } else { self.spec.keys.clone() };
+        Job { keys, ..Job::new(job, now) }
     }
 }

@@ -257,6 +257,9 @@ pub struct PlanSpec {
     /// The definitions that it was made from, as they were then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<DefinitionSource>,
+    /// The variables of the environment that keys for its models came from when it was made; never their values.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub keys: BTreeSet<String>,
 }
 
 /// What a project says to whoever works on it: its `AGENTS.md`.

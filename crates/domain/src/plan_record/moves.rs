@@ -4,7 +4,7 @@ use super::decisions::Before;
 use super::{PlanRecord, wall};
 use crate::apply_record::ApplyRecord;
 use crate::decision::{Decision, NewDecision};
-use crate::job::{Job, JobRefused, NewJob};
+use crate::job::{JobRefused, NewJob};
 use crate::plan::{HandMove, HandMoved, NewPlan, Plan, PlanEvent, PlanMoveError};
 use crate::time::Ms;
 use crate::told;
@@ -39,7 +39,7 @@ impl PlanRecord {
         self.tell([told::plan_created(&first)], now);
         self.keep_decisions(&made, now);
         self.tell(told::plan_made(&first, &moves), now);
-        self.keep_queued(Job::new(job, now), now);
+        self.keep_queued(plan.queued(job, now), now);
         Ok(plan)
     }
 

@@ -1,5 +1,8 @@
 //! Whose turn it is.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use domain::*;
 use proptest::prelude::*;
 use proptest::strategy::Strategy;
@@ -33,7 +36,14 @@ fn dead(id: u128) -> Job {
 }
 
 fn request() -> ClaimRequest {
-    ClaimRequest { worker: ANN, boot: BOOT, lease: LEASE, concurrency_max: 2, only: None }
+    ClaimRequest {
+        worker: ANN,
+        boot: BOOT,
+        lease: LEASE,
+        concurrency_max: 2,
+        only: None,
+        variables: Default::default(),
+    }
 }
 
 fn picked(jobs: &[Job], request: ClaimRequest) -> Option<(u128, JobEvent)> {
@@ -62,6 +72,28 @@ fn a_held_job_goes_to_who_serves_its_plan_alone() {
     assert_eq!(picked(&[held(queued(1)), held(dead(2))], serves(2)), Some((2, take_over_by(ANN))));
     let cancel = Some(CancelRequest { at: NOW, reason: String::new() });
     let to_be_cancelled = Job { cancel, ..held(dead(4)) };
+    assert_eq!(picked(&[to_be_cancelled], request()), Some((4, take_over_by(ANN))));
+}
+
+#[test]
+fn a_job_that_wants_keys_goes_to_workers_that_have_them_all() {
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>();
+    let wants = |job: Job| Job { keys: names(&["A", "B"]), ..job };
+    let with = |variables: &[&str]| ClaimRequest { variables: Arc::new(names(variables)), ..request() };
+    let jobs = [wants(queued(1)), wants(dead(2)), queued(3)];
+    for lacking in [&[][..], &["A"], &["B", "C"]] {
+        assert_eq!(picked(&jobs, with(lacking)), Some((3, claim_by(ANN))), "{lacking:?}");
+    }
+    assert_eq!(picked(&jobs, with(&["A", "B", "C"])), Some((2, take_over_by(ANN))));
+    assert_eq!(picked(&jobs[..1], with(&["A", "B"])), Some((1, claim_by(ANN))));
+    let serves = ClaimRequest { only: Some(PlanId::from_u128(1)), ..request() };
+    assert_eq!(
+        picked(&jobs, serves),
+        Some((1, claim_by(ANN))),
+        "who serves one plan says itself what is lacking"
+    );
+    let cancel = Some(CancelRequest { at: NOW, reason: String::new() });
+    let to_be_cancelled = Job { cancel, ..wants(dead(4)) };
     assert_eq!(picked(&[to_be_cancelled], request()), Some((4, take_over_by(ANN))));
 }
 

@@ -69,6 +69,7 @@ fn a_new_job_waits_unowned() {
         lease_until: Ms(0),
         lost_leases: 0,
         not_before: Ms(900),
+        keys: std::collections::BTreeSet::new(),
         cancel: None,
         sealed_at: None,
         why: None,

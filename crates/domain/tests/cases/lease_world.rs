@@ -174,6 +174,7 @@ impl World {
                     lease: LEASE,
                     concurrency_max: 1,
                     only: None,
+                    variables: Default::default(),
                 };
                 world.workers[index].saw = pick([&world.job], &request, world.now).map(|(_, event)| event);
             }

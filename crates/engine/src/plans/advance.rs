@@ -5,6 +5,8 @@
 //! 2. A gate that waits for a person is never passed.
 //! 3. Two workers that move one plan move it once: the store knows which version each has seen.
 
+use std::collections::BTreeSet;
+
 use domain::{Gate, NewJob, Plan, PlanId};
 use store::{PlanFilter, StoreError};
 
@@ -79,7 +81,7 @@ impl Engine {
     /// The store failed.
     pub(super) async fn goes_on(&self, plan: &Plan, gate: Option<Gated>) -> Result<bool, StoreError> {
         let goes = gate.is_some_and(|gated| gated.goes());
-        if !goes || !self.has_worker() {
+        if !goes || !self.has_worker_for(&BTreeSet::new()) {
             return Ok(false);
         }
         let jobs = self.house.store.jobs(Some(plan.id)).await.map_err(store_error)?;

@@ -159,7 +159,7 @@ impl Engine {
         let (insertions, deletions) = self.count_lines(&net);
         let live_job = self.live_job(id).await?;
         // What was left to the workers is taken over by one that lives.
-        let is_taken_over = |job: &Job| !job.is_held() && self.has_worker();
+        let is_taken_over = |job: &Job| !job.is_held() && self.has_worker_for(&job.keys);
         let owner_is_gone =
             live_job.as_ref().is_some_and(|job| self.house.owner_is_gone(job) && !is_taken_over(job));
         let place = match &live_job {

@@ -106,7 +106,7 @@ impl Glances {
         }
         self.known.retain(|id, _| seen.iter().any(|glance| glance.plan.id == *id));
         let slots = house.options.plan_concurrency;
-        Ok(Seen { plans: seen, queued, slots, has_worker: served.any, is_news })
+        Ok(Seen { plans: seen, queued, slots, has_worker: !served.any.is_empty(), is_news })
     }
 
     /// The plans to look at.
@@ -168,7 +168,7 @@ impl Glances {
 
 /// Whether nobody goes on with a job: its worker is no more, and no other takes over what was left to the workers.
 fn is_left(engine: &Engine, job: &Job, served: &Served) -> bool {
-    engine.house.owner_is_gone(job) && (job.is_held() || !served.any)
+    engine.house.owner_is_gone(job) && (job.is_held() || !served.has_for(&job.keys))
 }
 
 impl Engine {

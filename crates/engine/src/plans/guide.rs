@@ -184,7 +184,7 @@ impl Engine {
     ///
     /// # Errors
     /// Somebody works on it.
-    pub async fn leave_guided(&self, id: PlanId) -> Result<std::collections::BTreeSet<String>, ExecuteError> {
+    pub async fn leave_guided(&self, id: PlanId) -> Result<(), ExecuteError> {
         self.let_go(id).await
     }
 

@@ -195,10 +195,10 @@ impl Models {
 }
 
 impl House {
-    /// The variables of the environment that the keys for a plan's models come from.
+    /// The variables of the environment that the keys for a plan's models come from; none of a replay, which needs none.
     pub(super) fn key_variables(&self, spec: &PlanSpec) -> BTreeSet<String> {
         let models = models_of(spec);
-        if models.is_empty() {
+        if models.is_empty() || self.models.is_replay() {
             return BTreeSet::new();
         }
         let Ok(providers) = self.models.providers(&self.redactor) else { return BTreeSet::new() };

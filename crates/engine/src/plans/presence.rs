@@ -2,20 +2,21 @@
 //!
 //! The kernel drops the lock when the process is gone, however it went. So a dead worker is known at once, and nobody
 //! has to wait for its leases. The file says whom the worker serves; that of a worker that takes any plan also names the
-//! variables of its environment, never their values: keys of models come from there.
+//! variables that it was started with, never their values: keys of models come from there.
 //!
 //! # Invariants
 //! Whether a worker that takes any plan lives, and whether it goes, is decided under one lock ([`Starting`]): of a job
 //! that was left to the workers before, either the worker that goes knows, or who left it knows that the worker goes.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use domain::{PlanId, WorkerId};
+use domain::{Job, PlanId, WorkerId};
 use rustix::fs::{FlockOperation, flock};
 use store::{JobStore, JobStoreError};
 
@@ -75,8 +76,7 @@ impl Presence {
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         lock.write_all(serves.written().as_bytes())?;
         if serves == Serves::Any {
-            let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-            let names: Vec<String> = names.filter(|name| !name.contains(char::is_whitespace)).collect();
+            let names: Vec<String> = own_variables().into_iter().collect();
             lock.write_all(format!("\n{}\n", names.join("\n")).as_bytes())?;
         }
         fs::rename(&beside, &path)?;
@@ -115,12 +115,33 @@ pub(super) fn is_present(data_dir: &Path, worker: WorkerId) -> bool {
 /// Whom the workers that live serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Served {
-    /// Whether one takes any plan.
-    pub(super) any: bool,
-    /// The variables that each of those that take any plan was started with; none when there is none of them.
-    pub(super) variables: Option<BTreeSet<String>>,
+    /// The variables that each of those that take any plan was started with.
+    pub(super) any: Vec<BTreeSet<String>>,
     /// The plans that have a worker of their own.
     pub(super) plans: BTreeSet<PlanId>,
+}
+
+impl Served {
+    /// Whether one takes any plan that needs these variables.
+    pub(super) fn has_for(&self, keys: &BTreeSet<String>) -> bool {
+        self.any.iter().any(|variables| keys.is_subset(variables))
+    }
+
+    /// Whether one is to come for this job.
+    pub(super) fn has_for_job(&self, job: &Job) -> bool {
+        match job.is_held() {
+            true => self.plans.contains(&job.plan),
+            false => self.has_for(&job.keys),
+        }
+    }
+}
+
+/// The variables of this process that have a value: one that is blank is as good as none.
+pub(super) fn own_variables() -> BTreeSet<String> {
+    let is_line = |name: &String| !name.contains(char::is_whitespace);
+    let has_value = |value: &OsString| !value.to_string_lossy().trim().is_empty();
+    let set = std::env::vars_os().filter(|(_, value)| has_value(value));
+    set.filter_map(|(name, _)| name.into_string().ok()).filter(is_line).collect()
 }
 
 /// Whom the workers that live serve, as far as their life signs tell.
@@ -135,14 +156,7 @@ pub(super) fn served(data_dir: &Path) -> Served {
         let Ok(text) = io::read_to_string(sign) else { continue };
         let mut lines = text.lines();
         match lines.next().and_then(Serves::read) {
-            Some(Serves::Any) => {
-                served.any = true;
-                let own: BTreeSet<String> = lines.map(str::to_owned).collect();
-                served.variables = Some(match served.variables.take() {
-                    Some(others) => others.intersection(&own).cloned().collect(),
-                    None => own,
-                });
-            }
+            Some(Serves::Any) => served.any.push(lines.map(str::to_owned).collect()),
             Some(Serves::One(plan)) => drop(served.plans.insert(plan)),
             Some(Serves::Nobody) | None => {}
         }

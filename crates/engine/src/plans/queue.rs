@@ -72,7 +72,7 @@ impl House {
             slots: self.options.plan_concurrency,
             busy: live.iter().filter(is_busy).count(),
             before: live.iter().filter(waits).count(),
-            is_served: if job.is_held() { served.plans.contains(&job.plan) } else { served.any },
+            is_served: served.has_for_job(job),
             is_held: job.is_held(),
         })
     }

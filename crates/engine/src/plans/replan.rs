@@ -15,7 +15,7 @@
 use std::time::Duration;
 
 use domain::{
-    HELD, Job, JobRefused, JobState, NewJob, Phase, Plan, PlanEvent, PlanId, PlanRefused, PlanState,
+    HELD, JobRefused, JobState, NewJob, Phase, Plan, PlanEvent, PlanId, PlanRefused, PlanState,
     STOPPED_TO_REPLAN, Work,
 };
 use serde_json::Value;
@@ -78,13 +78,9 @@ impl Engine {
     /// Moves a plan back that has no job any more; none when somebody else moved it first.
     async fn send_back(&self, plan: &Plan) -> Result<Option<Guided>, GuideError> {
         let jobs = self.house.store.jobs(Some(plan.id)).await.map_err(store_error)?;
-        let served = served(&self.house.options.data_dir);
-        let is_served = |job: &Job| match job.is_held() {
-            true => served.plans.contains(&plan.id),
-            false => self.has_worker(),
-        };
         let Some(last) = jobs.last() else { return Ok(None) };
-        let guided = if is_served(last) { Guided::HandedOn } else { Guided::Replanned };
+        let is_served = served(&self.house.options.data_dir).has_for_job(last);
+        let guided = if is_served { Guided::HandedOn } else { Guided::Replanned };
         // Held for who served the last one, or left to the workers as that was.
         let id = self.new_job(plan.id, Phase::Strategize, HELD).id;
         let job = NewJob::after(last, id, Phase::Strategize);

@@ -12,9 +12,11 @@
 //!    workers before is seen by it, and who leaves something later sees it gone.
 //! 3. Whoever runs a plan in the foreground is not overtaken for ever by plans that came later.
 //! 4. A worker whose store was removed or replaced ends at its next look: it would serve nobody, and be counted on.
-//! 5. The first request to stop lets the running jobs finish for a while, the second gives them back at once. The report
+//! 5. What needs a key that this process was not started with is left alone, and keeps it from nothing.
+//! 6. The first request to stop lets the running jobs finish for a while, the second gives them back at once. The report
 //!    comes when nothing of the worker runs.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +30,7 @@ use tokio::sync::{broadcast, mpsc};
 use super::advance::LeftBehind;
 use super::hints::{Ear, Hearing, Hint};
 use super::phases::{ApplyAs, PhaseRunner};
-use super::presence::{Presence, Serves, Starting, bury_the_dead};
+use super::presence::{Presence, Serves, Starting, bury_the_dead, own_variables};
 use super::{Engine, ExecuteError};
 use crate::runtime::TokioRuntime;
 use crate::worker::{
@@ -168,6 +170,8 @@ struct Serving<'a, T> {
     options: ServeOptions,
     worker: AsyncWorker,
     id: WorkerId,
+    /// Those that this process was started with: what needs others is left to others.
+    variables: Arc<BTreeSet<String>>,
     presence: Presence,
     hearing: Option<Hearing>,
     news: broadcast::Receiver<WorkerNews>,
@@ -195,7 +199,9 @@ impl<'a, T: FnMut(ServeNews) + Send> Serving<'a, T> {
     fn begin(engine: &'a Engine, options: ServeOptions, mut tell: T) -> Result<Self, ServeError> {
         let house = &engine.house;
         let mut config = WorkerConfig::new(house.boot);
+        let variables = Arc::new(own_variables());
         config.max_workers = options.max;
+        config.variables = Arc::clone(&variables);
         config.plan_concurrency = house.options.plan_concurrency;
         config.lease = house.options.lease;
         config.wind_down_wait = house.wind_down_wait();
@@ -222,6 +228,7 @@ impl<'a, T: FnMut(ServeNews) + Send> Serving<'a, T> {
             options,
             worker,
             id,
+            variables,
             presence,
             hearing,
             news,
@@ -427,7 +434,7 @@ impl<'a, T: FnMut(ServeNews) + Send> Serving<'a, T> {
             return true;
         }
         let live = self.engine.house.store.live_jobs().await;
-        live.map_or(true, |live| live.iter().any(|job| !job.is_held()))
+        live.map_or(true, |live| live.iter().any(|job| job.is_for_workers_with(&self.variables)))
     }
 
     async fn end(self, ended: Result<(ServeEnd, StopReport), ServeError>) -> Result<ServeReport, ServeError> {

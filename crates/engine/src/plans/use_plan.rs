@@ -69,6 +69,7 @@ impl Engine {
             return Err(UseError::Preflight { findings });
         }
         let NewPlanRequest { title, mut spec, projects } = request;
+        spec.keys = house.key_variables(&spec);
         for said in &mut spec.instructions {
             said.text = house.redactor.redact_text(&said.text);
         }

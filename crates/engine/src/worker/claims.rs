@@ -64,6 +64,7 @@ async fn claim(shared: &Shared, most: usize) -> Option<Result<Result<Vec<Job>, J
         lease: shared.config.lease,
         concurrency_max: shared.config.plan_concurrency.saturating_sub(shared.left_free()),
         only: shared.config.only,
+        variables: Arc::clone(&shared.config.variables),
     };
     let mut claim = std::pin::pin!(contained(shared.ports.store.claim_some(&request, most)));
     tokio::select! {

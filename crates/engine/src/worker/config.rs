@@ -1,5 +1,7 @@
 //! How a worker works, within bounds.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{BootId, PlanId};
@@ -21,6 +23,8 @@ pub struct WorkerConfig {
     pub plan_concurrency: u32,
     /// Serve only this plan, as a command in the foreground does.
     pub only: Option<PlanId>,
+    /// The variables that it was started with: jobs that want others are left to others.
+    pub variables: Arc<BTreeSet<String>>,
     /// The boot of this machine: a lease of an earlier boot is dead.
     pub boot: BootId,
     /// How often an idle worker looks for jobs without a hint; 10 ms..=1 min.
@@ -51,6 +55,7 @@ impl WorkerConfig {
             lease: Duration::from_secs(30),
             plan_concurrency: 4,
             only: None,
+            variables: Arc::default(),
             boot,
             idle_poll: Duration::from_secs(1),
             cancel_wait: Duration::from_secs(5),

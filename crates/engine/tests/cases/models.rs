@@ -101,6 +101,7 @@ fn request(project: &Path) -> NewPlanRequest {
         read_only: false,
         strategist: None,
         sources: Vec::new(),
+        keys: std::collections::BTreeSet::new(),
         instructions: Vec::new(),
     };
     let root = project.to_str().unwrap().into();

@@ -55,7 +55,14 @@ impl Runtime for VirtualRuntime {
 /// Another worker, number `n`, that asks for a job.
 pub(crate) fn rival(n: u128) -> ClaimRequest {
     let worker = WorkerId::from_u128(n);
-    ClaimRequest { worker, boot: BOOT, lease: LEASE, concurrency_max: 64, only: None }
+    ClaimRequest {
+        worker,
+        boot: BOOT,
+        lease: LEASE,
+        concurrency_max: 64,
+        only: None,
+        variables: Default::default(),
+    }
 }
 
 /// What a job does, by the number of its plan.

@@ -133,6 +133,7 @@ async fn a_lease_lost_while_the_end_is_being_stored_ends_the_asking() {
         lease: 10 * LEASE,
         concurrency_max: 4,
         only: None,
+        variables: Default::default(),
     };
     machine.store.claim(&rival).await.unwrap().unwrap();
     machine.pass(LEASE).await;

@@ -398,6 +398,7 @@ fn taken_over(world: &mut Features) {
         lease,
         concurrency_max: 1,
         only: None,
+        variables: Default::default(),
     };
     let job = apart("taking over", move || block_on(ours.store.claim(&request)));
     let job = job.expect("the store answers").expect("the lease is dead");

@@ -81,6 +81,7 @@ pub(crate) fn owned_plan(store: &Arc<impl JobStore + 'static>, number: u128) -> 
                 lease: Duration::from_secs(30),
                 concurrency_max: u32::MAX,
                 only: Some(plan),
+                variables: Default::default(),
             };
             let job = store.claim(&request).await.expect("the store answers");
             job.expect("the job is claimed").claim()

@@ -64,6 +64,7 @@ pub(crate) fn claimed() -> (Arc<MemoryStore>, Claim) {
         lease: LEASE,
         concurrency_max: 4,
         only: None,
+        variables: Default::default(),
     };
     let claim = block_on(store.claim(&request)).unwrap().unwrap().claim();
     (store, claim)

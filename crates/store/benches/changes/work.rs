@@ -87,6 +87,7 @@ impl Owned {
             lease: Duration::from_secs(3600),
             concurrency_max: 4,
             only: None,
+            variables: Default::default(),
         };
         let claim = self.store.claim(&request).await.unwrap().unwrap().claim();
         self.claim.set(claim).unwrap();

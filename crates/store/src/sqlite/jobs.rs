@@ -122,10 +122,13 @@ fn enqueue(tx: &Tx<'_>, new: NewJob, at: Moment) -> Result<Job, JobStoreError> {
     if let Some(live) = live_of(tx, head)? {
         return Err(JobRefused::PlanBusy { job: live.id }.into());
     }
-    if let Some(plan) = plans::of_head(tx, head)? {
-        plan.waits_for(&new)?;
-    }
-    let job = Job::new(new, at.now);
+    let job = match plans::of_head(tx, head)? {
+        None => Job::new(new, at.now),
+        Some(plan) => {
+            plan.waits_for(&new)?;
+            plan.queued(new, at.now)
+        }
+    };
     keep_queued(tx, head, &job, at)?;
     Ok(job)
 }
@@ -165,7 +168,7 @@ fn pick(
     passed: &Passed,
     now: Ms,
 ) -> Result<Option<(JobId, JobEvent)>, StoreError> {
-    let ClaimRequest { worker, boot, lease, concurrency_max, only } = *request;
+    let &ClaimRequest { worker, boot, lease, concurrency_max, only, .. } = request;
     let live = tx.the(
         "SELECT count(*) FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND lease_until > ?1 AND boot = ?2",
         (ms(now), Text(boot)),
@@ -187,7 +190,11 @@ fn pick(
         return Ok(to_be_cancelled.map(take_over));
     }
     let (dead, due) = match head {
-        None => (rows::first_dead(tx, boot, now, passed.dead)?, rows::first_due(tx, now, passed.due)?),
+        None => {
+            let variables = &request.variables;
+            let dead = rows::first_dead(tx, boot, now, variables, passed.dead)?;
+            (dead, rows::first_due(tx, now, variables, passed.due)?)
+        }
         Some(head) => (rows::dead_of(tx, head, boot, now)?, rows::due_of(tx, head, now)?),
     };
     Ok(dead.map(take_over).or_else(|| due.map(|job| (job, JobEvent::Claim { worker, boot, lease }))))

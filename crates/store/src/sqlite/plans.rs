@@ -10,7 +10,7 @@ mod rows;
 mod specs;
 
 use domain::{
-    Decision, HandMove, HandMoved, Job, JobRefused, NewDecision, NewJob, NewPlan, Plan, PlanEvent, PlanId,
+    Decision, HandMove, HandMoved, JobRefused, NewDecision, NewJob, NewPlan, Plan, PlanEvent, PlanId,
     PlanMoveError, told,
 };
 
@@ -73,7 +73,7 @@ fn create(
         decide_one(tx, head, plan.id, decision, at).map_err(from_decide)?;
     }
     tell(tx, head, told::plan_made(&first, &moves), at.wall)?;
-    keep_queued(tx, head, &Job::new(job, at.now), at)?;
+    keep_queued(tx, head, &plan.queued(job, at.now), at)?;
     Ok(plan)
 }
 

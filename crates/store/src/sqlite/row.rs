@@ -95,6 +95,19 @@ pub(super) fn from_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> ru
     serde_json::from_str(text).map_err(|error| unreadable(column, Type::Text, error))
 }
 
+/// The same, where there may be none.
+pub(super) fn from_json_or_default<T: DeserializeOwned + Default>(
+    row: &Row<'_>,
+    column: usize,
+) -> rusqlite::Result<T> {
+    match row.get_ref(column)? {
+        ValueRef::Null => Ok(T::default()),
+        ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Text(_) | ValueRef::Blob(_) => {
+            from_json(row, column)
+        }
+    }
+}
+
 /// One of a fixed set of words.
 pub(super) fn word<T>(
     row: &Row<'_>,

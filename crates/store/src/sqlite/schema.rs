@@ -20,7 +20,7 @@ pub(super) const APPLICATION_ID: u32 = 0x6167_6e74;
 pub(super) const VERSION: u32 = STEPS.len() as u32;
 
 /// Each takes the file one version further.
-const STEPS: [&str; 6] = [STEP_1, STEP_2, STEP_3, STEP_4, STEP_5, STEP_6];
+const STEPS: [&str; 7] = [STEP_1, STEP_2, STEP_3, STEP_4, STEP_5, STEP_6, STEP_7];
 
 /// Takes a file of version `from` to [`VERSION`]. The caller holds the transaction.
 pub(super) fn migrate(connection: &Connection, from: u32) -> rusqlite::Result<()> {
@@ -30,6 +30,11 @@ pub(super) fn migrate(connection: &Connection, from: u32) -> rusqlite::Result<()
     connection
         .execute_batch(&format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"))
 }
+
+/// Which variables a worker must have for a job: a list in JSON, none where it needs none.
+const STEP_7: &str = "
+ALTER TABLE jobs ADD COLUMN keys TEXT;
+";
 
 /// What nodes were given. The texts are among the contents.
 const STEP_6: &str = "

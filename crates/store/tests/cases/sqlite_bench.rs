@@ -78,7 +78,14 @@ pub(crate) async fn owner(store: &SqliteStore, plan: PlanId) -> Claim {
     let id = JobId::from_u128(plan.as_u128());
     store.enqueue(NewJob { id, plan, phase: Phase::Execute, not_before: Ms(0) }).await.unwrap();
     let (worker, boot, lease) = (WorkerId::from_u128(1), BootId::from_u128(1), Duration::from_secs(3_600));
-    let request = ClaimRequest { worker, boot, lease, concurrency_max: u32::MAX, only: Some(plan) };
+    let request = ClaimRequest {
+        worker,
+        boot,
+        lease,
+        concurrency_max: u32::MAX,
+        only: Some(plan),
+        variables: Default::default(),
+    };
     store.claim(&request).await.unwrap().unwrap().claim()
 }
 
@@ -145,7 +152,14 @@ pub(crate) async fn made(store: &SqliteStore, plan: PlanId) -> Claim {
         NewJob { id: JobId::from_u128(plan.as_u128()), plan, phase: Phase::Strategize, not_before: Ms(0) };
     store.create(NewPlan { id: plan, ..new_plan() }, vec![prompt()], job).await.unwrap();
     let (worker, boot, lease) = (WorkerId::from_u128(1), BootId::from_u128(1), Duration::from_secs(3_600));
-    let request = ClaimRequest { worker, boot, lease, concurrency_max: u32::MAX, only: Some(plan) };
+    let request = ClaimRequest {
+        worker,
+        boot,
+        lease,
+        concurrency_max: u32::MAX,
+        only: Some(plan),
+        variables: Default::default(),
+    };
     store.claim(&request).await.unwrap().unwrap().claim()
 }
 

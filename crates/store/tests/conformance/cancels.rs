@@ -142,14 +142,14 @@ pub(crate) async fn a_cancel_whose_owner_died_is_finished_though_no_slot_is_free
     bench.enqueue(new_job(6)).await;
     let full = ClaimRequest { concurrency_max: 1, ..request(BOB) };
     for n in [1, 4, 6] {
-        let only = ClaimRequest { only: Some(plan_id(n)), ..full };
+        let only = ClaimRequest { only: Some(plan_id(n)), ..full.clone() };
         assert_eq!(bench.claim(only).await, None, "job {n} is not to be cancelled");
     }
-    let third = bench.claim(ClaimRequest { only: Some(plan_id(3)), ..full }).await.unwrap();
+    let third = bench.claim(ClaimRequest { only: Some(plan_id(3)), ..full.clone() }).await.unwrap();
     assert_eq!((third.id, third.fence, third.worker), (job_id(3), Fence(2), Some(BOB)));
-    let second = bench.claim(full).await.unwrap();
+    let second = bench.claim(full.clone()).await.unwrap();
     assert_eq!((second.id, second.fence), (job_id(2), Fence(2)));
-    assert_eq!(bench.claim(full).await, None, "whoever cancels is alive, and is waited for");
+    assert_eq!(bench.claim(full.clone()).await, None, "whoever cancels is alive, and is waited for");
 }
 
 pub(crate) async fn a_seal_before_the_cancel_wins_until_the_job_ends(bench: Bench) {

@@ -26,7 +26,7 @@ async fn work(bench: &Bench, thread: usize) -> Vec<JobId> {
     let request =
         ClaimRequest { concurrency_max: u32::try_from(THREADS).unwrap(), ..request(worker(thread)) };
     let mut run = Vec::new();
-    while let Some(job) = bench.claim(request).await {
+    while let Some(job) = bench.claim(request.clone()).await {
         let n = u64::try_from(job.id.as_u128()).unwrap();
         let owner = bench.as_owner(job.claim());
         owner.start(changeset_id(n)).await.unwrap();

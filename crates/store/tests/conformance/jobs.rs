@@ -1,10 +1,16 @@
 //! Jobs: who waits, who is served next, and how a job ends.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use domain::{ClaimRequest, Fence, HELD, Job, JobId, JobRefused, JobState, Ms, NewJob, Phase};
 use store::{JobEnd, JobStoreError, QUEUED_JOBS_MAX};
 
 use super::bench::{Bench, failed};
-use super::sample::{ANN, BOB, BOOT, LEASE, ONE_MS, STRANGER, job_id, new_apply, new_job, plan_id, request};
+use super::sample::{
+    ANN, BOB, BOOT, LEASE, ONE_MS, STRANGER, job_id, new_apply, new_job, new_plan, plan_id, plan_job, prompt,
+    request,
+};
 
 fn refused<T>(refused: JobRefused) -> Result<T, JobStoreError> {
     Err(JobStoreError::Refused(refused))
@@ -28,6 +34,7 @@ pub(crate) async fn a_queued_job_is_kept_as_it_was_given(bench: Bench) {
         boot: None,
         lease_until: Ms(0),
         lost_leases: 0,
+        keys: BTreeSet::new(),
         not_before: new.not_before,
         cancel: None,
         sealed_at: None,
@@ -80,6 +87,44 @@ pub(crate) async fn a_held_job_is_for_who_serves_its_plan_until_it_is_let_go(ben
     bench.store.enqueue(NewJob { not_before: bench.after(LEASE), ..new_job(3) }).await.unwrap();
     assert_eq!(next(&bench, ClaimRequest { concurrency_max: 1, ..request(BOB) }).await, 1);
     assert_eq!(next(&bench, ClaimRequest { concurrency_max: 1, ..request(BOB) }).await, 2);
+}
+
+pub(crate) async fn a_job_that_wants_keys_is_for_workers_that_have_them(bench: Bench) {
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>();
+    let with = |worker, variables: &[&str]| ClaimRequest {
+        variables: Arc::new(names(variables)),
+        ..request(worker)
+    };
+    let mut new = new_plan(1);
+    new.spec.keys = names(&["KEY", "OTHER \" KEY"]);
+    let first = plan_job(1, 1, Phase::Strategize);
+    bench.store.create(new, vec![prompt()], first).await.unwrap();
+    assert_eq!(bench.job(first).await.keys, names(&["KEY", "OTHER \" KEY"]));
+    for lacking in [&[][..], &["KEY"], &["OTHER \" KEY", "PATH"]] {
+        assert_eq!(bench.claim(with(ANN, lacking)).await, None, "{lacking:?}");
+    }
+    let all = ["HOME", "KEY", "OTHER \" KEY"];
+    let running = bench.claim(with(ANN, &all)).await.unwrap();
+    assert_eq!((running.id, &running.keys), (first.id, &names(&["KEY", "OTHER \" KEY"])));
+
+    // Its owner died: whoever lacks a key takes something else.
+    bench.pass(LEASE);
+    bench.enqueue(new_job(2)).await;
+    assert_eq!(bench.claim(request(BOB)).await.unwrap().plan, plan_id(2));
+    assert_eq!(bench.claim(request(BOB)).await, None);
+    let taken = bench.claim(with(BOB, &all)).await.unwrap();
+    assert_eq!((taken.id, taken.worker), (first.id, Some(BOB)));
+
+    // Its cancel waits for no key.
+    bench.pass(LEASE);
+    bench.store.cancel(first.id, "enough").await.unwrap();
+    let owner = loop {
+        let claimed = bench.claim(request(ANN)).await.unwrap();
+        if claimed.id == first.id {
+            break claimed.worker;
+        }
+    };
+    assert_eq!(owner, Some(ANN));
 }
 
 pub(crate) async fn a_job_that_is_asked_for_earlier_is_due_earlier_and_never_later(bench: Bench) {

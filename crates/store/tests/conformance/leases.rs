@@ -80,23 +80,23 @@ pub(crate) async fn a_dead_owner_holds_no_slot_and_its_replacement_does(bench: B
         bench.owner(n).await;
     }
     bench.enqueue(new_job(3)).await;
-    assert_eq!(next(&bench, alone).await, None);
+    assert_eq!(next(&bench, alone.clone()).await, None);
     bench.pass(LEASE);
-    let third = ClaimRequest { only: Some(plan_id(3)), ..alone };
-    assert_eq!(next(&bench, third).await, Some(job_id(3)), "two are dead, none lives");
+    let third = ClaimRequest { only: Some(plan_id(3)), ..alone.clone() };
+    assert_eq!(next(&bench, third.clone()).await, Some(job_id(3)), "two are dead, none lives");
     let before = bench.snapshot().await;
-    assert_eq!(next(&bench, alone).await, None, "one lives");
+    assert_eq!(next(&bench, alone.clone()).await, None, "one lives");
     assert_eq!(bench.snapshot().await, before);
-    let two = ClaimRequest { concurrency_max: 2, ..alone };
-    assert_eq!(next(&bench, two).await, Some(job_id(1)));
-    assert_eq!(next(&bench, two).await, None);
+    let two = ClaimRequest { concurrency_max: 2, ..alone.clone() };
+    assert_eq!(next(&bench, two.clone()).await, Some(job_id(1)));
+    assert_eq!(next(&bench, two.clone()).await, None);
 }
 
 /// Job 1 as it stands after its third death, owned by Ann and about to die again.
 async fn thrice_dead(bench: &Bench, request: ClaimRequest) -> Job {
     for died in 1..=3 {
         bench.pass(LEASE);
-        let job = bench.claim(request).await.unwrap();
+        let job = bench.claim(request.clone()).await.unwrap();
         assert_eq!((job.fence, job.lost_leases), (Fence(1 + u64::from(died)), died));
     }
     bench.job(new_job(1)).await
@@ -166,16 +166,16 @@ pub(crate) async fn leases_of_another_boot_are_dead_at_once(bench: Bench) {
     let before = bench.job(new_job(1)).await;
     assert_eq!(before.boot, Some(BOOT));
     let taken = Job { fence: Fence(2), worker: Some(BOB), boot: Some(OTHER_BOOT), lost_leases: 1, ..before };
-    assert_eq!(bench.claim(rebooted).await, Some(taken), "they hold no slot either");
-    assert_eq!(next(&bench, rebooted).await, None, "but this one does");
-    let unlimited = ClaimRequest { concurrency_max: u32::MAX, ..rebooted };
-    assert_eq!(next(&bench, unlimited).await, Some(job_id(2)));
+    assert_eq!(bench.claim(rebooted.clone()).await, Some(taken), "they hold no slot either");
+    assert_eq!(next(&bench, rebooted.clone()).await, None, "but this one does");
+    let unlimited = ClaimRequest { concurrency_max: u32::MAX, ..rebooted.clone() };
+    assert_eq!(next(&bench, unlimited.clone()).await, Some(job_id(2)));
 }
 
 pub(crate) async fn only_the_clock_that_the_store_was_given_counts(bench: Bench) {
     bench.enqueue(new_job(1)).await;
     let short = ClaimRequest { lease: ONE_MS, ..request(ANN) };
-    let job = bench.claim(short).await.unwrap();
+    let job = bench.claim(short.clone()).await.unwrap();
     let times = (job.created_at, job.started_at, job.lease_until);
     let (now, end) = (bench.now(), bench.after(ONE_MS));
     assert_eq!(times, (now, Some(now), end), "no other clock was read");
@@ -216,7 +216,7 @@ pub(crate) async fn the_leases_of_a_dead_worker_are_freed_and_no_others(bench: B
     bench.owner(4).await.release().await.unwrap();
     bench.enqueue(new_job(5)).await;
     let fifth = ClaimRequest { only: Some(plan_id(5)), ..request(BOB) };
-    bench.claim(fifth).await.unwrap();
+    bench.claim(fifth.clone()).await.unwrap();
     let mut expected = bench.store.jobs(None).await.unwrap();
 
     let nobody = WorkerId::from_u128(0xc);

@@ -100,6 +100,7 @@ macro_rules! conformance {
                 a_queued_job_is_kept_as_it_was_given,
                 a_job_queued_again_is_one_job,
                 a_held_job_is_for_who_serves_its_plan_until_it_is_let_go,
+                a_job_that_wants_keys_is_for_workers_that_have_them,
                 a_job_that_is_asked_for_earlier_is_due_earlier_and_never_later,
                 the_live_jobs_are_those_that_wait_or_run,
                 an_id_of_another_plan_or_phase_is_refused,

@@ -52,7 +52,14 @@ pub(crate) fn new_apply(n: u64) -> NewJob {
 
 /// Whatever comes first, without a limit.
 pub(crate) fn request(worker: WorkerId) -> ClaimRequest {
-    ClaimRequest { worker, boot: BOOT, lease: LEASE, concurrency_max: u32::MAX, only: None }
+    ClaimRequest {
+        worker,
+        boot: BOOT,
+        lease: LEASE,
+        concurrency_max: u32::MAX,
+        only: None,
+        variables: Default::default(),
+    }
 }
 
 /// The creation of a file, named by `n`.

@@ -4,9 +4,7 @@ use engine::plans::{Cast, ExecuteOptions};
 
 use crate::cli::tape::TapeArgs;
 use crate::cli::{Invocation, detach, run, task, work};
-use crate::config::Key;
 use crate::failure::Failure;
-use crate::notify::Notifier;
 use crate::output::Report;
 use crate::plan_failure;
 
@@ -20,18 +18,11 @@ pub(in crate::cli) struct ExecuteArgs {
     /// Leave it to a worker, and start one when none lives
     #[arg(long)]
     detach: bool,
-    /// Leave the terminal, as a worker does that `--detach` started for this plan
-    #[arg(long, hide = true)]
-    background: bool,
     #[command(flatten)]
     tape: TapeArgs,
 }
 
 pub(super) async fn run(args: ExecuteArgs, invocation: &Invocation) -> Result<Report, Failure> {
-    if args.background {
-        // Who leads a session already has none to leave.
-        let _ = rustix::process::setsid();
-    }
     let settings = invocation.settings(Vec::new(), &[])?;
     let engine = invocation.engine_with_tape(&settings, &args.tape, Cast::default()).await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
@@ -42,16 +33,11 @@ pub(super) async fn run(args: ExecuteArgs, invocation: &Invocation) -> Result<Re
     let options = ExecuteOptions { again: args.again, stop_before_apply: true };
     if args.detach {
         let left = engine.leave(plan.id, options).await;
-        let lacking = left.map_err(|error| plan_failure::not_executed(&error, &known, &plan.short))?;
-        return detach::left(invocation, &engine, &plan, &lacking).await;
+        left.map_err(|error| plan_failure::not_executed(&error, &known, &plan.short))?;
+        return detach::left(invocation, &engine, &plan).await;
     }
     let facts = work::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
     let facts = facts.map_err(|error| plan_failure::not_executed(&error, &known, &plan.short))?;
     let report = run::finish(invocation, &engine, &plan, facts).await?;
-    if args.background {
-        let notifier = Notifier::begin(&engine, settings.words(Key::NotifyCommand));
-        notifier.settled(plan.id);
-        notifier.finish().await;
-    }
     Ok(args.tape.told(&engine, report))
 }

@@ -63,8 +63,8 @@ pub(super) async fn run(args: PromptArgs, invocation: &Invocation) -> Result<Rep
         }
         Guided::Retried | Guided::Replanned if args.detach => {
             let left = engine.leave_guided(plan.id).await;
-            let lacking = left.map_err(|error| from_engine::execute(&error, &plan.short))?;
-            detach::left(invocation, &engine, &plan, &lacking).await
+            left.map_err(|error| from_engine::execute(&error, &plan.short))?;
+            detach::left(invocation, &engine, &plan).await
         }
         Guided::Retried | Guided::Replanned => {
             let facts = work::follow(invocation, &engine, &plan, engine.carry_on(plan.id)).await?;

@@ -38,8 +38,8 @@ pub(super) async fn run(args: ResumeArgs, invocation: &Invocation) -> Result<Rep
     }
     if args.detach {
         let left = engine.leave_resumed(plan.id).await;
-        let lacking = left.map_err(|error| plan_failure::not_executed(&error, &known, &plan.short))?;
-        return detach::left(invocation, &engine, &plan, &lacking).await;
+        left.map_err(|error| plan_failure::not_executed(&error, &known, &plan.short))?;
+        return detach::left(invocation, &engine, &plan).await;
     }
     let facts = work::follow(invocation, &engine, &plan, engine.resume(plan.id)).await?;
     let facts = facts.map_err(|error| plan_failure::not_executed(&error, &known, &plan.short))?;

@@ -78,6 +78,7 @@ impl World {
             lease: Duration::from_secs(30),
             concurrency_max: 4,
             only: Some(self.plan),
+            variables: Default::default(),
         };
         let job = house.store.claim(&request).await.unwrap().expect("a job waits");
         let claim = Claim { job: job.id, plan: self.plan, fence: job.fence };

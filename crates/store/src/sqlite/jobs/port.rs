@@ -18,12 +18,12 @@ impl JobStore for SqliteStore {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Option<Job>, JobStoreError> {
-        let (at, request) = (self.moment(), *request);
+        let (at, request) = (self.moment(), request.clone());
         self.write(FOR_PROCESS, move |tx| claim(tx, &request, at)).await
     }
 
     async fn claim_some(&self, request: &ClaimRequest, most: usize) -> Result<Vec<Job>, JobStoreError> {
-        let (at, request) = (self.moment(), *request);
+        let (at, request) = (self.moment(), request.clone());
         self.write(FOR_PROCESS, move |tx| {
             let mut claimed = Vec::new();
             while claimed.len() < most {

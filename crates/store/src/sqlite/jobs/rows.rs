@@ -1,11 +1,16 @@
 //! The rows of jobs.
 
+use std::collections::BTreeSet;
+
 use domain::{BootId, CancelRequest, HELD, Job, JobId, JobState, Ms, PlanId, WorkerId};
 use rusqlite::{Row, params};
 
 use crate::StoreError;
 use crate::sqlite::heads::Head;
-use crate::sqlite::row::{Text, fence, ms, ms_at, ms_or_none, parsed, parsed_or_none, phase, signed, word};
+use crate::sqlite::row::{
+    Json, Text, fence, from_json_or_default, ms, ms_at, ms_or_none, parsed, parsed_or_none, phase, signed,
+    word,
+};
 use crate::sqlite::tx::Tx;
 
 /// A job as it stands, and the row of its plan.
@@ -20,7 +25,7 @@ macro_rules! select_jobs {
         concat!(
             "SELECT j.head, j.id, h.plan, j.phase, j.state, j.fence, j.worker, j.boot, j.lease_until, j.lost_leases,
                     j.not_before, j.cancel_at, j.cancel_reason, j.sealed_at, j.why, j.created_at, j.started_at,
-                    j.finished_at
+                    j.finished_at, j.keys
              FROM jobs j JOIN plan_heads h ON h.no = j.head ",
             $rest
         )
@@ -43,6 +48,7 @@ fn kept(row: &Row<'_>) -> rusqlite::Result<Kept> {
         lease_until: ms_at(row, 8)?,
         lost_leases: row.get(9)?,
         not_before: ms_at(row, 10)?,
+        keys: from_json_or_default(row, 18)?,
         cancel,
         sealed_at: ms_or_none(row, 13)?,
         why: row.get(14)?,
@@ -94,18 +100,31 @@ fn text_of(after: Option<JobId>) -> String {
     after.map(|id| id.to_string()).unwrap_or_default()
 }
 
-/// The first job whose owner is dead, and which is not held, or is only to be cancelled.
+/// Whether a worker that was started with the variables `?5` has all that a job wants.
+macro_rules! has_its_keys {
+    () => {
+        "(keys IS NULL
+          OR NOT EXISTS (SELECT 1 FROM json_each(keys) WHERE value NOT IN (SELECT value FROM json_each(?5))))"
+    };
+}
+
+/// The first job whose owner is dead, and which is for workers that have these variables, or is only to be cancelled.
 pub(super) fn first_dead(
     tx: &Tx<'_>,
     boot: BootId,
     now: Ms,
+    variables: &BTreeSet<String>,
     after: Option<JobId>,
 ) -> Result<Option<JobId>, StoreError> {
-    let dead = "SELECT id FROM jobs INDEXED BY jobs_running
-                WHERE state = 'running' AND (lease_until <= ?1 OR boot IS NOT ?2)
-                AND (not_before <> ?3 OR (cancel_at IS NOT NULL AND sealed_at IS NULL))
-                AND id > ?4 ORDER BY id LIMIT 1";
-    tx.one(dead, (ms(now), Text(boot), ms(HELD), text_of(after)), |row| parsed(row, 0))
+    let dead = concat!(
+        "SELECT id FROM jobs INDEXED BY jobs_running
+         WHERE state = 'running' AND (lease_until <= ?1 OR boot IS NOT ?2)
+         AND ((not_before <> ?3 AND ",
+        has_its_keys!(),
+        ") OR (cancel_at IS NOT NULL AND sealed_at IS NULL))
+         AND id > ?4 ORDER BY id LIMIT 1"
+    );
+    tx.one(dead, (ms(now), Text(boot), ms(HELD), text_of(after), Json(variables)), |row| parsed(row, 0))
 }
 
 /// The first job whose owner died with a cancel pending.
@@ -134,12 +153,20 @@ pub(super) fn dead_to_be_cancelled_of(
     tx.one(dead, (head.0, ms(now), Text(boot)), |row| parsed(row, 0))
 }
 
-/// The first queued job that is due. One that is held is due for nobody but who serves its plan.
-pub(super) fn first_due(tx: &Tx<'_>, now: Ms, after: Option<JobId>) -> Result<Option<JobId>, StoreError> {
-    let due =
-        "SELECT id FROM jobs INDEXED BY jobs_queue WHERE state = 'queued' AND not_before <= ?1 AND id > ?2
-         ORDER BY id LIMIT 1";
-    tx.one(due, (ms(now), text_of(after)), |row| parsed(row, 0))
+/// The first queued job that is due and for workers that have these variables. One that is held is due for nobody but
+/// who serves its plan.
+pub(super) fn first_due(
+    tx: &Tx<'_>,
+    now: Ms,
+    variables: &BTreeSet<String>,
+    after: Option<JobId>,
+) -> Result<Option<JobId>, StoreError> {
+    let due = concat!(
+        "SELECT id FROM jobs INDEXED BY jobs_queue WHERE state = 'queued' AND not_before <= ?1 AND id > ?4 AND ",
+        has_its_keys!(),
+        " ORDER BY id LIMIT 1"
+    );
+    tx.one(due, (ms(now), None::<i64>, None::<i64>, text_of(after), Json(variables)), |row| parsed(row, 0))
 }
 
 /// The job of one plan whose owner is dead.
@@ -157,10 +184,10 @@ pub(super) fn due_of(tx: &Tx<'_>, head: Head, now: Ms) -> Result<Option<JobId>, 
 }
 
 pub(super) fn insert(tx: &Tx<'_>, head: Head, job: &Job) -> Result<(), StoreError> {
-    let insert =
-        "INSERT INTO jobs (id, head, phase, state, not_before, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let insert = "INSERT INTO jobs (id, head, phase, state, not_before, created_at, keys) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let (phase, state) = (job.phase.as_str(), job.state.as_str());
-    tx.run(insert, (Text(job.id), head.0, phase, state, ms(job.not_before), ms(job.created_at)))?;
+    let keys = if job.keys.is_empty() { None } else { Some(Json(&job.keys)) };
+    tx.run(insert, (Text(job.id), head.0, phase, state, ms(job.not_before), ms(job.created_at), keys))?;
     Ok(())
 }
 
