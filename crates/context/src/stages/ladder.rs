@@ -83,19 +83,30 @@ impl Item {
     }
 }
 
+/// What stands after the first lines of a signature that has more.
+const MORE: &str = " …";
+
 /// The first lines of the signature: what tells it from others costs little, so more of them can be shown.
 fn brief(item: &Defined) -> String {
-    let mut text = String::new();
-    for line in item.signature.trim_end().lines() {
-        if !text.is_empty() && text.len() + line.len() > BRIEF_BYTES {
+    let (signature, beginning) = (item.signature.trim_end(), beginning(item));
+    if beginning.len() < signature.len() {
+        format!("{}{MORE}", beginning.trim_end())
+    } else {
+        beginning.to_owned()
+    }
+}
+
+/// The first line of the signature, and further ones within their bytes.
+fn beginning(item: &Defined) -> &str {
+    let signature = item.signature.trim_end();
+    let mut end = 0;
+    for line in signature.split_inclusive('\n') {
+        if end > 0 && end + line.trim_end().len() > BRIEF_BYTES + 1 {
             break;
         }
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        text.push_str(line);
+        end += line.len();
     }
-    text
+    &signature[..end]
 }
 
 /// The whole signature and the first line of its documentation, if that is more than the beginning.
@@ -103,6 +114,31 @@ fn described(item: &Defined) -> Option<String> {
     let signature = item.signature.trim_end();
     match item.doc.as_deref().map(str::trim) {
         Some(doc) if !doc.is_empty() => Some(format!("{signature}\n    {doc}")),
-        Some(_) | None => (brief(item).len() < signature.len()).then(|| signature.to_owned()),
+        Some(_) | None => (beginning(item).len() < signature.len()).then(|| signature.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::DefKind;
+
+    #[test]
+    fn a_signature_of_which_lines_are_not_shown_says_so() {
+        let item = |signature: &str| Defined {
+            kind: DefKind::Function,
+            name: "f".to_owned(),
+            line: 1,
+            from: 1,
+            to: 1,
+            signature: signature.to_owned(),
+            doc: None,
+        };
+        let long = format!("fn f(\n    {}: u32,\n)", "a".repeat(BRIEF_BYTES));
+        assert_eq!(brief(&item(&long)), "fn f( …");
+        assert_eq!(described(&item(&long)), Some(long));
+        for whole in ["fn f()", "fn f(\n    a: u32,\n)"] {
+            assert_eq!((brief(&item(whole)), described(&item(whole))), (whole.to_owned(), None));
+        }
     }
 }

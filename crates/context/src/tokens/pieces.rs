@@ -205,7 +205,12 @@ fn slashes(text: &[u8], at: usize, marks: usize) -> Piece {
         let together = most_tokens(&text[at - marks..at + slashes]) + rest.tokens;
         tokens = tokens.min(apart.max(together).saturating_sub(line_by_line(front)));
     }
-    Piece::new(whole.length, tokens, whole.ends)
+    // The marks after the slashes are a piece of their own to one of them, and with the slashes to the other.
+    let ends = match whole.ends {
+        Before::Marks { .. } => Before::Marks { length: 0 },
+        ends @ (Before::Odd | Before::Other) => ends,
+    };
+    Piece::new(whole.length, tokens, ends)
 }
 
 /// Blanks and line ends, with the word or the marks that take the last blank.

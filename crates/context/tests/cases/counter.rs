@@ -207,6 +207,7 @@ fn short_forms_marks_and_odd_characters_are_not_counted_below_real_vocabularies(
         "--}}\n//}\n\n",
         "foo()\n|`\n//=\n",
         "a;\n>--}}\n//\n",
+        "]))\n\n/>.\n/.\n\n }\n\n\n",
         " \u{bc1}",
         " \u{bcd}",
         "\näänפשנ탅",

@@ -77,7 +77,7 @@ extern "C" fn call() {}
 13 enum Kind [13-13] pub(crate) enum Kind | -
 15 impl Limits [15-33] impl Limits | -
 18 fn check [16-21] pub const fn check(&self, value: u32) -> bool | Checks.
-23 fn long [23-32] pub async fn long<T>(⏎        &self,⏎        first: T,⏎        second: T, | -
+23 fn long [23-32] pub async fn long<T>(⏎        &self,⏎        first: T,⏎        second: T, … | -
 35 trait Walk [35-38] pub trait Walk | -
 36 type Item [36-36] type Item; | -
 37 fn walk [37-37] fn walk(&self) -> Self::Item; | -

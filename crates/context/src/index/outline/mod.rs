@@ -31,7 +31,7 @@ pub const DOC_BYTES_MAX: usize = 120;
 pub const SENTENCE_BYTES_MAX: usize = 160;
 
 /// The version of outlines: stored ones of another are not used.
-pub(crate) const OUTLINE_VERSION: u32 = 1;
+pub(crate) const OUTLINE_VERSION: u32 = 2;
 
 /// The definitions of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]

@@ -17,7 +17,7 @@ use tree_sitter::{
 
 use super::super::{DefKind, Language};
 use super::Item;
-use super::signature::{attached_from, doc_line, is_comment, signature};
+use super::signature::{CUT, attached_from, doc_line, is_comment, signature};
 
 /// A longer text is not parsed.
 const PARSE_BYTES_MAX: usize = 256 * 1024;
@@ -187,7 +187,7 @@ fn item(
     }
     let mut signature = signature(language, shown);
     if !signature.contains(&name) {
-        signature = format!("{signature} … {name}");
+        signature = format!("{}{CUT} {name}", signature.trim_end_matches(CUT));
     }
     let item = Item { kind, name, line, from: from.min(line), to: last_line_of(def), signature, doc };
     Some((def.start_byte(), item))

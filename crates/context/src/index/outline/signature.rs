@@ -1,10 +1,14 @@
 //! Signatures and the first lines of comments, cut to their bounds.
 //!
 //! # Invariants
-//! A cut never splits a character.
+//! 1. A cut never splits a character.
+//! 2. A signature that was cut ends with [`CUT`].
 
 use super::super::Language;
 use super::{DOC_BYTES_MAX, SIGNATURE_BYTES_MAX, SIGNATURE_LINES_MAX};
+
+/// What a signature ends with that goes on.
+pub(super) const CUT: &str = " …";
 
 /// The first lines of `text`, within the bounds of a signature: without annotations before it, comments after it, and
 /// the mark that opens the body.
@@ -15,11 +19,15 @@ pub(super) fn signature(language: Language, text: &str) -> String {
     while lines.len() > 1 && lines.last().is_some_and(|line| is_comment(language, line.trim())) {
         lines.pop();
     }
+    let goes_on = lines.len() > SIGNATURE_LINES_MAX;
     lines.truncate(SIGNATURE_LINES_MAX);
     let joined = lines.join("\n");
     let opening = if language == Language::Python { ':' } else { '{' };
     let unopened = joined.trim().trim_end_matches(opening).trim_end();
-    cut(unopened, SIGNATURE_BYTES_MAX).trim_end().to_owned()
+    if !goes_on && unopened.len() <= SIGNATURE_BYTES_MAX {
+        return unopened.to_owned();
+    }
+    format!("{}{CUT}", cut(unopened, SIGNATURE_BYTES_MAX - CUT.len()).trim_end())
 }
 
 /// The longest beginning of at most `bytes_max` bytes.
