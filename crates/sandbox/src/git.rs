@@ -95,8 +95,12 @@ where
     I: IntoIterator<Item = S>,
     S: AsRef<OsStr>,
 {
-    let listed = output(git(dir).args(["ls-files", "-z"]).args(options))?;
-    Ok(listed.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(<[u8]>::to_vec).collect())
+    Ok(paths_in(&output(git(dir).args(["ls-files", "-z"]).args(options))?))
+}
+
+/// The paths that git lists, each with a NUL behind it.
+pub(crate) fn paths_in(listed: &[u8]) -> BTreeSet<Vec<u8>> {
+    listed.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
 /// Makes `<copy>/.git`, through which the copy looks to git as `tree` does.

@@ -193,30 +193,35 @@ impl GitHistory {
     }
 
     fn git(&self) -> Command {
-        let mut command = Command::new("git");
-        for (name, _) in std::env::vars_os() {
-            if name.as_encoded_bytes().starts_with(b"GIT_") {
-                command.env_remove(name);
-            }
-        }
-        command
-            .current_dir(&self.dir)
-            .env("GIT_NO_LAZY_FETCH", "1")
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .env("GIT_TERMINAL_PROMPT", "0")
-            .env("LC_ALL", "C")
-            .args(["--no-optional-locks", "--no-pager", "-c", "core.fsmonitor=false"])
-            .args(["-c", "log.showSignature=false", "-c", "core.hooksPath=/dev/null"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        command
+        quiet_git(&self.dir)
     }
 }
 
+/// A git that runs nothing else, in `dir`.
+pub(crate) fn quiet_git(dir: &Path) -> Command {
+    let mut command = Command::new("git");
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"GIT_") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .current_dir(dir)
+        .env("GIT_NO_LAZY_FETCH", "1")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .env("LC_ALL", "C")
+        .args(["--no-optional-locks", "--no-pager", "-c", "core.fsmonitor=false"])
+        .args(["-c", "log.showSignature=false", "-c", "core.hooksPath=/dev/null"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
 /// How a git ended.
-struct Ended {
-    is_success: bool,
+pub(crate) struct Ended {
+    pub(crate) is_success: bool,
     complaint: String,
 }
 
@@ -232,7 +237,7 @@ impl Drop for Held {
 }
 
 /// Runs git and hands on what it prints, until it ends or nobody waits any more.
-fn run(
+pub(crate) fn run(
     command: &mut Command,
     is_over: &IsOver<'_>,
     sink: &mut dyn FnMut(&[u8]) -> Result<(), GitLogError>,

@@ -1,4 +1,4 @@
-//! The files of a project, for whoever reads all of them: what git does not ignore, and nothing beyond the root.
+//! The files of a project, for whoever reads all of them: what git tracks or does not ignore, and nothing beyond the root.
 //!
 //! # Invariants
 //! 1. Every directory and file is opened beneath the root by the kernel, and no link is followed.
@@ -18,7 +18,7 @@ use domain::RelPath;
 use rustix::fs::{FileType, Stat};
 
 use crate::beneath::{BeneathError, open_root};
-use crate::capture::{CaptureRules, Class, Filter, GITIGNORE, Tracked};
+use crate::capture::{CaptureRules, Filter, GITIGNORE, Tracked};
 use crate::file_tools::read_file;
 use crate::listing::{Entry, LOOK_ENTRIES, kind_of, list_unless, open_dir, stat_beneath};
 
@@ -103,7 +103,7 @@ impl ProjectTree {
         ProjectTree { root, project: project.to_owned() }
     }
 
-    /// Tells every regular file that git does not ignore, a directory at a time. Directories are listed on several cores,
+    /// Tells every regular file that git tracks or does not ignore, a directory at a time. Directories are listed on several cores,
     /// some of them ahead. `is_over` is looked at for each directory and every [`LOOK_ENTRIES`] entries, whatever they are.
     ///
     /// # Errors
@@ -138,7 +138,10 @@ impl ProjectTree {
                     // A path too long to be named cannot be asked for either.
                     let Ok(path) = entry.path(dir.as_ref()) else { continue };
                     let is_dir = kind == FileType::Directory;
-                    if filter.class(&path, is_dir) != Class::Captured {
+                    let Some(is_git_s) = filter.is_git_s(&path, is_dir, is_over) else {
+                        return Ok(WalkEnd { is_complete: false, ..end });
+                    };
+                    if !is_git_s {
                         continue;
                     }
                     if is_dir {

@@ -26,6 +26,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::{CaptureRules, Tracked};
 use crate::beneath::{self, Links};
+use crate::git_log::IsOver;
 use crate::regular::{only_regular, open_regular, read_bounded};
 
 /// In [`CaptureRules::ignore`]: all that git ignores.
@@ -202,6 +203,16 @@ impl<'a> Filter<'a> {
         let class = self.class(dir, true);
         self.classes.insert(dir.clone(), class);
         class
+    }
+
+    /// Whether git has this file, or something in this directory, in its index or would take it in. Git is asked for its
+    /// index the first time that something is ignored; none if there was no time for that.
+    pub(crate) fn is_git_s(&mut self, path: &RelPath, is_dir: bool, is_over: &IsOver<'_>) -> Option<bool> {
+        match self.class(path, is_dir) {
+            Class::Captured => Some(true),
+            Class::Protected => Some(false),
+            Class::Ignored { .. } => self.tracked.ask(is_over).then(|| self.tracked.has_at(path, is_dir)),
+        }
     }
 
     /// Whether something ignored is scratch: nobody tracks it, and it is new or part of an ignored directory.

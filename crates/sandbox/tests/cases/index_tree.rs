@@ -232,3 +232,38 @@ fn a_mark_of_byte_order_is_no_part_of_the_first_pattern() {
     }
     assert_eq!(names(&root), [".gitignore", "a.rs"]);
 }
+
+#[test]
+fn what_git_tracks_is_told_although_a_pattern_ignores_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path();
+    let root = top.join("p");
+    let git = |arguments: &[&str]| {
+        assert!(Command::new("git").arg("-C").arg(top).args(arguments).status().unwrap().success());
+    };
+    git(&["init", "-q"]);
+    write(&root, ".gitignore", "*.log\nbuild/\n");
+    let tracked = ["build/a/kept.rs", "kept.log"];
+    for at in ["build/a/other.rs", "build/b/c.rs", "other.log", "z.rs"].into_iter().chain(tracked) {
+        write(&root, at, "x");
+    }
+    assert_eq!(names(&root), [".gitignore", "z.rs"]);
+    for at in tracked {
+        git(&["add", "-f", &format!("p/{at}")]);
+    }
+    assert_eq!(names(&root), [".gitignore", "build/a/kept.rs", "kept.log", "z.rs"]);
+    git(&["rm", "-q", "-f", "--cached", "p/kept.log"]);
+    assert_eq!(names(&root), [".gitignore", "build/a/kept.rs", "z.rs"]);
+}
+
+#[test]
+fn a_git_that_does_not_answer_is_not_waited_for_longer_than_there_is_time() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(Command::new("git").arg("init").arg("-q").arg(dir.path()).status().unwrap().success());
+    write(dir.path(), ".gitignore", "*.o\n");
+    write(dir.path(), "z.o", "x");
+    // Git waits for its settings.
+    pipe(&dir.path().join(".git/config"));
+    let (looked, was_stopped) = looks(dir.path(), 20);
+    assert!(was_stopped, "after {looked} looks");
+}
