@@ -7,13 +7,14 @@
 //! # Not here
 //! What went wrong and how it is mended (`plan_failure`); how a plan looks (`plan_view`).
 
-use domain::{ApplyState, AskWhy, ErrorCategory, PlanState, Work};
+use domain::{ApplyState, AskWhy, ErrorCategory, PlanState, WallMs, Work, shown_wait};
 use engine::plans::{PlanFacts, QueuePlace};
 use serde_json::{Value, json};
 
 use crate::diff_view::counted;
 use crate::ledger_view;
 use crate::plan_failure::{asked_anew, last_error, say_differently, wants_network, with_network};
+use crate::time::now;
 
 /// A command that leads on, and why one would type it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +138,13 @@ pub fn queue_words(facts: &PlanFacts) -> Option<String> {
     })
 }
 
+/// What a node of the plan waits for that passes by itself, and how long still.
+pub fn waits_words(facts: &PlanFacts, now: WallMs) -> Option<String> {
+    let waits = facts.waits.as_ref()?;
+    let left = waits.left(now).map(|left| format!(" (for {} more)", shown_wait(left)));
+    Some(waits.why.clone() + &left.unwrap_or_default())
+}
+
 /// The same for programs: what the plan waits for, and what ends the waiting; null when it waits for nothing.
 pub fn waiting(facts: &PlanFacts, id: &str) -> Value {
     if facts.owner_is_gone {
@@ -146,8 +154,8 @@ pub fn waiting(facts: &PlanFacts, id: &str) -> Value {
     if facts.goes_on {
         return Value::Null;
     }
-    if let Some(why) = &facts.waits {
-        return json!({ "reason": why, "command": null });
+    if let Some(words) = waits_words(facts, now()) {
+        return json!({ "reason": words, "command": null });
     }
     if let Some(words) = queue_words(facts) {
         let command = (!facts.place.is_some_and(|place| place.is_served)).then_some("agents worker");

@@ -15,9 +15,9 @@ use crate::diff_view::{counted, left_out_line};
 use crate::ledger_view;
 use crate::output::{Look, Paint, calm, one_line};
 use crate::plan_failure::{command_for, hint_for, last_error};
-use crate::plan_next::{asked_at_gate, is_in_queue, next_steps, queue_words, waiting};
+use crate::plan_next::{asked_at_gate, is_in_queue, next_steps, queue_words, waiting, waits_words};
 use crate::plan_times;
-use crate::time::took;
+use crate::time::{now, took};
 
 /// The shape that programs read.
 pub fn to_json(facts: &PlanFacts, id: &str) -> Value {
@@ -158,7 +158,9 @@ fn body(facts: &PlanFacts, id: &str, look: &Look) -> String {
     }
     text.extend(queue_words(facts).map(|words| format!("  {words}\n")));
     text.extend(gate_line(facts));
-    text.extend(facts.waits.as_ref().map(|why| format!("  waiting: {}\n", calm(&why.replace('\n', " ")))));
+    text.extend(
+        waits_words(facts, now()).map(|why| format!("  waiting: {}\n", calm(&why.replace('\n', " ")))),
+    );
     text.push_str(&broken_line(facts));
     text.push_str(&error_lines(facts, id));
     for reason in &plan.constrained_by {
@@ -229,7 +231,7 @@ fn phase_lines(facts: &PlanFacts, look: &Look) -> Vec<String> {
             let files = counted(facts.net.len(), "file");
             rest.push_str(&format!("   {files}  +{} -{}", facts.insertions, facts.deletions));
         }
-        lines.push(line("execute", word, step_time(facts, |node| !node.starts_with("validate/")), rest));
+        lines.push(line("execute", word, worked(Phase::Execute), rest));
         lines.extend(validate_line(facts, line));
     }
     if let PlanState::Apply(apply) = state {
@@ -266,15 +268,16 @@ fn validate_line(facts: &PlanFacts, line: impl Fn(&str, String, String, String) 
         rest.push_str(&format!("; warned: {}", names(&summary.warned)));
     }
     let verdict = summary.verdict.replace('_', " ");
-    Some(line("validate", verdict, step_time(facts, |node| node.starts_with("validate/")), rest))
+    Some(line("validate", verdict, check_time(facts), rest))
 }
 
 fn names(checks: &[String]) -> String {
     calm(&checks.iter().map(|name| one_line(name)).collect::<Vec<_>>().join(", "))
 }
 
-fn step_time(facts: &PlanFacts, is_of: impl Fn(&str) -> bool) -> String {
-    let steps = facts.steps.iter().filter(|step| is_of(&step.node) && step.state != CallState::Running);
+/// What the checks took that have ended. They are a part of the phase that they run in.
+fn check_time(facts: &PlanFacts) -> String {
+    let steps = facts.steps.iter().filter(|step| is_check(&step.node) && step.state != CallState::Running);
     let times: Vec<u64> = steps.filter_map(|step| step.duration_ms).collect();
     if times.is_empty() { String::new() } else { took(times.iter().sum()) }
 }

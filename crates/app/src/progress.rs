@@ -8,7 +8,7 @@
 //! 2. What a command printed is calm before it is shown.
 
 use std::io::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use domain::{EventKind, EventRecord};
 
@@ -118,6 +118,12 @@ fn live_line(short: &str, what: &str, time: &str, last_line: Option<&str>, width
     text.chars().take(width.saturating_sub(1)).collect()
 }
 
+/// How long a node waits, as the end of a sentence; nothing where nobody can tell.
+pub fn for_how_long(event: &EventRecord) -> String {
+    let ms = event.data["ms"].as_u64();
+    ms.map(|ms| format!(" (for {})", domain::shown_wait(Duration::from_millis(ms)))).unwrap_or_default()
+}
+
 /// The phase or the check that an event begins; none when it begins nothing.
 fn told(event: &EventRecord) -> Option<String> {
     let word =
@@ -132,7 +138,9 @@ fn told(event: &EventRecord) -> Option<String> {
                     .map_or_else(|| node.clone(), |name| format!("validate: {}", one_line(name))),
             )
         }
-        EventKind::NodeWaiting => Some(format!("waiting: {}", calm(&word("why")).replace('\n', " "))),
+        EventKind::NodeWaiting => {
+            Some(format!("waiting: {}{}", calm(&word("why")).replace('\n', " "), for_how_long(event)))
+        }
         EventKind::CancelRequested => Some("cancelling".to_owned()),
         EventKind::PlanCreated
         | EventKind::PlanUndone

@@ -49,10 +49,10 @@ event_kinds! {
     DecisionRecorded = "decision.recorded",
     /// Decisions gave way to a later one: `{by, seqs}`.
     DecisionSuperseded = "decision.superseded",
-    /// The first call of a node was admitted, or its model is about to be asked: `{path, model}`. One that only reads is
-    /// told by its end alone.
+    /// The first call of a node was admitted, or its model is about to be asked: `{path}`. One that only reads is told by
+    /// its end alone.
     NodeStarted = "node.started",
-    /// A node waits for something that passes by itself: `{path, why, ms}`.
+    /// A node waits for something that passes by itself: `{path, why, ms}`; `ms` is null where nobody can tell how long.
     NodeWaiting = "node.waiting",
     /// A node was settled: `{path, phase, outcome, tries}`.
     NodeFinished = "node.finished",

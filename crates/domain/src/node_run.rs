@@ -28,8 +28,8 @@ pub struct NodeWait {
     pub path: String,
     /// What for, redacted.
     pub why: String,
-    /// For how long.
-    pub time: Duration,
+    /// For how long; none where nobody can tell.
+    pub time: Option<Duration>,
 }
 
 /// How a node ended.

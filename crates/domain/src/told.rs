@@ -76,7 +76,7 @@ pub fn node_started(call: &ToolCall) -> Told {
 
 /// A node waits.
 pub fn node_waits(wait: &NodeWait) -> Told {
-    let ms = u64::try_from(wait.time.as_millis()).unwrap_or(u64::MAX);
+    let ms = wait.time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     bounded(EventKind::NodeWaiting, json!({ "path": wait.path, "why": wait.why, "ms": ms }))
 }
 

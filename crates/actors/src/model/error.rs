@@ -35,9 +35,6 @@ pub enum Cause {
     /// The provider, or the way to it.
     #[error("the provider failed")]
     Provider,
-    /// The breaker before the provider: it was not asked.
-    #[error("the provider is given a rest")]
-    Resting,
     /// The scope was cancelled. Not a failure.
     #[error("cancelled: {0}")]
     Cancelled(CancelReason),
@@ -78,7 +75,7 @@ impl ModelError {
     pub fn class(&self) -> ErrorClass {
         match &self.cause {
             Cause::Cancelled(_) => ErrorClass::Cancelled,
-            Cause::Provider | Cause::Resting | Cause::Drift(_) => {
+            Cause::Provider | Cause::Drift(_) => {
                 if self.category.is_transient() {
                     ErrorClass::Transient
                 } else {

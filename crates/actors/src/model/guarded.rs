@@ -7,16 +7,17 @@
 //! | all else (rate limits, broken answers, a cancel) | nothing |
 //!
 //! # Invariants
-//! 1. While the breaker is open nothing is sent: the error is `overloaded`, with the rest of the cool-down. While one call
-//!    tries whether the provider answers again, the others are turned away too, without saying for how long. Who is turned
-//!    away has made no try, and is told what the last one came to.
-//! 2. A call that is dropped or cancelled is neither success nor failure.
+//! 1. Nothing is asked by who was not admitted. While the breaker is open nobody is; while one call tries whether the
+//!    provider answers again, the others are not. Who is turned away has made no call, and is told what the last one came
+//!    to, and for how long if that is known.
+//! 2. Who was admitted asks once, or gives the right back by dropping it: then the next one may try. A call that is dropped
+//!    or cancelled is neither success nor failure.
 //! 3. Who trips or closes the breaker tells of it, once, after the fact and under no lock. An answer that closes nothing is
 //!    told too: the breaker of another process may be the one that was heard of last.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use async_trait::async_trait;
 use domain::ErrorCategory;
 use sync::primitives::{Mutex, lock};
 use sync::{Breaker, Observed, Permit, Recorded, Rejected, Why};
@@ -43,15 +44,36 @@ impl BreakerNews for NoNews {
     fn changed(&self, _: &str, _: Recorded) {}
 }
 
-/// A provider behind its breaker.
+/// A provider, and the breaker before it.
 pub struct Guarded {
     inner: Arc<dyn Provider>,
+    /// None: it never rests.
+    guard: Option<Guard>,
+}
+
+struct Guard {
     /// As people call the provider.
     name: String,
     breaker: Breaker,
     news: Arc<dyn BreakerNews>,
     /// What the last failure said that counted, for those who are turned away.
     last_failure: Mutex<Option<String>>,
+}
+
+/// A provider that is not asked at present.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resting {
+    /// Why, for a person.
+    pub why: String,
+    /// What is left of its rest; none while somebody tries whether it answers again, which nobody can tell the length of.
+    pub left: Option<Duration>,
+}
+
+/// The right to ask once. Dropped, it is given back.
+#[must_use = "who asks nothing keeps others from trying"]
+pub struct Admitted<'a> {
+    inner: &'a dyn Provider,
+    permit: Option<(&'a Guard, Permit)>,
 }
 
 impl Guarded {
@@ -62,27 +84,64 @@ impl Guarded {
         breaker: Breaker,
         news: Arc<dyn BreakerNews>,
     ) -> Guarded {
-        Guarded { inner, name: name.to_owned(), breaker, news, last_failure: Mutex::new(None) }
+        let guard = Guard { name: name.to_owned(), breaker, news, last_failure: Mutex::new(None) };
+        Guarded { inner, guard: Some(guard) }
     }
 
-    fn turned_away(&self, rejected: Rejected) -> ModelError {
-        let (what, retry_after) = match rejected.why {
-            Why::CoolingDown => {
-                let left = format!("it is asked again in {:.1} s", rejected.retry_after.as_secs_f64());
-                (left, Some(rejected.retry_after))
-            }
+    /// One that is never given a rest.
+    pub fn tireless(inner: Arc<dyn Provider>) -> Guarded {
+        Guarded { inner, guard: None }
+    }
+
+    /// Asks to ask. Nothing is sent by this.
+    ///
+    /// # Errors
+    /// [`Resting`] while the breaker is open, or somebody tries.
+    pub fn admit(&self) -> Result<Admitted<'_>, Resting> {
+        let permit = match &self.guard {
+            Some(guard) => Some((guard, guard.admit()?)),
+            None => None,
+        };
+        Ok(Admitted { inner: self.inner.as_ref(), permit })
+    }
+}
+
+impl Admitted<'_> {
+    /// Asks once, as [`Provider::answer`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn answer(
+        self,
+        request: &ModelRequest,
+        heard: Heard<'_>,
+        scope: &Observed,
+    ) -> Result<ModelAnswer, ModelError> {
+        if let Some(reason) = scope.reason() {
+            return Err(ModelError::cancelled(reason, false));
+        }
+        let answer = self.inner.answer(request, heard, scope).await;
+        if let Some((guard, permit)) = self.permit {
+            guard.settle(permit, answer.as_ref().map(|_| ()));
+        }
+        answer
+    }
+}
+
+impl Guard {
+    fn admit(&self) -> Result<Permit, Resting> {
+        self.breaker.try_acquire().map_err(|rejected| self.turned_away(rejected))
+    }
+
+    fn turned_away(&self, rejected: Rejected) -> Resting {
+        let (what, left) = match rejected.why {
+            Why::CoolingDown => ("", Some(rejected.retry_after)),
             // How long a probe may take is far more than it mostly does: whoever waits for that waits in vain.
-            Why::Probing => ("somebody tries whether it answers again".to_owned(), None),
+            Why::Probing => (", and somebody tries whether it answers again", None),
         };
         let last = lock(&self.last_failure).as_ref().map(|last| format!("; it failed with: {last}"));
         let last = last.unwrap_or_default();
-        ModelError {
-            category: ErrorCategory::Overloaded,
-            message: format!("{} failed too often and is given a rest: {what}{last}", self.name),
-            retry_after,
-            was_sent: false,
-            cause: Cause::Resting,
-        }
+        Resting { why: format!("{} failed too often and is given a rest{what}{last}", self.name), left }
     }
 
     fn settle(&self, permit: Permit, outcome: Result<(), &ModelError>) {
@@ -111,27 +170,5 @@ impl Guarded {
         } else if outcome.is_ok() && recorded == Recorded::Counted {
             self.news.answered(self.breaker.name());
         }
-    }
-}
-
-#[async_trait]
-impl Provider for Guarded {
-    async fn answer(
-        &self,
-        request: &ModelRequest,
-        heard: Heard<'_>,
-        scope: &Observed,
-    ) -> Result<ModelAnswer, ModelError> {
-        if let Some(reason) = scope.reason() {
-            return Err(ModelError::cancelled(reason, false));
-        }
-        let permit = self.breaker.try_acquire().map_err(|rejected| self.turned_away(rejected))?;
-        let answer = self.inner.answer(request, heard, scope).await;
-        self.settle(permit, answer.as_ref().map(|_| ()));
-        answer
-    }
-
-    fn resting(&self) -> Option<ModelError> {
-        self.breaker.rejection().map(|rejected| self.turned_away(rejected))
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!  Providers::resolve ─► Guarded (breaker) ─► OpenAi | Anthropic ─► http (time limits, cancel, bounds) ─► server
-//!                          └ Recorder writes what it answered; Replay answers in its place
+//!                          admits, or not    └ Recorder writes what it answered; Replay answers in its place
 //! ```
 //!
 //! # Invariants
@@ -37,7 +37,7 @@ mod tool_spec;
 pub use anthropic::{Anthropic, AnthropicSpec};
 pub use error::{Cause, ModelError};
 pub use estimate::{TokenEstimate, estimate};
-pub use guarded::{BreakerNews, Guarded, NoNews};
+pub use guarded::{Admitted, BreakerNews, Guarded, NoNews, Resting};
 pub use http::{ANSWER_BYTES_MAX, TimeLimits};
 pub use key::{Key, KeyError};
 pub use openai::{Dialect, OpenAi, OpenAiSpec};

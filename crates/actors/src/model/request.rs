@@ -118,12 +118,6 @@ pub trait Provider: Send + Sync {
         heard: Heard<'_>,
         scope: &Observed,
     ) -> Result<ModelAnswer, ModelError>;
-
-    /// What [`answer`](Self::answer) would say now of a provider that rests; none when it would ask. Nobody is asked for
-    /// this, so whoever waits for the end of a rest may ask as often as they like.
-    fn resting(&self) -> Option<ModelError> {
-        None
-    }
 }
 
 /// A call's arguments out of what the model wrote: nothing is an empty object, what is no JSON stays a string.

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actors::model::{
-    BreakerNews, Cause, Guarded, Heard, ModelAnswer, ModelError, ModelRequest, NoNews, Provider, Stop,
+    BreakerNews, Cause, Guarded, Heard, ModelAnswer, ModelError, ModelRequest, NoNews, Provider, Resting,
+    Stop,
 };
 use domain::{ErrorCategory, Usage};
 use sync::{
@@ -14,7 +15,7 @@ use sync::{
 };
 
 use crate::scripted::{Script, Scripted};
-use crate::support::{ask, failed, openai, request};
+use crate::support::{Admitting, ask, failed, openai, request};
 
 const COOL_DOWN: Duration = Duration::from_secs(30);
 
@@ -67,13 +68,17 @@ fn setting() -> Setting {
 impl Setting {
     async fn call(&self, outcome: Result<(), ModelError>) {
         self.planned.outcomes.lock().unwrap().push_back(outcome);
-        ask(&self.guarded, &request("hello")).await.0.ok();
+        ask(&Admitting(&self.guarded), &request("hello")).await.0.ok();
         assert!(self.planned.outcomes.lock().unwrap().is_empty(), "the provider was asked");
     }
 
     fn state(&self) -> BreakerState {
         self.breakers.snapshot()[0].state
     }
+}
+
+fn turned_away(guarded: &Guarded) -> Resting {
+    guarded.admit().err().expect("it rests")
 }
 
 fn error(category: ErrorCategory) -> Result<(), ModelError> {
@@ -86,20 +91,11 @@ async fn what_keeps_failing_is_given_a_rest_and_then_tried_again() {
     setting.call(error(ErrorCategory::Connection)).await;
     setting.call(error(ErrorCategory::Overloaded)).await;
     setting.clock.advance(Duration::from_secs(10));
-    let resting = failed(&setting.guarded, &request("hello")).await;
-    assert_eq!((resting.category, resting.was_sent), (ErrorCategory::Overloaded, false));
-    assert_eq!((resting.retry_after, resting.cause), (Some(Duration::from_secs(20)), Cause::Resting));
-    assert!(resting.message.starts_with("openai failed too often"), "{}", resting.message);
-    assert!(
-        resting.message.ends_with("; it failed with: no"),
-        "the cause is not hidden: {}",
-        resting.message
-    );
-    assert_eq!(setting.guarded.resting(), Some(failed(&setting.guarded, &request("hello")).await));
+    let why = "openai failed too often and is given a rest; it failed with: no".to_owned();
+    assert_eq!(turned_away(&setting.guarded), Resting { why, left: Some(Duration::from_secs(20)) });
     setting.clock.advance(Duration::from_secs(20));
-    assert_eq!(setting.guarded.resting(), None, "and to ask that takes the try from nobody");
     setting.call(Ok(())).await;
-    assert_eq!(setting.guarded.resting(), None);
+    assert!(setting.guarded.admit().is_ok());
     let told = setting.news.0.lock().unwrap().clone();
     let name = "model/openai".to_owned();
     assert_eq!(told, [(name.clone(), Recorded::Tripped { cool_down: COOL_DOWN }), (name, Recorded::Closed)]);
@@ -112,10 +108,29 @@ async fn while_one_tries_whether_it_answers_the_others_are_not_told_to_wait_as_l
     setting.call(error(ErrorCategory::Connection)).await;
     setting.clock.advance(COOL_DOWN);
     let probe = setting.breakers.try_acquire("model/openai").unwrap();
-    let resting = failed(&setting.guarded, &request("hello")).await;
-    assert_eq!((resting.category, resting.was_sent), (ErrorCategory::Overloaded, false));
-    assert_eq!((resting.retry_after, resting.cause), (None, Cause::Resting));
+    let resting = turned_away(&setting.guarded);
+    assert_eq!(resting.left, None);
+    assert!(resting.why.contains("somebody tries whether it answers again"), "{}", resting.why);
     drop(probe);
+}
+
+#[tokio::test]
+async fn who_was_admitted_and_asks_nothing_lets_the_next_one_try() {
+    let setting = setting();
+    setting.call(error(ErrorCategory::Connection)).await;
+    setting.call(error(ErrorCategory::Connection)).await;
+    setting.clock.advance(COOL_DOWN);
+    let admitted = setting.guarded.admit().expect("the rest is over");
+    assert_eq!(turned_away(&setting.guarded).left, None, "one tries");
+    drop(admitted);
+    let token = CancellationToken::new();
+    let scope = token.observe();
+    token.cancel(CancelReason::User);
+    let admitted = setting.guarded.admit().expect("it was given back");
+    let error = admitted.answer(&request("hello"), &mut |_| {}, &scope).await.unwrap_err();
+    assert_eq!((error.cause, error.was_sent), (Cause::Cancelled(CancelReason::User), false));
+    setting.call(Ok(())).await;
+    assert_eq!(setting.state(), BreakerState::Closed { failures: 0 });
 }
 
 #[tokio::test]
@@ -145,7 +160,8 @@ async fn a_cancelled_call_is_neither_success_nor_failure() {
     let token = CancellationToken::new();
     let scope = token.observe();
     token.cancel(CancelReason::User);
-    let error = setting.guarded.answer(&request("hello"), &mut |_| {}, &scope).await.unwrap_err();
+    let admitted = setting.guarded.admit().expect("it is closed");
+    let error = admitted.answer(&request("hello"), &mut |_| {}, &scope).await.unwrap_err();
     assert_eq!((error.cause, error.was_sent), (Cause::Cancelled(CancelReason::User), false));
 }
 
@@ -157,9 +173,9 @@ async fn an_open_breaker_sends_nothing_to_a_real_server() {
     let inner = Arc::new(openai(&server.url));
     let guarded = Guarded::new(inner, "openai", breakers.handle("model/openai"), Arc::new(NoNews));
     for _ in 0..3 {
-        assert_eq!(failed(&guarded, &request("hello")).await.message, "503 from openai");
+        assert_eq!(failed(&Admitting(&guarded), &request("hello")).await.message, "503 from openai");
         server.asked();
     }
-    assert_eq!(failed(&guarded, &request("hello")).await.cause, Cause::Resting);
+    assert!(turned_away(&guarded).left.is_some());
     server.was_not_asked_again();
 }

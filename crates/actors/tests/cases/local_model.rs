@@ -7,12 +7,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use actors::model::{
-    Cause, Mode, ModelRequest, NoNews, Prices, Provider, ProviderSettings, Providers, ProvidersSetup, Stop,
+    Cause, Guarded, Mode, ModelRequest, NoNews, Prices, Provider, ProviderSettings, Providers,
+    ProvidersSetup, Stop,
 };
 use serde_json::{Value, json};
 use sync::{CancelReason, CancellationToken, CircuitBreaker};
 
-use crate::support::{answered, ask, request};
+use crate::support::{Admitting, answered, ask, request};
 
 /// The server, as long as it is wanted.
 struct Server {
@@ -40,7 +41,7 @@ impl Server {
     }
 
     /// The provider that is built in for such servers.
-    fn provider(&self) -> Arc<dyn Provider> {
+    fn provider(&self) -> Arc<Guarded> {
         let own =
             ProviderSettings { base_url: Some(format!("{}/v1", self.url)), ..ProviderSettings::default() };
         let setup = ProvidersSetup {
@@ -68,9 +69,10 @@ fn short(text: &str) -> ModelRequest {
 #[tokio::test]
 async fn a_real_model_streams_counts_keeps_to_a_schema_and_is_left_in_the_middle() {
     let server = Server::start();
-    let provider = server.provider();
+    let guarded = server.provider();
+    let provider = Admitting(&guarded);
 
-    let (answer, heard) = ask(provider.as_ref(), &short("What is the capital of France?")).await;
+    let (answer, heard) = ask(&provider, &short("What is the capital of France?")).await;
     let answer = answer.unwrap();
     assert!(heard.len() > 1, "it comes in pieces: {heard:?}");
     assert_eq!(heard.concat(), answer.text);
@@ -83,7 +85,7 @@ async fn a_real_model_streams_counts_keeps_to_a_schema_and_is_left_in_the_middle
         "properties": {"colour": {"type": "string", "enum": ["red", "green"]}},
     });
     let bound = ModelRequest { output: Some(schema), ..short("Which colour has grass?") };
-    let answer = answered(provider.as_ref(), &bound).await;
+    let answer = answered(&provider, &bound).await;
     assert_eq!(answer.stop, Stop::End, "{answer:?}");
     let colour: Value = serde_json::from_str(&answer.text).unwrap();
     assert!(colour == json!({"colour": "green"}) || colour == json!({"colour": "red"}), "{colour}");
@@ -97,5 +99,5 @@ async fn a_real_model_streams_counts_keeps_to_a_schema_and_is_left_in_the_middle
     assert!(matches!(error.cause, Cause::Cancelled(CancelReason::User)), "{error:?}");
     assert!(error.was_sent);
     // The server has one slot: it answers only when it has noticed that nobody listens to the long answer.
-    assert!(!answered(provider.as_ref(), &short("Say hello.")).await.text.is_empty());
+    assert!(!answered(&provider, &short("Say hello.")).await.text.is_empty());
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 use sync::CircuitBreaker;
 
 use crate::scripted::{Script, Scripted};
-use crate::support::{SECRET, answered, data, request};
+use crate::support::{Admitting, SECRET, answered, data, request};
 
 type Environment = BTreeMap<&'static str, String>;
 
@@ -108,7 +108,7 @@ async fn a_configured_provider_is_asked_at_its_address_with_its_key() {
     };
     let all = providers(&[("mine", mine.clone())], &[("MY_KEY", SECRET)]);
     let resolved = all.resolve("mine/m-1").unwrap_or_else(|error| panic!("{error}"));
-    answered(&*resolved.provider, &request("hello")).await;
+    answered(&Admitting(&resolved.provider), &request("hello")).await;
     let asked = server.asked();
     assert_eq!(asked.line, "POST /api/chat/completions HTTP/1.1");
     assert_eq!(asked.headers["authorization"], format!("Bearer {SECRET}"));
@@ -124,7 +124,7 @@ async fn a_built_in_name_can_be_pointed_elsewhere() {
     let environment = [("OPENAI_BASE_URL", server.url.as_str())];
     let by_environment = providers(&[], &environment);
     let resolved = by_environment.resolve("openai/m-1").unwrap_or_else(|error| panic!("{error}"));
-    answered(&*resolved.provider, &request("hello")).await;
+    answered(&Admitting(&resolved.provider), &request("hello")).await;
     let asked = server.asked();
     assert!(!asked.headers.contains_key("authorization"), "a server on this machine needs no key");
     assert_eq!(asked.body["max_tokens"], json!(500), "it is asked as all understand it");
@@ -133,7 +133,7 @@ async fn a_built_in_name_can_be_pointed_elsewhere() {
         ProviderSettings { base_url: Some(format!("{}/b", server.url)), ..ProviderSettings::default() };
     let by_settings = providers(&[("openai", elsewhere)], &[("OPENAI_BASE_URL", &Scripted::nobody())]);
     let resolved = by_settings.resolve("openai/m-1").unwrap_or_else(|error| panic!("{error}"));
-    answered(&*resolved.provider, &request("hello")).await;
+    answered(&Admitting(&resolved.provider), &request("hello")).await;
     assert_eq!(server.asked().line, "POST /b/chat/completions HTTP/1.1");
 }
 
@@ -205,7 +205,7 @@ async fn what_was_recorded_with_a_key_is_replayed_without_one() {
     let recording = ProvidersSetup { mode, ..setup(&[("openai", own)]) };
     let live = providers_of(recording, &environment);
     let resolved = live.resolve("openai/m-1").unwrap_or_else(|error| panic!("{error}"));
-    let recorded = answered(&*resolved.provider, &request("hello")).await;
+    let recorded = answered(&Admitting(&resolved.provider), &request("hello")).await;
     assert_eq!(live.unused_calls(), None);
 
     let replaying = ProvidersSetup { mode: Mode::Replay(path), ..setup(&[]) };
@@ -213,7 +213,7 @@ async fn what_was_recorded_with_a_key_is_replayed_without_one() {
     assert!(offline.views().iter().all(|view| view.lacks.is_none()));
     assert_eq!(offline.unused_calls(), Some(1));
     let resolved = offline.resolve("openai/m-1").unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(answered(&*resolved.provider, &request("hello")).await, recorded);
+    assert_eq!(answered(&Admitting(&resolved.provider), &request("hello")).await, recorded);
     assert_eq!(resolved.context_tokens, Some(9_000), "as the settings said when it was recorded");
     assert_eq!(offline.unused_calls(), Some(0));
 }
@@ -225,7 +225,7 @@ async fn a_provider_has_one_breaker_for_all_its_models() {
     let all = providers_of(ProvidersSetup { breakers: breakers.clone(), ..setup(&[]) }, &environment);
     for model in ["openai/a", "openai/b", "openai/c"] {
         let resolved = all.resolve(model).unwrap_or_else(|error| panic!("{error}"));
-        crate::support::failed(&*resolved.provider, &request("hello")).await;
+        crate::support::failed(&Admitting(&resolved.provider), &request("hello")).await;
     }
     assert!(breakers.is_open("model/openai"));
     assert!(!breakers.is_open("model/anthropic"));

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actors::model::{
-    Anthropic, AnthropicSpec, Dialect, Key, Message, ModelAnswer, ModelError, ModelRequest, OpenAi,
-    OpenAiSpec, Price, PriceList, Prices, Provider, TimeLimits, ToolSource, ToolSpec,
+    Anthropic, AnthropicSpec, Dialect, Guarded, Heard, Key, Message, ModelAnswer, ModelError, ModelRequest,
+    OpenAi, OpenAiSpec, Price, PriceList, Prices, Provider, TimeLimits, ToolSource, ToolSpec,
 };
 use serde_json::{Value, json};
-use sync::CancellationToken;
+use sync::{CancellationToken, Observed};
 
 pub(crate) const SECRET: &str = "sk-test-0123456789abcdef";
 
@@ -83,6 +83,21 @@ pub(crate) fn anthropic(url: &str) -> Anthropic {
         allow_plain_http: false,
     };
     Anthropic::new(spec, prices("anthropic")).unwrap()
+}
+
+/// One that admits, and is asked at once.
+pub(crate) struct Admitting<'a>(pub(crate) &'a Guarded);
+
+#[async_trait::async_trait]
+impl Provider for Admitting<'_> {
+    async fn answer(
+        &self,
+        request: &ModelRequest,
+        heard: Heard<'_>,
+        scope: &Observed,
+    ) -> Result<ModelAnswer, ModelError> {
+        self.0.admit().expect("it does not rest").answer(request, heard, scope).await
+    }
 }
 
 /// The answer, and what was heard of it while it came.

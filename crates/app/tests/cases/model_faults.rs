@@ -128,8 +128,13 @@ fn a_provider_that_rests_is_waited_for_and_that_is_no_try() {
     assert!(message.contains("500 from scripted") && !message.contains("rest"), "{message}");
     assert_eq!(world.errors(), ["overloaded", "overloaded"]);
     let watched = world.person.agents(&["plan", "watch"]).stdout;
-    let waits = "waits: scripted failed too often and is given a rest: it is asked again in ";
-    assert!(watched.contains(waits) && watched.contains("it failed with: 500 from scripted"), "{watched}");
+    let waits = "waits: scripted failed too often and is given a rest; ";
+    assert!(
+        watched.contains(waits)
+            && watched.contains(" s)")
+            && watched.contains("it failed with: 500 from scripted"),
+        "{watched}"
+    );
 }
 
 #[test]
@@ -165,6 +170,12 @@ fn a_plan_that_waits_for_a_provider_says_so_and_is_cancelled_at_once() {
     assert!(reason.contains("it failed with: 500 from scripted"), "{status}");
     let text = world.person.agents(&["plan", "status"]).stdout;
     assert!(text.contains("  waiting: scripted failed too often"), "{text}");
+    // What is left of it, and not what was left when it began.
+    assert!(text.contains(" min more)\n") && reason.ends_with(" min more)"), "{text}");
+    let errors = world.person.json(&["plan", "errors"]).data();
+    let next = errors["next"]["why"].as_str().unwrap_or_default();
+    assert!(next.starts_with("it goes on by itself: scripted failed too often"), "{errors}");
+    assert!(next.ends_with(" min more)"), "{errors}");
     let said = world.agents(&["--format", "json", "plan", "cancel", "@last"]);
     assert_eq!(said.exit, 0, "{said:?}");
     assert_eq!(child.wait().unwrap().code(), Some(5));
@@ -173,6 +184,23 @@ fn a_plan_that_waits_for_a_provider_says_so_and_is_cancelled_at_once() {
     world.server.was_not_asked_again();
     let used = world.used("tokens");
     assert_eq!(used["reserved"], 0, "who waits holds nothing: {used}");
+}
+
+#[test]
+fn a_model_whose_time_is_up_is_ended_in_the_middle_of_its_call_and_fails_by_its_timeout() {
+    let turns = [calls([("run_command", json!({"command": "sleep 3"}))]), says("Done.")];
+    let world = World::with(Wire::Openai, Wire::Openai.scripts(&turns), "timeout: 1s\nretries: 0\n");
+    let said = world.run(&[]);
+    assert_eq!(said.code(), "PLAN_ASKS", "{said:?}");
+    let (category, message) = world.error();
+    assert_eq!(category, "timeout", "{message}");
+    assert!(
+        message.ends_with("scripted/m-1 took longer than its time limit of 1 s and was ended"),
+        "{message}"
+    );
+    world.server.asked();
+    world.server.was_not_asked_again();
+    assert_eq!(world.used("tokens")["reserved"], 0);
 }
 
 #[test]
@@ -287,6 +315,32 @@ fn an_answer_that_had_to_be_asked_for_again_is_in_the_history() {
     let message = errors["records"][0]["message"].as_str().unwrap();
     assert!(message.starts_with("its answer does not fit `output`"), "{errors}");
     assert_eq!(errors["recorded"], 1);
+}
+
+#[test]
+fn what_a_model_was_told_is_told_so_also_where_a_later_node_runs_always() {
+    let actor = "nodes:\n  a: {model: scripted/m-1, prompt: A}\n  b: {run: 'true', needs: [a], on: always}\n";
+    let turns = [calls([("no_such_tool", json!({}))]), says("a")];
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&turns));
+    std::fs::write(world.person.home().join(".config/cleveragents/actors/two.yaml"), actor).unwrap();
+    let said = world.agents(&["--format", "json", "run", "Think", "--actor", "two"]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    let errors = world.person.json(&["plan", "errors"]).data();
+    assert_eq!(errors["records"][0]["action"], "told the model", "{errors}");
+}
+
+#[test]
+fn the_time_of_a_model_is_that_of_its_calls_and_not_of_the_rest_between_them() {
+    let turns = [calls([("read_file", json!({"path": "price.sh"}))]), says("Done.")];
+    let world = World::new(Wire::Openai, Wire::Openai.scripts(&turns));
+    let said = world.run(&[]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    let status = world.person.json(&["plan", "status"]).data();
+    let logs = world.person.json(&["plan", "logs"]).data();
+    let calls = logs["calls"].as_array().unwrap();
+    let sum: u64 = calls.iter().map(|call| call["duration_ms"].as_u64().unwrap()).sum();
+    assert_eq!(calls.len(), 3, "{logs}");
+    assert_eq!(status["steps"][0]["duration_ms"], sum, "{status}");
 }
 
 #[test]

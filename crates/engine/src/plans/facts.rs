@@ -1,12 +1,13 @@
 //! All that is known of a plan, gathered for whoever shows it.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use domain::{ApplyRecord, ChangeEntry, EventKind, EventRecord, JobState, Ms};
 use domain::{
     CallNo, CallState, ErrorHistory, Job, Ledger, NetChange, NodeOutcome, NodeRun, NotCaptured, PhaseTime,
-    Plan, PlanId, SandboxRecord, ToolCall, Usage, ValidationResult, ValidationSummary, WallMs, fold,
-    net_hash, phase_times, sum_up,
+    Plan, PlanId, SandboxRecord, ToolCall, ValidationResult, ValidationSummary, WallMs, fold, net_hash,
+    phase_times, sum_up,
 };
 use store::{JobStoreError, PlanFilter, PlanStoreError, StoreError};
 
@@ -58,7 +59,7 @@ pub struct StepFacts {
     pub state: CallState,
     /// How often it was tried.
     pub tries: u32,
-    /// How long the last try took; none while it runs.
+    /// How long the last try took, of a model all that it was asked and called; none while it runs.
     pub duration_ms: Option<u64>,
     /// How many entries it recorded.
     pub changed: usize,
@@ -68,6 +69,24 @@ impl StepFacts {
     /// What is known of a node before it is looked at closely.
     fn of(node: &str, state: CallState) -> StepFacts {
         StepFacts { node: node.to_owned(), outcome: None, state, tries: 0, duration_ms: None, changed: 0 }
+    }
+}
+
+/// What a node waits for, that passes by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waits {
+    /// The node.
+    pub node: String,
+    /// What for, redacted.
+    pub why: String,
+    /// Until when; none where nobody can tell.
+    pub until: Option<WallMs>,
+}
+
+impl Waits {
+    /// What is left of it.
+    pub fn left(&self, now: WallMs) -> Option<Duration> {
+        self.until.map(|until| Duration::from_millis(until.0.saturating_sub(now.0)))
     }
 }
 
@@ -106,8 +125,8 @@ pub struct PlanFacts {
     pub validations: ValidationSummary,
     /// Every check that ran in the present attempt.
     pub results: Vec<ValidationResult>,
-    /// What a node of it waits for at this moment, that passes by itself; none when none does.
-    pub waits: Option<String>,
+    /// What a node of it waits for at this moment; none when none does.
+    pub waits: Option<Waits>,
     /// What it answers: the text of its actor's result; none while there is none.
     pub answer: Option<String>,
     /// What failed.
@@ -170,6 +189,10 @@ impl Engine {
         let goes_on = self.goes_on(&plan, gate).await?;
         let is_worked_on =
             live_job.as_ref().is_some_and(|job| job.state == JobState::Running) && !owner_is_gone;
+        let waits = match is_worked_on {
+            true => self.waits(id, &calls, &runs).await?,
+            false => None,
+        };
         Ok(PlanFacts {
             shown: self.house.redactor.redact_text(&plan.spec.shown()),
             live_job,
@@ -187,7 +210,7 @@ impl Engine {
             validations: sum_up(&plan.spec.all_checks(), &results, &net_hash(&net)),
             net,
             results,
-            waits: if is_worked_on { self.waits(id).await? } else { None },
+            waits,
             errors: store.history(id).await?,
             ledger: store.ledger(id).await?,
             applies: store.applies(id).await?,
@@ -201,13 +224,15 @@ impl Engine {
     }
 
     /// What was last waited for, while that lasts.
-    async fn waits(&self, id: PlanId) -> Result<Option<String>, StoreError> {
+    async fn waits(
+        &self,
+        id: PlanId,
+        calls: &[ToolCall],
+        runs: &[NodeRun],
+    ) -> Result<Option<Waits>, StoreError> {
         let told = self.house.store.events_of(id, EventKind::NodeWaiting).await?;
-        let lasts = |event: &&EventRecord| {
-            let until = event.at.0.saturating_add(event.data["ms"].as_u64().unwrap_or(0));
-            until > self.house.wall().0
-        };
-        Ok(told.last().filter(lasts).and_then(|event| event.data["why"].as_str()).map(str::to_owned))
+        let now = self.house.wall();
+        Ok(told.iter().rev().find_map(|event| still_waits(event, calls, runs, now)))
     }
 
     /// Plans, newest first, and how many match in all.
@@ -292,8 +317,8 @@ fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry], runs: &[NodeRun]) -> Ve
     }
     let mut steps: Vec<StepFacts> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
-    // When nodes of models began, which are at work from their first question to their last answer.
-    let mut asked: HashMap<&str, WallMs> = HashMap::new();
+    // What the calls of nodes of models took so far: between them a plan may rest for as long as it likes.
+    let mut asked: HashMap<&str, u64> = HashMap::new();
     for call in calls.iter().filter(|call| call.new.tool != TAKE_BACK) {
         let place = *places.entry(&call.new.node).or_insert(steps.len());
         if place == steps.len() {
@@ -302,12 +327,16 @@ fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry], runs: &[NodeRun]) -> Ve
         let step = &mut steps[place];
         step.state = call.state();
         if call.new.tool == ASK_MODEL {
-            asked.entry(&call.new.node).or_insert(call.started);
+            asked.entry(&call.new.node).or_insert(0);
         }
-        let began = asked.get(call.new.node.as_str()).copied();
-        step.tries = if began.is_some() { 1 } else { step.tries + 1 };
-        let before = began.map_or(0, |began| call.started.0.saturating_sub(began.0));
-        step.duration_ms = call.end.as_ref().map(|end| before.saturating_add(end.duration_ms));
+        let took = call.end.as_ref().map(|end| end.duration_ms);
+        (step.tries, step.duration_ms) = match asked.get_mut(call.new.node.as_str()) {
+            Some(sum) => {
+                *sum = sum.saturating_add(took.unwrap_or(0));
+                (1, took.map(|_| *sum))
+            }
+            None => (step.tries + 1, took),
+        };
         step.changed = changed.get(&call.no).copied().unwrap_or(0);
     }
     for run in runs {
@@ -320,12 +349,21 @@ fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry], runs: &[NodeRun]) -> Ve
         step.outcome = Some(run.outcome);
         step.tries = run.tries.max(least_tries);
         step.changed = usize::try_from(run.changed).unwrap_or(usize::MAX);
-        // A model takes its time between its calls, which are short.
-        if run.usage != Usage::default() {
-            step.duration_ms = Some(run.finished.0.saturating_sub(run.started.0));
-        }
     }
     steps
+}
+
+/// The wait that the event tells of, unless it is over: its time has passed, or its node went on or has settled.
+fn still_waits(event: &EventRecord, calls: &[ToolCall], runs: &[NodeRun], now: WallMs) -> Option<Waits> {
+    let node = event.data["path"].as_str()?;
+    let until = event.data["ms"].as_u64().map(|ms| WallMs(event.at.0.saturating_add(ms)));
+    let is_past = until.is_some_and(|until| until <= now);
+    let went_on = calls.iter().any(|call| call.new.node == node && call.started > event.at);
+    let has_settled = runs.iter().any(|run| run.path == node && run.finished >= event.at);
+    if is_past || went_on || has_settled {
+        return None;
+    }
+    Some(Waits { node: node.to_owned(), why: event.data["why"].as_str()?.to_owned(), until })
 }
 
 /// A question about jobs that only the store itself can fail.

@@ -84,7 +84,7 @@ pub use doctor::{DoctorReport, Finding, Leftovers, doctor_without_store};
 pub use error_times::ErrorMoment;
 pub(crate) use error_times::error_moments;
 pub use execute::{ExecuteError, ExecuteOptions};
-pub use facts::{ASK_MODEL, PlanFacts, PlanRow, StepFacts};
+pub use facts::{ASK_MODEL, PlanFacts, PlanRow, StepFacts, Waits};
 pub use find::{FindError, SHORT_ID_CHARS_MIN, shortest};
 pub use forecast::{Forecast, ForecastKind, ForecastPath};
 pub use gc::{GcError, GcReport, GcRequest};

@@ -6,8 +6,8 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use domain::{
-    Action, Automation, Does, ErrorCategory, Gate, Limits, ModelTask, PARALLEL, PlanSpec, PlanState, Policy,
-    ProjectLink, SpendKind, Step, Work,
+    Action, Automation, CallState, Does, ErrorCategory, EventKind, EventRecord, Gate, Limits, ModelTask,
+    PARALLEL, PlanSpec, PlanState, Policy, ProjectLink, SpendKind, Step, Work,
 };
 use engine::plans::{
     Engine, EngineOptions, ExecuteOptions, ModelsSetup, NewPlanRequest, PlanFacts, Price, ProviderSettings,
@@ -158,6 +158,107 @@ async fn a_rest_that_is_too_long_to_wait_for_is_asked_about_with_its_cause() {
     let last = facts.errors.last_failure().unwrap();
     assert_eq!((last.error.category(), last.recovery.action), (ErrorCategory::Overloaded, Action::Ask));
     assert!(last.error.message().contains("it failed with: 500 from scripted"), "{last:?}");
+    assert_eq!(facts.ledger.account(SpendKind::Tokens).reserved, 0);
+    server.asked();
+    server.was_not_asked_again();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn who_is_turned_away_by_a_breaker_has_asked_nothing_and_leaves_no_trace() {
+    const MANY: usize = 12;
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().canonicalize().unwrap();
+    let project = base.join("project");
+    std::fs::create_dir(&project).unwrap();
+    let barrier = Arc::new(Barrier::new(2));
+    let tried = Arc::clone(&barrier);
+    let server = Scripted::answering(move |number, _| match number {
+        0 => Script::status("500 Internal Server Error", &[], "oops"),
+        1 => said().together(&tried),
+        _ => said(),
+    });
+    let url = format!("{}/v1", server.url);
+    let rest = Duration::from_secs(1);
+    let breakers =
+        BreakerConfig { threshold: 1, cool_down: rest, cool_down_max: rest, ..BreakerConfig::default() };
+    let engine = engine_with(&base, &url, |setup| setup.breakers = breakers).await;
+    let mut first = request(&project);
+    first.spec.steps[0].retries = Some(0);
+    run_as(engine.clone(), first).await;
+    // All wait for the end of the same rest.
+    let mut request = request(&project);
+    let step = request.spec.steps.remove(0);
+    request.spec.steps = (0..MANY)
+        .map(|at| Step { node: format!("ask-{at}"), needs: Some(Vec::new()), ..step.clone() })
+        .collect();
+    request.spec.parallel = 12;
+    let plan = engine.use_plan(request).await.unwrap().id;
+    let runs = engine.clone();
+    let run = tokio::spawn(async move {
+        runs.execute(plan, ExecuteOptions { again: false, stop_before_apply: true }).await.unwrap()
+    });
+    // One tries whether it answers again, and is answered when all others have been turned away by that.
+    let turned_away = |events: Vec<EventRecord>| -> BTreeSet<String> {
+        let by_a_try = |event: &EventRecord| event.data["why"].to_string().contains("somebody tries");
+        let paths = events.into_iter().filter(by_a_try).map(|event| event.data["path"].to_string());
+        paths.collect()
+    };
+    while turned_away(engine.store().events_of(plan, EventKind::NodeWaiting).await.unwrap()).len() < MANY - 1
+    {
+        tokio::task::yield_now().await;
+    }
+    tokio::task::spawn_blocking(move || barrier.wait()).await.unwrap();
+    let facts = run.await.unwrap();
+    assert_eq!(facts.plan.state, PlanState::Execute(Work::Complete), "{:?}", facts.errors);
+    let ended: Vec<_> = facts.calls.iter().map(|call| (call.state(), call.end.clone())).collect();
+    assert!(ended.iter().all(|(state, _)| *state == CallState::Ok), "{ended:?}");
+    assert_eq!(ended.len(), MANY);
+    let spends = engine.store().spends(facts.plan.id).await.unwrap();
+    assert_eq!(spends.len(), 2 * MANY, "tokens and money of each, once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_tries_a_provider_and_may_not_pay_for_it_leaves_the_try_to_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().canonicalize().unwrap();
+    let project = base.join("project");
+    std::fs::create_dir(&project).unwrap();
+    let server = Scripted::start(vec![Script::status("500 Internal Server Error", &[], "oops"), said()]);
+    let url = format!("{}/v1", server.url);
+    let breakers =
+        BreakerConfig { threshold: 1, cool_down: Duration::from_millis(10), ..BreakerConfig::default() };
+    let engine = engine_with(&base, &url, |setup| setup.breakers = breakers).await;
+    let mut first = request(&project);
+    first.spec.steps[0].retries = Some(0);
+    run_as(engine.clone(), first).await;
+    let mut poor = request(&project);
+    poor.spec.limits.tokens = Some(1);
+    let poor = run_as(engine.clone(), poor).await;
+    assert_eq!(poor.errors.last_failure().unwrap().error.category(), ErrorCategory::Budget);
+    let last = run(engine, &project).await;
+    assert_eq!(last.plan.state, PlanState::Execute(Work::Complete), "{last:?}");
+    assert_eq!(last.waits, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_is_ended_when_the_time_of_its_node_is_up_also_while_it_waits_for_its_provider() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().canonicalize().unwrap();
+    let project = base.join("project");
+    std::fs::create_dir(&project).unwrap();
+    let server = Scripted::start(vec![Script::status("500 Internal Server Error", &[], "oops"), said()]);
+    let url = format!("{}/v1", server.url);
+    let breakers =
+        BreakerConfig { threshold: 1, cool_down: Duration::from_secs(3), ..BreakerConfig::default() };
+    let engine = engine_with(&base, &url, |setup| setup.breakers = breakers).await;
+    let mut request = request(&project);
+    (request.spec.steps[0].timeout_s, request.spec.steps[0].retries) = (Some(1), Some(1));
+    let facts = run_as(engine, request).await;
+    assert_eq!(facts.plan.state, PlanState::Execute(Work::Errored), "{facts:?}");
+    let last = facts.errors.last_failure().unwrap();
+    assert_eq!((last.error.category(), last.recovery.action), (ErrorCategory::Timeout, Action::Ask));
+    let message = "node ask: scripted/m took longer than its time limit of 1 s and was ended";
+    assert_eq!(last.error.message(), message);
     assert_eq!(facts.ledger.account(SpendKind::Tokens).reserved, 0);
     server.asked();
     server.was_not_asked_again();

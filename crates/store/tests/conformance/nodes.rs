@@ -196,7 +196,8 @@ pub(crate) async fn a_node_that_asks_a_model_counts_once_and_may_wait(bench: Ben
     assert_eq!(used().await, [2, 2], "nor one that began with a call");
     owner.begin_counted(new_call(2, "think"), CountAs::Turn).await.unwrap();
     assert_eq!(used().await, [3, 2], "another attempt is another step");
-    let wait = NodeWait { path: "think".to_owned(), why: "p rests".to_owned(), time: Duration::from_secs(3) };
+    let wait =
+        NodeWait { path: "think".to_owned(), why: "p rests".to_owned(), time: Some(Duration::from_secs(3)) };
     owner.node_waits(wait).await.unwrap();
     let kinds = kinds_after(&bench, plan_id(1), told).await;
     let of_nodes: Vec<EventKind> = kinds.into_iter().filter(|kind| *kind != ToolStarted).collect();

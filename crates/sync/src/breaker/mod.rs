@@ -213,13 +213,6 @@ impl Breaker {
         !word.is_closed() && word.rejects(|| self.cell.now())
     }
 
-    /// How [`try_acquire`](Self::try_acquire) would refuse now; none when it would not. Whoever waits asks this, and takes
-    /// the probe from nobody by asking.
-    pub fn rejection(&self) -> Option<Rejected> {
-        let (_, answer) = self.cell.word().acquire(&self.cell.shared.config, || self.cell.now());
-        answer.err().map(|(why, retry_after)| Rejected { why, retry_after })
-    }
-
     /// Asks to begin. While closed everyone is let in; once a cool-down is over, one probe is.
     ///
     /// # Errors

@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. Every key is read once, at the start, so that the redactor can know all of them before anything is shown.
 //! 2. A provider that lacks something is known all the same; what it lacks is said when it is asked for, in words.
-//! 3. A provider has one client and one breaker per process. Recording is outermost: it keeps what the engine saw.
+//! 3. A provider has one client and one breaker per process. Its breaker is outermost: who is turned away has made no
+//!    call, so a recording has none of it.
 //! 4. In a replay no key is needed and no client is made; who answered when it was recorded need not be known any more, and
 //!    what the settings said of it then holds.
 //!
@@ -105,8 +106,8 @@ pub enum ProviderError {
 /// A model, and who answers for it.
 #[derive(Clone)]
 pub struct Resolved {
-    /// Who answers.
-    pub provider: Arc<dyn Provider>,
+    /// Who answers those that it admits.
+    pub provider: Arc<Guarded>,
     /// The model's name there.
     pub model: String,
     /// What it costs, if that is known.
@@ -144,7 +145,7 @@ struct Entry {
     allow_plain_http: bool,
     context_tokens: Option<u32>,
     answer_tokens: Option<u32>,
-    client: OnceLock<Arc<dyn Provider>>,
+    client: OnceLock<Arc<Guarded>>,
 }
 
 enum Tape {
@@ -195,18 +196,14 @@ impl Providers {
     /// There is no such provider, or it lacks something; the message says what to do.
     pub fn resolve(&self, model: &str) -> Result<Resolved, ProviderError> {
         let (name, model) = parts(model)?;
+        let replayed = |replay: &Arc<Replay>| Arc::new(Guarded::tireless(replay.provider(name)));
         let (provider, bounds, price) = match (&self.tape, self.entry(name)) {
             (Tape::Replay(replay), Ok(entry)) => {
                 let bounds = replay.kept_bounds(name).unwrap_or_else(|| entry.bounds());
-                (replay.provider(name), bounds, self.price(entry, model))
+                (replayed(replay), bounds, self.price(entry, model))
             }
-            (Tape::Replay(replay), Err(_)) => (replay.provider(name), replay.bounds(name), None),
-            (Tape::Record(recorder), entry) => {
-                let entry = entry?;
-                let provider = recorder.wrap(name, entry.bounds(), self.client(entry)?);
-                (provider, entry.bounds(), self.price(entry, model))
-            }
-            (Tape::None, entry) => {
+            (Tape::Replay(replay), Err(_)) => (replayed(replay), replay.bounds(name), None),
+            (Tape::Record(_) | Tape::None, entry) => {
                 let entry = entry?;
                 (self.client(entry)?, entry.bounds(), self.price(entry, model))
             }
@@ -300,13 +297,17 @@ impl Providers {
     }
 
     /// The one client. Of two that are made at the same moment one is thrown away, unused.
-    fn client(&self, entry: &Entry) -> Result<Arc<dyn Provider>, ProviderError> {
+    fn client(&self, entry: &Entry) -> Result<Arc<Guarded>, ProviderError> {
         if let Some(client) = entry.client.get() {
             return Ok(Arc::clone(client));
         }
         let bare = entry.connect(self.price_list(entry))?;
+        let kept = match &self.tape {
+            Tape::Record(recorder) => recorder.wrap(&entry.name, entry.bounds(), bare),
+            Tape::Replay(_) | Tape::None => bare,
+        };
         let breaker = self.breakers.handle(&format!("model/{}", entry.name));
-        let guarded = Guarded::new(bare, &entry.name, breaker, Arc::clone(&self.news));
+        let guarded = Guarded::new(kept, &entry.name, breaker, Arc::clone(&self.news));
         Ok(Arc::clone(entry.client.get_or_init(|| Arc::new(guarded))))
     }
 

@@ -109,8 +109,8 @@ impl Provider for Recorded {
         let answer = self.inner.answer(request, heard, scope).await;
         let outcome = match &answer {
             Ok(answer) => Outcome::Answer(answer.clone()),
-            // Nobody was asked, or nobody waited for the answer.
-            Err(ModelError { cause: Cause::Cancelled(_) | Cause::Resting, .. }) => return answer,
+            // Nobody waited for the answer.
+            Err(ModelError { cause: Cause::Cancelled(_), .. }) => return answer,
             Err(error) => Outcome::Error(KeptError::of(error)),
         };
         // A recording with a gap would be found out only when it is replayed, so the call fails now.
@@ -125,9 +125,5 @@ impl Provider for Recorded {
             )
         })?;
         answer
-    }
-
-    fn resting(&self) -> Option<ModelError> {
-        self.inner.resting()
     }
 }

@@ -19,7 +19,7 @@ use crate::failure::{Failure, from_engine};
 use crate::output::{Look, Report, calm};
 use crate::plan_failure;
 use crate::plan_next;
-use crate::time::{local, stamp};
+use crate::time::{local, now, stamp};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ErrorsArgs {
@@ -146,11 +146,13 @@ impl Story<'_> {
         let handles = |other: &Step| {
             other.on != On::Success && other.needs.iter().flatten().any(|need| *need == step.node)
         };
+        let is_handled = steps.any(handles);
         let is_replanned = self.facts.gate.is_some_and(|gate| gate.point == GatePoint::Replan && gate.goes());
-        if steps.any(handles) {
-            return "was handled";
-        }
         match record.recovery.action {
+            Action::Told => "told the model",
+            Action::Retry { .. } | Action::Revert | Action::Ask | Action::GiveUp if is_handled => {
+                "was handled"
+            }
             Action::Revert if step.attempt < plan.attempt => "began anew",
             Action::Revert if is_replanned => "begins anew",
             // Whoever would have to begin anew waits for a word.
@@ -158,7 +160,6 @@ impl Story<'_> {
             Action::Revert | Action::Retry { .. } => "went on",
             Action::Ask => "asks you",
             Action::GiveUp => "gave up",
-            Action::Told => "told the model",
         }
     }
 
@@ -230,6 +231,10 @@ impl Story<'_> {
     }
 
     fn goes_on(&self, last: &ErrorRecord) -> String {
+        // A wait for something else begins after the one that was decided, and may be far longer.
+        if let Some(words) = plan_next::waits_words(self.facts, now()) {
+            return format!("it goes on by itself: {words}");
+        }
         let node = &last.error.step().node;
         match last.recovery.action {
             Action::Retry { attempt, after } => format!(

@@ -22,6 +22,7 @@ use crate::notify::Need;
 use crate::output::{Format, Report, Table, calm, one_line};
 use crate::plan_failure;
 use crate::plan_view;
+use crate::progress::for_how_long;
 use crate::time::{local, stamp};
 
 /// How often the store is asked, for each plan.
@@ -249,7 +250,9 @@ fn told(event: &EventRecord) -> Option<String> {
         EventKind::CancelRequested => format!("cancel asked for: {}", word("reason")),
         EventKind::Sandbox if data.get("closed").is_some() => "sandbox closed".to_owned(),
         EventKind::Sandbox => format!("sandbox opened: {}", word("rung")),
-        EventKind::NodeWaiting => format!("node {} waits: {}", word("path"), word("why")),
+        EventKind::NodeWaiting => {
+            format!("node {} waits: {}{}", word("path"), word("why"), for_how_long(event))
+        }
         EventKind::NodeStarted | EventKind::ChangesetClosed | EventKind::JobMoved => return None,
     })
 }

@@ -13,7 +13,9 @@
 //! 4. Nothing is asked that is not reserved, and what was reserved is settled whatever became of it (`spent`).
 //! 5. A turn that failed in passing is asked again as the recovery says, with the conversation as it was (`ask`).
 //! 6. Every question and what came of it is kept, in its order among the calls (`kept`).
-//! 7. What the node is shown of its projects stands before what it is asked, and within what the window leaves (`tools`).
+//! 7. A node that has a `timeout` is ended by it, whatever it does then: all its turns, pauses and calls of tools count, and
+//!    the rests of its provider. That is a failure of the node, and tried again as one.
+//! 8. What the node is shown of its projects stands before what it is asked, and within what the window leaves (`tools`).
 //!
 //! # Not here
 //! The brief that `{{prompt}}` stands for, and retries of the node as a whole: the graph.
@@ -25,10 +27,13 @@ mod output;
 mod spent;
 mod talk;
 
+use std::time::Duration;
+
 use actors::model::{Message, ModelAnswer, Stop, ToolResult, ToolUse};
 use actors::tool::{Catalog, Memory, ToolRunner, Workplace};
 use domain::{ErrorCategory, ModelTask, Plan, Usage};
 use serde_json::Value;
+use sync::CancelReason;
 
 use super::super::models::{NoModel, told};
 use super::node::{Left, Node};
@@ -47,8 +52,41 @@ const CONTEXT_GROUP: &str = "context";
 /// How much of what a model said stands in an error.
 const SAID_CHARS_MAX: usize = 300;
 
-/// Lets the model of a node work until it has answered, beside the servers whose tools it may call.
+/// Lets the model of a node work until it has answered, or its time is up.
 pub(super) async fn run(node: &Node<'_>, task: &ModelTask) -> Result<Left, Stopped> {
+    match node.step.timeout_s {
+        Some(seconds) => in_time(node, task, seconds).await,
+        None => beside_servers(node, task).await,
+    }
+}
+
+async fn in_time(node: &Node<'_>, task: &ModelTask, seconds: u64) -> Result<Left, Stopped> {
+    let token = node.scope.child();
+    let timed = Node { scope: token.observe(), ..*node };
+    let mut work = std::pin::pin!(beside_servers(&timed, task));
+    let left = tokio::select! {
+        biased;
+        left = &mut work => return left,
+        () = tokio::time::sleep(Duration::from_secs(seconds)) => {
+            token.cancel(CancelReason::Timeout);
+            node.live.kill_node(node.path);
+            // What it has in hand is settled and captured before anybody hears of its end.
+            work.await
+        }
+    };
+    match left {
+        Err(Stopped::Cancelled | Stopped::Failed { .. }) if !node.scope.is_cancelled() => {
+            let Node { path, .. } = node;
+            let message =
+                format!("node {path}: {} took longer than its time limit of {seconds} s", task.model);
+            Err(Stopped::failed(ErrorCategory::Timeout, message + " and was ended"))
+        }
+        left => left,
+    }
+}
+
+/// Lets it work beside the servers whose tools it may call.
+async fn beside_servers(node: &Node<'_>, task: &ModelTask) -> Result<Left, Stopped> {
     let servers = NodeServers::start(node).await?;
     let left = work(node, task, &servers).await;
     servers.end_after(node, left).await

@@ -3,7 +3,7 @@
 //! | the failure | what is done |
 //! |---|---|
 //! | passes by itself; a stream that broke, an answer that is none | told to the recovery; the same turn again, if it says so |
-//! | a provider that rests | waited for, until it may be asked |
+//! | a provider that rests | waited for, until it admits |
 //! | the same for longer than [`WAIT_MAX`] | told to the recovery, which asks a person |
 //! | a replay that is asked what was not recorded | the node fails at once |
 //! | a cancel | the node ends |
@@ -12,13 +12,17 @@
 //! # Invariants
 //! 1. Every failure that is tried again was told before: of the node's retries each is counted once, so that a node makes
 //!    1 + retries calls that fail in passing, in sum.
-//! 2. Who was turned away by a breaker has made no try: nothing is counted, reserved or recorded for it. A node that ends
-//!    for a provider's failures ends with what the provider last said.
+//! 2. Nothing is counted, reserved or recorded before the provider admits: who is turned away has made no try. Who was
+//!    admitted and does not ask lets the next one in. A node that ends for a provider's failures ends with what the provider
+//!    last said.
 //! 3. The conversation is the same in every try of a turn.
+//!
+//! # Not here
+//! When the node is ended: its scope says so (`super::in_time`). How long one call may take: its provider's settings.
 
 use std::time::Duration;
 
-use actors::model::{Cause, ModelAnswer, ModelError, ModelRequest, Resolved, estimate};
+use actors::model::{Admitted, Cause, ModelAnswer, ModelError, ModelRequest, Resolved, Resting, estimate};
 use domain::{Action, ErrorCategory, ErrorClass, NodeWait, WAIT_MAX};
 
 use super::super::node::Node;
@@ -26,9 +30,6 @@ use super::super::{Stopped, Told, tell_and_wait};
 use super::kept::Kept;
 use super::spent::Reserved;
 use super::talk::Talk;
-
-/// How long one call may take when the node does not say.
-const CALL_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// How long those wait at least, before they look again, who wait for the try of somebody else.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -51,10 +52,9 @@ impl Asker<'_, '_> {
     pub(super) async fn ask(&self, talk: &mut Talk) -> Result<ModelAnswer, Stopped> {
         let node = self.node;
         let question = talk.question().map_err(|error| node.unfit(&error))?;
-        let mut waited = Duration::ZERO;
         loop {
-            self.rested(&mut waited).await?;
-            let error = match self.once(question).await? {
+            let admitted = self.admitted().await?;
+            let error = match self.once(admitted, question).await? {
                 Ok(answer) => {
                     let read = answer.usage.tokens_in;
                     node.house.contexts.factors().learn(self.model, question, read);
@@ -62,16 +62,11 @@ impl Asker<'_, '_> {
                 }
                 Err(error) => error,
             };
-            if error.cause == Cause::Resting {
-                // Somebody else was quicker: there is another rest to be waited for, or it is over again.
-                continue;
-            }
-            waited = Duration::ZERO;
             let message = format!("node {}: {error}", node.path);
             if !is_tried_again(&error) {
                 return Err(match error.cause {
                     Cause::Cancelled(_) => Stopped::Cancelled,
-                    Cause::Provider | Cause::Resting => Stopped::failed(error.category, message),
+                    Cause::Provider => Stopped::failed(error.category, message),
                     Cause::Drift(_) => Stopped::failed(error.category, message + ASKS_ITSELF),
                 });
             }
@@ -88,24 +83,22 @@ impl Asker<'_, '_> {
         }
     }
 
-    /// Waits until the provider may be asked, for all that was `waited` since the last try no longer than [`WAIT_MAX`].
-    /// Whoever is cancelled meanwhile leaves at once, and holds nothing.
-    async fn rested(&self, waited: &mut Duration) -> Result<(), Stopped> {
-        let mut is_told = false;
-        while let Some(resting) = self.resolved.provider.resting() {
-            let wait = resting.retry_after.unwrap_or_else(|| self.look_again());
-            if waited.saturating_add(wait) > WAIT_MAX {
-                return Err(self.rests_too_long(resting, waited.saturating_add(wait)).await);
+    /// Waits until the provider admits: for its rests no longer than [`WAIT_MAX`] in sum, for the tries of others as long as
+    /// they take. Whoever is cancelled meanwhile leaves at once, and holds nothing.
+    async fn admitted(&self) -> Result<Admitted<'_>, Stopped> {
+        let mut patience = Patience::default();
+        loop {
+            let resting = match self.resolved.provider.admit() {
+                Ok(admitted) => return Ok(admitted),
+                Err(resting) => resting,
+            };
+            match patience.meet(&resting) {
+                Wait::TooLong(rested) => return Err(self.rests_too_long(resting, rested).await),
+                Wait::News => self.tell_waiting(&resting).await?,
+                Wait::Known => {}
             }
-            // Of a try of somebody else nobody knows how long it takes: it is not worth a line each time one looks.
-            if resting.retry_after.is_some() || !is_told {
-                is_told = true;
-                self.tell_waiting(&resting, wait).await?;
-            }
-            self.pause(wait).await?;
-            *waited = waited.saturating_add(wait);
+            self.pause(resting.left.unwrap_or_else(|| self.look_again())).await?;
         }
-        Ok(())
     }
 
     /// When those are to look again who wait for the try of somebody else: not all at the same moment.
@@ -114,40 +107,40 @@ impl Asker<'_, '_> {
         LOOK_AGAIN.saturating_add(Duration::from_millis(spread))
     }
 
-    async fn tell_waiting(&self, resting: &ModelError, time: Duration) -> Result<(), Stopped> {
+    async fn tell_waiting(&self, resting: &Resting) -> Result<(), Stopped> {
         let Node { house, run, path, .. } = *self.node;
         let effect = self.node.enter()?;
-        let why = house.redactor.redact_text(&resting.message);
-        let wait = NodeWait { path: path.to_owned(), why, time };
+        let why = house.redactor.redact_text(&resting.why);
+        let wait = NodeWait { path: path.to_owned(), why, time: resting.left };
         Ok(house.store.node_waits(&effect, &run.claim(), wait).await?)
     }
 
-    async fn rests_too_long(&self, resting: ModelError, wait: Duration) -> Stopped {
+    async fn rests_too_long(&self, resting: Resting, wait: Duration) -> Stopped {
         let Node { house, run, plan, step, path, .. } = *self.node;
-        let message = format!("node {path}: {resting}");
-        let told = tell_and_wait(house, run, plan, Some(step), resting.category, message, Some(wait));
+        let message = format!("node {path}: {}", resting.why);
+        let category = ErrorCategory::Overloaded;
+        let told = tell_and_wait(house, run, plan, Some(step), category, message, Some(wait));
         Stopped::Told(told.await.message)
     }
 
     /// Asks once; the outer error is about the node, the inner one about the call.
-    async fn once(&self, question: &ModelRequest) -> Result<Result<ModelAnswer, ModelError>, Stopped> {
+    async fn once(
+        &self,
+        admitted: Admitted<'_>,
+        question: &ModelRequest,
+    ) -> Result<Result<ModelAnswer, ModelError>, Stopped> {
         // Held until all is settled: who cancels waits for that, and the provider leaves at once.
         let effect = self.node.enter()?;
         let kept = Kept::begin(self, &effect).await?;
         let reserved = match Reserved::of(self, &effect, estimate(question)).await {
             Ok(reserved) => reserved,
             Err(stopped) => {
+                drop(admitted);
                 kept.not_asked(self, &effect, &stopped).await?;
                 return Err(stopped);
             }
         };
-        let limit = self.node.step.timeout_s.map_or(CALL_TIMEOUT, Duration::from_secs);
-        let mut unheard = |_: &str| {};
-        let answer = self.resolved.provider.answer(question, &mut unheard, &self.node.scope);
-        let answer = tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
-            let message = format!("{} took longer than {} s", self.model, limit.as_secs());
-            Err(ModelError::sent(ErrorCategory::Timeout, message))
-        });
+        let answer = admitted.answer(question, &mut |_| {}, &self.node.scope).await;
         reserved.settle(self, &effect, &answer).await?;
         kept.answered(self, &effect, &answer).await?;
         Ok(answer)
@@ -162,6 +155,36 @@ impl Asker<'_, '_> {
     }
 }
 
+/// How long a provider is waited for that was not asked yet.
+#[derive(Default)]
+struct Patience {
+    /// The rests that were met.
+    rested: Duration,
+    /// Whether the last that was met is the try of somebody else.
+    is_tried: bool,
+}
+
+/// What is done about a provider that does not admit.
+#[derive(Debug, PartialEq, Eq)]
+enum Wait {
+    /// It is waited for, and that is told.
+    News,
+    /// It is waited for, and that was told.
+    Known,
+    /// Its rests are this long in sum: a person is asked.
+    TooLong(Duration),
+}
+
+impl Patience {
+    /// A rest counts, and each is told. A try of somebody else takes as long as it takes, and is told once.
+    fn meet(&mut self, resting: &Resting) -> Wait {
+        let was_tried = std::mem::replace(&mut self.is_tried, resting.left.is_none());
+        let Some(left) = resting.left else { return if was_tried { Wait::Known } else { Wait::News } };
+        self.rested = self.rested.saturating_add(left);
+        if self.rested > WAIT_MAX { Wait::TooLong(self.rested) } else { Wait::News }
+    }
+}
+
 /// Whether the same question may get a better answer.
 fn is_tried_again(error: &ModelError) -> bool {
     match (error.class(), &error.cause) {
@@ -169,5 +192,30 @@ fn is_tried_again(error: &ModelError) -> bool {
         // A broken stream, an answer without end, none at all.
         (ErrorClass::Permanent, Cause::Provider) => error.category == ErrorCategory::ModelOutput,
         (ErrorClass::Transient | ErrorClass::Permanent | ErrorClass::Cancelled | ErrorClass::Bug, _) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resting(left: Option<Duration>) -> Resting {
+        Resting { why: "it rests".to_owned(), left }
+    }
+
+    #[test]
+    fn rests_are_waited_for_up_to_a_bound_and_the_try_of_another_as_long_as_it_takes() {
+        let mut patience = Patience::default();
+        assert_eq!(patience.meet(&resting(Some(WAIT_MAX / 2))), Wait::News);
+        assert_eq!(patience.meet(&resting(None)), Wait::News);
+        // Half an hour of looking.
+        let looks = Duration::from_secs(30 * 60).as_millis() / LOOK_AGAIN.as_millis();
+        for _ in 0..looks {
+            assert_eq!(patience.meet(&resting(None)), Wait::Known);
+        }
+        assert_eq!(patience.meet(&resting(Some(WAIT_MAX / 2))), Wait::News, "a rest is told each time");
+        assert_eq!(patience.meet(&resting(None)), Wait::News, "and so is a try after it");
+        let more = Duration::from_millis(1);
+        assert_eq!(patience.meet(&resting(Some(more))), Wait::TooLong(WAIT_MAX + more));
     }
 }

@@ -10,7 +10,7 @@ use actors::model::{Cause, ModelAnswer, ModelError};
 use domain::{CallState, ErrorCategory, NewCall, ToolCall};
 use serde_json::{Value, json};
 use store::{By, CallOutcome};
-use sync::Effect;
+use sync::{CancelReason, Effect};
 
 use super::super::super::facts::ASK_MODEL;
 use super::super::node::bounded;
@@ -55,9 +55,11 @@ impl Kept {
             Ok(answer) => (CallState::Ok, None, told(asker, answer)),
             Err(error) => {
                 let state = match (&error.cause, error.category) {
+                    (Cause::Cancelled(CancelReason::Timeout), _) | (_, ErrorCategory::Timeout) => {
+                        CallState::TimedOut
+                    }
                     (Cause::Cancelled(_), _) => CallState::Cancelled,
-                    (_, ErrorCategory::Timeout) => CallState::TimedOut,
-                    (Cause::Provider | Cause::Resting | Cause::Drift(_), _) => CallState::Failed,
+                    (Cause::Provider | Cause::Drift(_), _) => CallState::Failed,
                 };
                 (state, Some(error.to_string()), Value::Null)
             }
