@@ -90,7 +90,7 @@ fn read(project: &Project, file: &File, max_bytes: usize) -> Reading {
 }
 
 /// What a receipt says of a file that is not looked into.
-pub(crate) fn left_out(why: PathOnly) -> Reason {
+pub fn left_out(why: PathOnly) -> Reason {
     match why {
         PathOnly::Secret => Reason::Secret,
         PathOnly::TooLarge => Reason::TooLarge,
