@@ -31,6 +31,7 @@
 //! - `survive_changes`: writers beside each other, tools that wrote and failed, arguments as they are kept
 //! - `survive_top`: fifty plans and a server that fails a fifth of all calls, on one screen
 //! - `context`: what a model would be given to read, and the index that it is found by
+//! - `context_bounds`: what is said of what is not there, too much, or does not answer
 //! - `invariants`: what must hold, of the plan, its action, its project and its user
 //! - `hostile`: projects that try to loosen what guards the user
 

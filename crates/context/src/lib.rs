@@ -76,6 +76,7 @@ pub use lexical::Term;
 pub use pipeline::{Pipeline, PipelineParts};
 pub use prepared::{FileNo, Prepared, Standing};
 pub use project::{Opened, Project, Projects, Source};
+pub use reading::left_out;
 pub use run::{BatchCancelled, BreakerChange, Outcome, Run};
 pub use stop::{Stop, Stopped};
 pub use strategy::{Strategy, StrategyError};

@@ -67,7 +67,7 @@ pub struct PortError {
 
 /// The files of a project, or of a sandbox over it.
 pub trait Tree: Send + Sync {
-    /// Tells every regular file that git does not ignore, in any order, from any thread; no link is followed. It looks
+    /// Tells every regular file that git tracks or does not ignore, in any order, from any thread; no link is followed. It looks
     /// at `is_over` all the time, whether there is something to tell or not, and goes no further when that says so.
     ///
     /// # Errors

@@ -11,12 +11,12 @@
 use std::sync::Arc;
 
 use domain::context::{ContextRequest, Focus, ProjectNo};
-use domain::{Hash, RelPath};
+use domain::{Hash, RelPath, is_of_no_project};
 
 use crate::derived::SnapshotCache;
 use crate::focus::{mentions, resolve};
 use crate::index::terms::query_terms;
-use crate::index::{File, Language, Parts, PathOnly, Scanner, is_of_no_project, is_secret};
+use crate::index::{File, Language, Parts, PathOnly, Scanner, is_secret};
 use crate::lexical::{Lexical, lexical};
 use crate::parallel::in_parallel_with;
 use crate::prepared::{FileNo, Ground, Prepared, best};

@@ -109,7 +109,7 @@ pub(crate) fn is_withheld(why: PathOnly, is_named: bool) -> bool {
 }
 
 /// What a receipt says of a file that is not looked into.
-pub(crate) fn left_out(why: PathOnly) -> Reason {
+pub fn left_out(why: PathOnly) -> Reason {
     match why {
         PathOnly::Secret => Reason::Secret,
         PathOnly::TooLarge => Reason::TooLarge,

@@ -29,6 +29,8 @@ pub mod phase;
 
 pub mod path;
 
+pub mod no_project;
+
 pub mod file_state;
 
 pub mod change;
@@ -146,6 +148,7 @@ pub use likeness::{did_you_mean, nearest};
 pub use lock::{Lock, LockHeld, LockRequest, LockResource};
 pub use merge::{ConflictKind, FileMerge, Merge, Place, Region, Sides, merge, merge_file};
 pub use net::{NetChange, fold, net_hash};
+pub use no_project::{NO_PROJECT, is_of_no_project};
 pub use node_run::{NODE_TEXT_BYTES_MAX, NodeOutcome, NodeRun, NodeWait, Usage};
 pub use path::{PATH_BYTES_MAX, PathError, RelPath};
 pub use phase::Phase;

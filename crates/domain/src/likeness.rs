@@ -6,7 +6,8 @@ const BEGINNING_MIN: usize = 3;
 const LETTERS_PER_SLIP: usize = 3;
 
 /// The candidate that takes the fewest letters changed, added, left out or swapped to get from `word`, if they are at most
-/// a third of it; else one that `word` is the beginning of. Of equals the first.
+/// a third of it; else one that `word` is the beginning of; else the only one that has it as a whole word between `-`, `_`, `.`
+/// and `/`. Of equals the first.
 ///
 /// ```
 /// use domain::nearest;
@@ -23,7 +24,12 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         return Some(candidate);
     }
     let is_longer = |candidate: &str| letters >= BEGINNING_MIN && candidate.starts_with(word);
-    near.iter().map(|(_, candidate)| *candidate).find(|candidate| is_longer(candidate))
+    let mut all = near.iter().map(|(_, candidate)| *candidate);
+    all.clone().find(|candidate| is_longer(candidate)).or_else(|| {
+        let has_it = |candidate: &&str| candidate.split(['-', '_', '.', '/']).any(|part| part == word);
+        let only = all.find(has_it).filter(|_| letters >= BEGINNING_MIN)?;
+        all.find(has_it).is_none().then_some(only)
+    })
 }
 
 /// `; did you mean …?`, or nothing: the end of a sentence about a word that names nothing.
@@ -74,6 +80,10 @@ mod tests {
         assert_eq!(nearest("nedes", ["node", "needs"]), Some("needs"), "two letters changed places");
         assert_eq!(nearest("xyz", ["abc"]), None);
         assert_eq!(nearest("bool", ["string", "boolean"]), Some("boolean"), "a beginning");
+        assert_eq!(nearest("keyword", ["arce", "simple-keyword"]), Some("simple-keyword"), "one word of it");
+        assert_eq!(nearest("keyword", ["other_keyword", "simple-keyword"]), None, "of two neither");
+        assert_eq!(nearest("key", ["simple-keyword"]), None, "a part of a word is none");
+        assert_eq!(nearest("to", ["way.to"]), None, "so short a word says nothing");
         assert_eq!(did_you_mean("promt", ["prompt"]), "; did you mean `prompt`?");
         assert_eq!(did_you_mean("colour", ["prompt"]), "");
     }

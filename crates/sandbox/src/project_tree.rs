@@ -98,11 +98,6 @@ impl ProjectTree {
         Ok(ProjectTree { root: open_root(project)?, project: project.to_owned() })
     }
 
-    /// Another tree of the project, such as a sandbox's, by its root.
-    pub fn of_root(root: OwnedFd, project: &Path) -> ProjectTree {
-        ProjectTree { root, project: project.to_owned() }
-    }
-
     /// Tells every regular file that git tracks or does not ignore, a directory at a time. Directories are listed on several cores,
     /// some of them ahead. `is_over` is looked at for each directory and every [`LOOK_ENTRIES`] entries, whatever they are.
     ///

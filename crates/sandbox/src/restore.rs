@@ -11,12 +11,12 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use domain::{Base, ErrorClass, FileState, Hash, Kind, NetChange, RelPath, RootNo};
+use domain::{Base, ErrorClass, FileState, Hash, Kind, NetChange, RelPath, RootNo, is_of_no_project};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::beneath::{self, BeneathError};
-use crate::capture::{Memory, Seen, Watched, is_protected};
+use crate::capture::{Memory, Seen, Watched};
 use crate::content::ContentSource;
 
 /// Links have no more bytes than a path may have.
@@ -93,7 +93,7 @@ pub(crate) fn restore(
     for change in changes {
         root_of(roots, change.root)?;
         for path in change.from.iter().chain([&change.path]) {
-            if is_protected(path) {
+            if is_of_no_project(path) {
                 return Err(RestoreError::Protected { path: path.clone() });
             }
         }

@@ -94,7 +94,7 @@ async fn stop_when_asked(
     end_at_once()
 }
 
-fn end_at_once() -> ! {
+pub(super) fn end_at_once() -> ! {
     std::process::exit(i32::from(Exit::Cancelled.number()))
 }
 

@@ -3,6 +3,7 @@
 mod calling;
 mod choosing;
 mod context;
+mod context_bounds;
 mod decided;
 mod definitions;
 mod disk;

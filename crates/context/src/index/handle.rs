@@ -81,6 +81,8 @@ pub struct Updated {
     pub snapshot: Arc<Snapshot>,
     /// How many files are not as they were.
     pub changed: u32,
+    /// There was no time for all: the next update goes on.
+    pub is_unfinished: bool,
     /// What people should know: what was left out, and where the index is kept.
     pub notes: Vec<String>,
 }
@@ -188,11 +190,12 @@ impl Index {
             cancelled(stop)?;
             let notes =
                 vec!["another update is still running: the index may be older than the files".to_owned()];
-            return Ok(Updated { snapshot: self.snapshot(), changed: 0, notes });
+            return Ok(Updated { snapshot: self.snapshot(), changed: 0, is_unfinished: true, notes });
         };
         let writer = &mut lent.writer;
         if writer.ended.is_some_and(|ended| self.clock.now().saturating_sub(ended) < FRESH) {
-            return Ok(Updated { snapshot: self.snapshot(), changed: 0, notes: Vec::new() });
+            let (snapshot, notes) = (self.snapshot(), Vec::new());
+            return Ok(Updated { snapshot, changed: 0, is_unfinished: false, notes });
         }
         let now_ns = self.wall.now_ns();
         writer.open(&self.config, now_ns);
@@ -208,7 +211,7 @@ impl Index {
         let snapshot = self.publish(writer, done.is_partial, is_new);
         let mut notes = writer.notes();
         notes.extend(done.notes);
-        Ok(Updated { snapshot, changed: done.changed, notes })
+        Ok(Updated { snapshot, changed: done.changed, is_unfinished: done.is_unfinished, notes })
     }
 
     /// Brings the index up to date, builds another from nothing in memory, and compares. Whoever asks waits for all of

@@ -52,7 +52,7 @@ pub use outline::{
     outline, scanned_outline,
 };
 pub use parts::{Part, Parts};
-pub use path_only::{PathOnly, before_reading, is_of_no_project, is_secret};
+pub use path_only::{PathOnly, before_reading, is_secret};
 pub use scan::{Scanner, scan};
 pub use shelf::Indexes;
 pub use snapshot::{CommitFacts, FILE_BYTES_MAX_DEFAULT, File, Oid, Snapshot};

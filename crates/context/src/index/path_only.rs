@@ -80,9 +80,6 @@ const LOCK_FILES: [&[u8]; 24] = [
     b"yarn.lock",
 ];
 
-/// Folders whose content is nobody's source.
-const NO_PROJECT: [&[u8]; 5] = [b".git", b".hg", b".svn", b".jj", b".cleveragents"];
-
 impl PathOnly {
     pub(crate) fn code(self) -> u8 {
         CODES.iter().find(|(reason, _)| *reason == self).map_or(0, |(_, code)| *code)
@@ -104,12 +101,6 @@ pub fn before_reading(path: &RelPath, size: u64, bytes_max: u64) -> Option<PathO
     } else {
         None
     }
-}
-
-/// Whether a path belongs to version control or to this program, and so to no project: it is never told, and not to be
-/// had by naming it either.
-pub fn is_of_no_project(path: &RelPath) -> bool {
-    path.as_bytes().split(|byte| *byte == b'/').any(|part| NO_PROJECT.contains(&part))
 }
 
 /// Whether a file holds secrets, by its name.

@@ -149,7 +149,7 @@ fn at_the_deadline_what_is_there_is_published_and_the_next_update_goes_on() {
     });
     let index = rig.in_memory();
     let partial = rig.update(&index, &tree);
-    assert!(partial.snapshot.partial());
+    assert!(partial.snapshot.partial() && partial.is_unfinished);
     assert_eq!(partial.snapshot.files().len(), 11);
     let whole = rig.update(&index, &tree);
     assert_eq!((whole.changed, *whole.snapshot == tree.rebuilt()), (29, true));
@@ -328,6 +328,7 @@ fn of_too_many_files_the_first_by_path_are_indexed() {
     let updated = rig.update(&rig.in_memory(), &tree);
     assert_eq!((paths(&updated.snapshot), updated.snapshot.partial()), (vec!["a".into(), "b".into()], true));
     assert_eq!(updated.notes, ["there are more than 2 files: only the first by path are indexed"]);
+    assert!(!updated.is_unfinished, "another time finds no more");
 }
 
 /// A hundred thousand files that are told backwards.

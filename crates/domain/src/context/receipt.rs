@@ -58,8 +58,10 @@ pub struct IndexLine {
     pub changed: u32,
     /// Commits that it knows.
     pub commits: u32,
-    /// Whether it had no time to look at all of them.
+    /// Whether there are files that it does not know.
     pub partial: bool,
+    /// Whether it had no time to look at all of them, and goes on the next time.
+    pub unfinished: bool,
     /// How long the update took.
     pub ms: u32,
 }

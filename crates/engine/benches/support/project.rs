@@ -112,6 +112,7 @@ impl Projects for Shared {
             files: updated.snapshot.files().len() as u32,
             changed: updated.changed,
             partial: updated.snapshot.partial(),
+            unfinished: updated.is_unfinished,
             ..IndexLine::default()
         };
         let project = context::Project {

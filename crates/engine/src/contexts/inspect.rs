@@ -13,8 +13,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use context::index::{File, Snapshot, module_name, terms};
-use context::{Filter, LexicalCounter, Opened, Projects};
-use domain::context::{AssembledContext, Budget, ContextRequest, Depth, Focus, Name, ProjectNo, View};
+use context::{Filter, LexicalCounter, Opened, Projects, left_out};
+use domain::context::{
+    AssembledContext, Budget, ContextRequest, Depth, Focus, Name, ProjectNo, Reason, View,
+};
 use domain::{ContextId, RelPath};
 use sync::Observed;
 
@@ -51,8 +53,12 @@ pub struct Inspected {
     pub path: RelPath,
     /// What it is written in.
     pub language: &'static str,
-    /// How many lines it has.
-    pub lines: u32,
+    /// How many lines it has; none if it was not read.
+    pub lines: Option<u32>,
+    /// How long it is.
+    pub bytes: u64,
+    /// Why only its path is known.
+    pub path_only: Option<Reason>,
     /// What it costs at each depth; of one that is only listed the first.
     pub tokens: Vec<(Depth, u32)>,
     /// What it defines, by line.
@@ -135,7 +141,9 @@ impl Contexts {
             project,
             path: file.path.clone(),
             language: file.facts.language.name(),
-            lines: file.facts.lines,
+            lines: file.hash.map(|_| file.facts.lines),
+            bytes: u64::from(file.facts.bytes),
+            path_only: file.path_only.map(left_out),
             tokens: self.costs(projects, project, file, stop)?,
             definitions: file.facts.defs().iter().map(definition).collect(),
             referred_by,

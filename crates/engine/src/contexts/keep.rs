@@ -35,8 +35,10 @@ pub struct IndexState {
     pub languages: BTreeMap<&'static str, u64>,
     /// Files that had changed since it was last asked.
     pub changed: u32,
-    /// Whether there was no time for all of them.
+    /// Whether there are files that it does not know.
     pub partial: bool,
+    /// Whether there was no time for all of them, and the next time goes on.
+    pub unfinished: bool,
     /// How long it took to bring it up to date.
     pub ms: u32,
     /// What people should know.
@@ -77,6 +79,7 @@ impl Contexts {
             languages,
             changed: updated.changed,
             partial: updated.snapshot.partial(),
+            unfinished: updated.is_unfinished,
             ms: millis(self.shared.clock.now().saturating_sub(began)),
             notes: updated.notes,
         })

@@ -226,6 +226,14 @@ impl Contexts {
         Ok(context)
     }
 
+    /// How many tokens a text about these projects may cost where nobody says how many: `context.max_tokens`.
+    ///
+    /// # Errors
+    /// The settings cannot be read.
+    pub fn max_tokens(&self, projects: &[ContextProject]) -> Result<u32, ContextError> {
+        Ok(self.settings(projects)?.pipeline.max_tokens)
+    }
+
     /// What is known of how models count.
     pub(crate) fn factors(&self) -> &TokenFactors {
         &self.shared.factors

@@ -3,9 +3,6 @@
 //! # Invariants
 //! 1. A plan that is applied or cancelled is seen without its changes: your files are what they are.
 //! 2. What checks said is told with the place that they named; what names no place is not told.
-//!
-//! # Not here
-//! The sandbox of a plan that runs: whoever has it open gives its tree ([`Changes::in_sandbox`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,12 +40,6 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Of a sandbox over the project at `project`, by the root of the sandbox's tree.
-    pub fn in_sandbox(root: OwnedFd, project: &Path, changed: impl IntoIterator<Item = RelPath>) -> Changes {
-        let tree = Arc::new(OnDisk(ProjectTree::of_root(root, project)));
-        Changes { tree, paths: Arc::new(changed.into_iter().collect()) }
-    }
-
     /// What changed.
     pub fn paths(&self) -> impl Iterator<Item = &RelPath> {
         self.paths.iter()
@@ -144,6 +137,7 @@ fn add(line: &mut IndexLine, updated: &Updated) {
     line.changed = line.changed.saturating_add(updated.changed);
     line.commits = line.commits.saturating_add(count(updated.snapshot.commits().len()));
     line.partial |= updated.snapshot.partial();
+    line.unfinished |= updated.is_unfinished;
 }
 
 pub(super) fn millis(span: Duration) -> u32 {

@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use domain::RelPath;
+use domain::{NO_PROJECT, RelPath, is_of_no_project};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{Mode, OFlags};
 
@@ -32,21 +32,13 @@ use crate::regular::{only_regular, open_regular, read_bounded};
 /// In [`CaptureRules::ignore`]: all that git ignores.
 pub const GITIGNORED: &str = "@gitignored";
 
-/// Directories of version control and of this program.
-const PROTECTED: [&[u8]; 5] = [b".git", b".hg", b".svn", b".jj", b".cleveragents"];
-
 /// An ignore file longer than this is read up to here.
 const IGNORE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// What some editors begin a file with; git passes it by.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Whether a path lies in a directory that belongs to version control or to this program, at any depth.
-pub fn is_protected(path: &RelPath) -> bool {
-    path.as_bytes().split(|byte| *byte == b'/').any(|name| PROTECTED.contains(&name))
-}
-
-/// What is never written, by the rules of a plan: what [`is_protected`] tells, and what their patterns name.
+/// What is never written, by the rules of a plan: what [`is_of_no_project`] tells, and what their patterns name.
 #[derive(Clone, Debug)]
 pub struct Protected {
     patterns: Gitignore,
@@ -68,7 +60,7 @@ impl Protected {
             }
             above = dir.parent();
         }
-        is_protected(path) || is_named(path, is_dir)
+        is_of_no_project(path) || is_named(path, is_dir)
     }
 }
 
@@ -193,7 +185,7 @@ impl<'a> Filter<'a> {
     }
 
     fn is_named_protected(&self, path: &RelPath, is_dir: bool) -> bool {
-        PROTECTED.contains(&path.file_name()) || fits(&self.protected, path.as_bytes(), is_dir) == Some(true)
+        NO_PROJECT.contains(&path.file_name()) || fits(&self.protected, path.as_bytes(), is_dir) == Some(true)
     }
 
     fn class_of_dir(&mut self, dir: &RelPath) -> Class {

@@ -38,7 +38,7 @@ use crate::listing::{Unlocked, is_absent};
 use crate::manifest::Manifest;
 
 pub(crate) use filter::{Class, Filter, GITIGNORE};
-pub use filter::{GITIGNORED, Protected, is_protected};
+pub use filter::{GITIGNORED, Protected};
 pub use original::UNKNOWN_CONTENT;
 pub(crate) use original::{Whose, read_state};
 pub(crate) use seen::{Memory, Seen};

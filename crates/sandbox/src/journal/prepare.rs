@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use domain::{ErrorClass, RelPath, RootNo};
+use domain::{ErrorClass, NO_PROJECT, RelPath, RootNo};
 use rustix::fs::FallocateFlags;
 
 use super::change::{Header, Request};
@@ -36,9 +36,6 @@ pub const OPS_MAX: usize = 1 << 20;
 
 /// Room for the marks that follow the commit mark, so that a full disk does not stand in the way of going back.
 const MARK_BYTES: u64 = 64 << 10;
-
-/// Directories that are never written below, at any depth.
-const PROTECTED: [&[u8]; 5] = [b".git", b".hg", b".svn", b".jj", b".cleveragents"];
 
 /// How often a journal's file is made again because a recovery took it for an abandoned one.
 const MAKES_MAX: u32 = 8;
@@ -259,10 +256,11 @@ fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Whether a part of the path is a directory that is never written below.
+/// Whether a part of the path is a directory that is never written below, in whatever case: to some file systems that is one
+/// name.
 fn is_protected(path: &RelPath) -> bool {
     let mut parts = path.as_bytes().split(|byte| *byte == b'/');
-    parts.any(|part| PROTECTED.iter().any(|name| part.eq_ignore_ascii_case(name)))
+    parts.any(|part| NO_PROJECT.iter().any(|name| part.eq_ignore_ascii_case(name)))
 }
 
 fn refuse_invalid(request: &Request) -> Result<(), PrepareError> {

@@ -1,4 +1,4 @@
-//! A project's files as the index sees them: what git does not ignore, and nothing through a link.
+//! A project's files as the index sees them: what git tracks or does not ignore, and nothing through a link.
 
 use std::fs;
 use std::os::unix::fs::symlink;

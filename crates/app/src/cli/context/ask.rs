@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use domain::context::{Budget, ContextRequest, Depth, PlanFacts, View};
+use domain::context::{Budget, ContextRequest, Depth, PlanFacts, QUERY_BYTES_MAX, View};
 use domain::{ContextId, RelPath};
 use engine::contexts::{
     AssembledContext, ContextAsk, ContextError, ContextProject, Contexts, LexicalCounter, Name,
@@ -21,8 +21,8 @@ use crate::failure::{Failure, codes, from_context};
 use crate::project::{self, ProjectArg};
 use crate::time::now;
 
-/// What is read of a query; the pipeline cuts it to less, and says so.
-const QUERY_BYTES_MAX: u64 = 1024 * 1024;
+/// How much of a query is read; the pipeline cuts it to less, and says how long it is.
+const READ_BYTES_MAX: u64 = 1024 * 1024;
 /// The largest number of tokens that is taken for a budget.
 const BUDGET_MAX: u32 = 100_000_000;
 
@@ -72,6 +72,8 @@ pub(super) struct Ground {
 pub(super) struct Asked {
     pub(super) ground: Ground,
     request: ContextRequest,
+    /// What there is to say about the query.
+    note: Option<String>,
     ids: RandomIds,
 }
 
@@ -111,7 +113,7 @@ impl AskArgs {
         let depth = self.depth()?;
         let view = self.view()?;
         let only = self.strategy.iter().map(|word| strategy(word)).collect::<Result<Vec<_>, _>>()?;
-        let query = self.query()?;
+        let (query, note) = self.query()?;
         let ground = self.projects.open(invocation).await?;
         let roots: Vec<(String, PathBuf)> =
             ground.projects.iter().map(|project| (project.alias.clone(), project.root.clone())).collect();
@@ -119,6 +121,13 @@ impl AskArgs {
         let places = Places { here: &invocation.here, roots: &roots, seen: ground.seen(), changed: &changed };
         let focus = self.focus.iter().map(|word| places.focus(word)).collect::<Result<Vec<_>, _>>()?;
         let ids = RandomIds::new();
+        let budget = match self.budget {
+            Some(tokens) => Budget::fixed(tokens),
+            None => {
+                let tokens = ground.contexts.max_tokens(&ground.projects).map_err(from_context::context)?;
+                Budget { cap: None, ..Budget::fixed(tokens) }
+            }
+        };
         let request = ContextRequest {
             at: now(),
             query,
@@ -127,9 +136,9 @@ impl AskArgs {
             depth,
             only,
             plan: ground.plan.clone(),
-            ..ContextRequest::new(ContextId::from_u128(0), budget(self.budget))
+            ..ContextRequest::new(ContextId::from_u128(0), budget)
         };
-        Ok(Asked { ground, request, ids })
+        Ok(Asked { ground, request, note, ids })
     }
 
     fn depth(&self) -> Result<Depth, Failure> {
@@ -142,22 +151,25 @@ impl AskArgs {
         word.parse::<View>().map_err(|error| Failure::new(&codes::VIEW_UNKNOWN, error.to_string()))
     }
 
-    fn query(&self) -> Result<String, Failure> {
+    /// The query, and what there is to say about it.
+    fn query(&self) -> Result<(String, Option<String>), Failure> {
         if self.query != "-" {
-            return Ok(self.query.clone());
+            return Ok((self.query.clone(), None));
         }
         let mut bytes = Vec::new();
-        let read = std::io::stdin().lock().take(QUERY_BYTES_MAX).read_to_end(&mut bytes);
+        let read = std::io::stdin().lock().take(READ_BYTES_MAX + 1).read_to_end(&mut bytes);
         read.map_err(|error| Failure::new(&codes::IO_FAILED, format!("the query cannot be read: {error}")))?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    }
-}
-
-/// Without a number, what the settings say.
-fn budget(tokens: Option<u32>) -> Budget {
-    match tokens {
-        Some(tokens) => Budget::fixed(tokens),
-        None => Budget { cap: None, ..Budget::fixed(BUDGET_MAX) },
+        let mut query = String::from_utf8_lossy(&bytes).into_owned();
+        if bytes.len() as u64 <= READ_BYTES_MAX {
+            return Ok((query, None));
+        }
+        query.truncate(query.floor_char_boundary(QUERY_BYTES_MAX));
+        let note = format!(
+            "the query has more than {} MiB and was cut to {} bytes",
+            READ_BYTES_MAX >> 20,
+            query.len()
+        );
+        Ok((query, Some(note)))
     }
 }
 
@@ -193,12 +205,15 @@ impl Asked {
     pub(super) async fn assemble(&self, tokens: Option<u32>) -> Result<AssembledContext, Failure> {
         let mut request = self.request.clone();
         request.id = ContextId::from_u128(self.ids.ulid());
-        if tokens.is_some() {
-            request.budget = budget(tokens);
+        if let Some(tokens) = tokens {
+            request.budget = Budget::fixed(tokens);
         }
         let done = unless_stopped(|stop| self.ground.contexts.assemble(self.ask(request), stop)).await;
         match done {
-            Ok(context) => Ok(context),
+            Ok(mut context) => {
+                context.receipt.notes.splice(0..0, self.note.clone());
+                Ok(context)
+            }
             Err(error) => Err(self.ground.told(error).await),
         }
     }

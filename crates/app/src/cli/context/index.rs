@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::ask::ProjectsArgs;
 use super::blocking;
+use super::table::missing;
 use crate::cli::Invocation;
 use crate::failure::{Failure, codes};
 use crate::output::{Note, Report, calm};
@@ -98,12 +99,13 @@ fn judged(found: &Verified) -> (&'static str, Option<bool>, Option<Failure>) {
 fn to_json(state: &IndexState) -> Value {
     json!({
         "files": state.files, "facts": state.facts, "bytes": state.bytes, "commits": state.commits,
-        "languages": state.languages, "changed": state.changed, "partial": state.partial, "ms": state.ms,
+        "languages": state.languages, "changed": state.changed, "partial": state.partial,
+        "unfinished": state.unfinished, "ms": state.ms,
     })
 }
 
 fn to_text(state: &IndexState) -> String {
-    let partial = if state.partial { ", not all of them yet" } else { "" };
+    let partial = missing(state.partial, state.unfinished);
     let mut languages: Vec<(&str, u64)> =
         state.languages.iter().map(|(name, count)| (*name, *count)).collect();
     languages.sort_by(|one, other| other.1.cmp(&one.1).then(one.0.cmp(other.0)));
@@ -123,7 +125,7 @@ fn to_text(state: &IndexState) -> String {
     text
 }
 
-fn megabytes(bytes: u64) -> f64 {
+pub(super) fn megabytes(bytes: u64) -> f64 {
     // To one place after the point nobody sees the rest.
     f64::from(u32::try_from(bytes / 1024).unwrap_or(u32::MAX)) / 1024.0
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::ask::ProjectsArgs;
 use super::blocking;
 use super::focus::Places;
+use super::index::megabytes;
 use crate::cli::Invocation;
 use crate::failure::Failure;
 use crate::output::{Note, Report, calm};
@@ -60,7 +61,8 @@ fn to_json(found: &Inspected) -> Value {
         .map(|(path, commits)| json!({ "path": path.to_string(), "commits": commits }))
         .collect();
     let mut data = json!({
-        "path": found.path.to_string(), "language": found.language, "lines": found.lines, "tokens": tokens,
+        "path": found.path.to_string(), "language": found.language, "lines": found.lines,
+        "bytes": found.bytes, "path_only": found.path_only.as_ref().map(ToString::to_string), "tokens": tokens,
         "definitions": definitions, "referred_by": neighbours(&found.referred_by),
         "refers_to": neighbours(&found.refers_to), "changes_with": changes,
     });
@@ -75,13 +77,9 @@ fn to_json(found: &Inspected) -> Value {
 fn to_text(found: &Inspected) -> String {
     let tokens: Vec<String> =
         found.tokens.iter().map(|(depth, tokens)| format!("{depth} {tokens}")).collect();
-    let mut text = format!(
-        "{}  ({}, {} lines)\ntokens  {}\n",
-        shown(&found.path),
-        found.language,
-        found.lines,
-        tokens.join(", ")
-    );
+    let about = about(found);
+    let mut text =
+        format!("{}  ({}, {about})\ntokens  {}\n", shown(&found.path), found.language, tokens.join(", "));
     if found.defined_at.len() > 1 {
         text.push_str(&format!("it is defined in {} places\n", found.defined_at.len()));
         for (_, path, line) in &found.defined_at {
@@ -119,6 +117,28 @@ fn to_text(found: &Inspected) -> String {
         }
     }
     text
+}
+
+/// How long it is, or why that is all that is known of it.
+fn about(found: &Inspected) -> String {
+    let lines = match found.lines {
+        Some(1) => "1 line".to_owned(),
+        Some(lines) => format!("{lines} lines"),
+        None => format!("{}, not read", size(found.bytes)),
+    };
+    match &found.path_only {
+        Some(reason) => format!("{reason}, {lines}"),
+        None => lines,
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        1 => "1 byte".to_owned(),
+        0..1024 => format!("{bytes} bytes"),
+        1024..1_048_576 => format!("{} KB", bytes / 1024),
+        1_048_576.. => format!("{:.1} MB", megabytes(bytes)),
+    }
 }
 
 fn shown(path: &RelPath) -> String {

@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. The output of `assemble` is the text and nothing else, so that it can be piped into any model.
 //! 2. These commands only read projects. What they write is the index, which is a cache.
-//! 3. A request to stop ends the search, and nothing is printed of what was found so far.
+//! 3. A request to stop ends the search, and nothing is printed of what was found so far; a second one ends the program,
+//!    whatever it waits for.
 
 mod ask;
 mod assemble;
@@ -26,6 +27,7 @@ use engine::contexts::ContextError;
 use sync::{CancelReason, CancellationToken, Observed};
 
 use super::stops::Stops;
+use super::work::end_at_once;
 use super::{Invocation, alone};
 use crate::failure::Failure;
 use crate::output::Report;
@@ -66,7 +68,7 @@ pub(super) fn dispatch(command: ContextCommand, invocation: &Invocation) -> Resu
     }
 }
 
-/// Does `work` until it is done; a request to stop cancels it, and waits for it to say so.
+/// Does `work` until it is done; a request to stop cancels it and waits for it to say so, another one ends the program.
 async fn unless_stopped<T, W>(work: impl FnOnce(Observed) -> W) -> Result<T, ContextError>
 where
     W: Future<Output = Result<T, ContextError>>,
@@ -79,7 +81,11 @@ where
         done = &mut work => done,
         _ = stops.next() => {
             token.cancel(CancelReason::User);
-            work.await
+            tokio::select! {
+                biased;
+                done = &mut work => done,
+                _ = stops.next() => end_at_once(),
+            }
         }
     }
 }

@@ -47,9 +47,18 @@ pub(super) fn shown(receipt: &Receipt, aliases: &[String], look: &Look) -> Strin
     text
 }
 
+/// What is said behind a number of files that are not all: whether the next time brings more. Why is a note's to say.
+pub(super) fn missing(is_partial: bool, is_unfinished: bool) -> &'static str {
+    match (is_partial, is_unfinished) {
+        (false, _) => "",
+        (true, true) => ", not all of them yet",
+        (true, false) => ", not all of them",
+    }
+}
+
 fn head(receipt: &Receipt) -> String {
     let index = &receipt.index;
-    let partial = if index.partial { ", not all of them yet" } else { "" };
+    let partial = missing(index.partial, index.unfinished);
     let mut text = format!(
         "index   {} files, {} changed, {} ms{partial}      history {} commits      counter {}\n",
         index.files,
