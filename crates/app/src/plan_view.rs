@@ -85,6 +85,7 @@ fn outcome_word(step: &StepFacts, facts: &PlanFacts) -> &'static str {
         None if is_check(&step.node) && step.state != CallState::Running => by_call.as_str(),
         None if is_worked_on => "running",
         None if by_call == NodeOutcome::Failed => by_call.as_str(),
+        None if facts.owner_is_gone => "broken_off",
         None => NodeOutcome::Cancelled.as_str(),
     }
 }

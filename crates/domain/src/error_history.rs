@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. Everything recorded is kept or folded: `recorded() == records + folded`, and `seq` runs 1, 2, 3…
 //!    without gaps.
-//! 2. At most [`RECORDS_MAX`] records are kept, the newest.
+//! 2. At most [`RECORDS_MAX`] records are kept, the newest: of what was dealt with inside its node those that are left.
 //! 3. A retry is counted exactly when [`Action::Retry`] was answered: per step for the newest attempt, and
 //!    per plan.
 //! 4. What was dealt with inside its node changes nothing but the record of it.
@@ -197,10 +197,13 @@ impl ErrorHistory {
         self.retries_total = self.retries_total.saturating_add(1);
     }
 
+    /// What was dealt with inside its node gives way first, so that it pushes no failure out; the newest always stays.
     fn fold_beyond_bound(&mut self) {
-        while self.records.len() > RECORDS_MAX
-            && let Some(ErrorRecord { error, at, .. }) = self.records.pop_front()
-        {
+        while self.records.len() > RECORDS_MAX {
+            let older = self.records.iter().take(RECORDS_MAX);
+            let told = older.enumerate().find(|(_, record)| record.recovery.action == Action::Told);
+            let oldest = told.map_or(0, |(at, _)| at);
+            let Some(ErrorRecord { error, at, .. }) = self.records.remove(oldest) else { return };
             let folded =
                 self.folded.entry(error.category()).or_insert(Folded { count: 0, first: at, last: at });
             folded.count += 1;

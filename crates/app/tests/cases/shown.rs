@@ -107,9 +107,10 @@ fn a_call_that_died_with_its_process_says_so() {
     let broken_off = "run_command sh -c 'echo ready; sleep 1000'  broken off: its process is gone";
     assert!(logs().contains(broken_off), "{}", logs());
     assert_eq!(person.json(&["plan", "logs", "@last"]).data()["calls"][0]["state"], "broken_off");
+    let outcome = || person.json(&["plan", "status", "@last"]).data()["steps"][0]["outcome"].clone();
+    assert_eq!(outcome(), "broken_off");
     assert_eq!(person.json(&["plan", "cancel", "@last"]).exit, 0);
-    let outcome = &person.json(&["plan", "status"]).data()["steps"][0]["outcome"];
-    assert_eq!(outcome, "cancelled");
+    assert_eq!(outcome(), "cancelled");
 }
 
 #[test]

@@ -81,9 +81,7 @@ impl Board {
         }
         last.into_values().filter(|change| now.0.saturating_sub(change.at.0) <= NEWS_MS).collect()
     }
-}
 
-impl Board {
     /// Tells that a provider answers, if it was last heard of as one that rests: the process that gave it a rest may be
     /// gone, and its breaker with it.
     fn answers(&self, provider: &str) {

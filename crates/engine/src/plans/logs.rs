@@ -34,6 +34,8 @@ pub enum Reveal {
 pub struct CallLog {
     /// The call.
     pub call: ToolCall,
+    /// Whether what there is to see of it is what a process printed, and not an answer.
+    pub is_printed: bool,
     /// What it wrote to its output, or answered, as far as it was kept.
     pub stdout: Vec<u8>,
     /// What it wrote to its error output, as far as it was kept.
@@ -116,9 +118,10 @@ impl House {
         let kept = |output: Option<KeptOutput>| {
             output.and_then(|output| Stored(self.store.as_ref()).read(&output.hash).ok()).unwrap_or_default()
         };
+        let is_printed = is_printed(&call.new.tool);
         let (stdout, stderr, left_out) = match &call.end {
             Some(end) => {
-                let stdout = match has_output(&call.new.tool) {
+                let stdout = match is_printed {
                     true => kept(end.stdout),
                     false => answered(&end.result).into_bytes(),
                 };
@@ -130,12 +133,12 @@ impl House {
                 (live("stdout"), live("stderr"), 0)
             }
         };
-        CallLog { call, stdout, stderr, left_out, is_broken_off: false, is_answer: false }
+        CallLog { call, is_printed, stdout, stderr, left_out, is_broken_off: false, is_answer: false }
     }
 }
 
 /// Whether what there is to see of such a call is what its process printed.
-fn has_output(tool: &str) -> bool {
+fn is_printed(tool: &str) -> bool {
     [RUN_COMMAND, VALIDATE, START_SERVER, END_SERVER, TAKE_BACK].contains(&tool)
 }
 

@@ -154,8 +154,12 @@ fn save_added(
             Json(&record.details),
         ),
     )?;
-    let folded = seq.saturating_sub(RECORDS_MAX as u64);
-    tx.run("DELETE FROM error_records WHERE head = ?1 AND seq <= ?2", (head.0, signed(folded)))?;
+    if history.records().len() == RECORDS_MAX {
+        let kept: Vec<u64> = history.records().map(|record| record.recovery.seq).collect();
+        let forget =
+            "DELETE FROM error_records WHERE head = ?1 AND seq NOT IN (SELECT value FROM json_each(?2))";
+        tx.run(forget, (head.0, Json(kept)))?;
+    }
     Ok(())
 }
 

@@ -195,6 +195,25 @@ pub(crate) async fn a_history_keeps_the_newest_100_and_counts_the_rest(bench: Be
     assert_eq!(history, expected);
 }
 
+pub(crate) async fn what_models_were_told_gives_way_before_failures(bench: Bench) {
+    let owner = bench.owner(1).await;
+    let mut expected = ErrorHistory::of(plan_id(1));
+    for n in 1..=250 {
+        bench.pass(ONE_MS);
+        let failure = error(n, ErrorCategory::Tool);
+        // Every fifth is a failure, the others were told to a model.
+        let failure = if n % 5 == 0 { failure } else { failure.handled() };
+        let answer = owner.record_error(&Policy::default(), &failure).await;
+        assert_eq!(answer, Ok(expected.record(&Policy::default(), failure, bench.now(), 0)));
+    }
+    let history = bench.history(plan_id(1)).await;
+    let failures = history.records().filter(|record| record.recovery.action != Action::Told);
+    let failures: Vec<u64> = failures.map(|record| record.recovery.seq).collect();
+    assert_eq!(failures, (1..=50).map(|n| n * 5).collect::<Vec<u64>>());
+    assert_eq!((history.records().len(), history.recorded()), (RECORDS_MAX, 250));
+    assert_eq!(history, expected);
+}
+
 pub(crate) async fn the_oldest_kept_error_is_still_known_by_its_id(bench: Bench) {
     let owner = bench.owner(1).await;
     let failure = |n| error(n, ErrorCategory::Timeout);

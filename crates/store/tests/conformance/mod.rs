@@ -93,6 +93,7 @@ macro_rules! conformance {
                 a_history_goes_on_with_the_next_job_and_the_next_attempt,
                 an_error_recorded_again_is_counted_once_and_adds_its_details,
                 a_history_keeps_the_newest_100_and_counts_the_rest,
+                what_models_were_told_gives_way_before_failures,
                 the_oldest_kept_error_is_still_known_by_its_id,
                 errors_of_one_plan_do_not_count_for_another,
             }

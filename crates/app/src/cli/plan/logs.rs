@@ -16,8 +16,6 @@ use crate::time::{stamp, took};
 
 /// How much of what a tool answered is shown among all calls.
 const RESULT_BYTES_MAX: usize = 2 << 10;
-/// The tools whose output is what a process printed.
-const PROCESSES: [&str; 3] = ["run_command", "validate", "start_server"];
 /// Arguments that say enough about a call, the most telling one first.
 const TELLING: [&str; 8] = ["path", "command", "model", "agent", "query", "pattern", "question", "invariant"];
 
@@ -60,13 +58,12 @@ fn shown(log: &CallLog, is_one_of_all: bool, look: &Look) -> Vec<u8> {
     if is_one_of_all {
         text.extend(head(log, look).into_bytes());
     }
-    let tool = log.call.new.tool.as_str();
-    let max = match is_one_of_all && tool != ASK_MODEL && !PROCESSES.contains(&tool) {
+    let max = match is_one_of_all && log.call.new.tool != ASK_MODEL && !log.is_printed {
         true => RESULT_BYTES_MAX,
         false => usize::MAX,
     };
     for stream in [&log.stdout, &log.stderr] {
-        let (stream, rest) = stream.split_at(max.min(stream.len()));
+        let (stream, rest) = cut(stream, max);
         let is_calmed = look.width.is_some();
         text.extend(if is_calmed { calm_bytes(stream).into_bytes() } else { stream.to_vec() });
         if !stream.is_empty() && !stream.ends_with(b"\n") {
@@ -83,6 +80,15 @@ fn shown(log: &CallLog, is_one_of_all: bool, look: &Look) -> Vec<u8> {
     text
 }
 
+/// At most so many bytes, and the rest. No letter is cut.
+fn cut(bytes: &[u8], max: usize) -> (&[u8], &[u8]) {
+    let goes_on = |at: &usize| bytes.get(*at).is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000);
+    let at = max.min(bytes.len());
+    // A letter has at most four bytes; what goes on for longer is no text.
+    let begin = (at.saturating_sub(3)..=at).rev().find(|at| !goes_on(at));
+    bytes.split_at(begin.unwrap_or(at))
+}
+
 fn head(log: &CallLog, look: &Look) -> String {
     let call = &log.call;
     let state = if log.is_broken_off { "broken off: its process is gone" } else { call.state().as_str() };
@@ -91,7 +97,7 @@ fn head(log: &CallLog, look: &Look) -> String {
         if let Some(exit) = end.exit {
             head.push_str(&format!(", exit {exit}"));
         }
-        head.push_str(&format!(", {}{}", took(end.duration_ms), spent(&end.result)));
+        head.push_str(&format!(", {}{}", took(end.duration_ms), spent(log)));
         if let Some(error) = &end.error {
             head.push_str(&format!(", {}", calm(error)));
         }
@@ -116,8 +122,9 @@ fn called(call: &ToolCall) -> String {
 }
 
 /// What a question to a model used; nothing for other calls.
-fn spent(result: &Value) -> String {
-    let number = |key: &str| result.get(key).and_then(Value::as_u64);
+fn spent(log: &CallLog) -> String {
+    let result = log.call.end.as_ref().map(|end| &end.result).filter(|_| log.call.new.tool == ASK_MODEL);
+    let number = |key: &str| result?.get(key).and_then(Value::as_u64);
     let (Some(read), Some(written)) = (number("tokens_in"), number("tokens_out")) else {
         return String::new();
     };
@@ -137,4 +144,17 @@ fn to_json(log: &CallLog) -> Value {
         "effective": call.new.effective, "result": end.map(|end| &end.result), "is_answer": log.is_answer,
         "stdout": text(&log.stdout), "stderr": text(&log.stderr), "left_out_bytes": log.left_out,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cut_is_cut_between_letters() {
+        let text = "aé€😀";
+        let at = |max| cut(text.as_bytes(), max).0.len();
+        assert_eq!((0..=12).map(at).collect::<Vec<_>>(), [0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 10, 10]);
+        assert_eq!(cut(&[0x80; 9], 5).0.len(), 5, "no text");
+    }
 }

@@ -8,7 +8,7 @@
 //!    that let it. So nothing that a server does while a plan is strategized changes anything.
 //! 2. The processes of a server end with its node; they are killed with the run like every command's.
 //! 3. A server that does not start fails the node; one that fails later is told to the model, call by call. One that went
-//!    away is started again for the next call, [`STARTS_MAX`] times in all; the model is told.
+//!    away is started again for the next call, [`STARTS_MAX`] times in all.
 //! 4. What a server changes between its calls is lost by nobody: it is found with the next call that writes, or when the
 //!    server has ended, as a call of its own. Of one that may only look it fails the node, where nothing keeps it from
 //!    writing (`walls`).
