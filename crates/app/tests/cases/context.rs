@@ -123,7 +123,7 @@ fn a_word_that_names_nothing_is_told_with_the_nearest_name_and_all_there_are() {
         ),
         (vec!["--focus", "src/chekout.rs"], 3, "FOCUS_NOT_FOUND", "did you mean `src/checkout.rs`?"),
         (vec!["--focus", "discont"], 3, "FOCUS_NOT_FOUND", "did you mean `discount`?"),
-        (vec!["--focus", "src/mail.rs:900-999"], 3, "FOCUS_NOT_FOUND", "there is no file or definition"),
+        (vec!["--focus", "src/mail.rs:900-999"], 3, "FOCUS_NOT_FOUND", "`src/mail.rs` has only 3 lines"),
         (vec!["--focus", "../../outside.rs"], 4, "PATH_ESCAPES", "lies in none of the projects"),
         (vec!["--focus", "/etc/passwd"], 4, "PATH_ESCAPES", "lies in none of the projects"),
         (vec!["--project", "nowhere"], 3, "PROJECT_NOT_FOUND", "cannot be entered"),

@@ -3,7 +3,7 @@
 //! # Invariants
 //! What a file's name holds cannot forge a line or move the cursor.
 
-use domain::context::{BudgetLine, IncludedLine, Outcome, Receipt, StrategyLine};
+use domain::context::{BudgetLine, IncludedLine, MoreLine, Outcome, Receipt, StrategyLine};
 
 use crate::output::{Look, calm};
 
@@ -43,8 +43,16 @@ pub(super) fn shown(receipt: &Receipt, aliases: &[String], look: &Look) -> Strin
             look,
         ));
     }
+    text.push_str(&more(&receipt.included_more));
     text.push_str(&left_out(receipt));
     text
+}
+
+/// What is in and has no line of its own.
+fn more(more: &MoreLine) -> String {
+    let MoreLine { files, tokens } = more;
+    let s = if *files == 1 { "" } else { "s" };
+    if *files == 0 { String::new() } else { format!("and {files} more file{s}, {tokens} tokens\n") }
 }
 
 /// What is said behind a number of files that are not all: whether the next time brings more. Why is a note's to say.
