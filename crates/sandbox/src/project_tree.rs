@@ -99,7 +99,7 @@ impl ProjectTree {
     }
 
     /// Tells every regular file that git tracks or does not ignore, a directory at a time. Directories are listed on several cores,
-    /// some of them ahead. `is_over` is looked at for each directory and every [`LOOK_ENTRIES`] entries, whatever they are.
+    /// some of them ahead. `is_over` is looked at for each directory and every `LOOK_ENTRIES` entries, whatever they are.
     ///
     /// # Errors
     /// The root cannot be read.
