@@ -92,7 +92,13 @@ pub(super) async fn leave_all(
             Some(Some(Err(failure))) => outcome = outcome.and(Err(failure)),
         }
     }
-    let is_started = !plans.is_empty() && detach::start_worker(invocation, engine, &keys).await?;
+    let started = match plans.is_empty() {
+        true => Ok(false),
+        false => detach::start_worker(invocation, engine, &keys).await,
+    };
+    let is_started = matches!(started, Ok(true));
+    // They are made all the same, and wait.
+    let outcome = outcome.and(started.map(drop));
     let how = if is_started { "a worker that was started for them" } else { "the workers" };
     let many = if plans.len() == 1 { "1 plan is".to_owned() } else { format!("{} plans are", plans.len()) };
     let text = format!("{many} left to {how}\nnext  agents plan list     agents top\n");

@@ -81,6 +81,22 @@ fn who_interrupts_it_is_told_of_every_plan_that_was_made() {
     assert_eq!(cancelled.exit, 0, "{:?}", cancelled.code());
 }
 
+#[test]
+fn plans_are_told_of_also_if_no_worker_can_be_started_for_them() {
+    let person = Person::new();
+    person.write("items", "one\ntwo\n");
+    let data = person.home().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("logs"), "in the place of a folder").unwrap();
+    let data = data.to_str().unwrap();
+    let said = person.json(&["--data-dir", data, "run", "--for-each", "items", "--", "true"]);
+    assert_eq!((said.exit, said.code()), (1, "WORKER_NOT_STARTED".to_owned()), "{said:?}");
+    let plans = said.data()["plans"].as_array().unwrap().clone();
+    assert_eq!(plans.len(), 2);
+    let stored = person.json(&["--data-dir", data, "plan", "list"]).data();
+    assert_eq!(stored["total"], 2, "{stored}");
+}
+
 /// What the models of all plans were asked, one for each line of `items`.
 fn asked(actor: &str, words: &[&str]) -> Vec<String> {
     let mut world = World::new(Wire::Openai, Vec::new());
