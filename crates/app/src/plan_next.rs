@@ -126,16 +126,20 @@ pub fn queue_words(facts: &PlanFacts) -> Option<String> {
     let place = facts.place.filter(|_| is_in_queue(facts))?;
     Some(match waits_for_slot(&place) {
         Some(words) => words,
-        None if !place.is_served => match facts.live_job.as_ref().filter(|job| !job.keys.is_empty()) {
+        None if !place.is_served => match wanted_keys(facts) {
             None => "waiting: no worker lives, start one with `agents worker`".to_owned(),
-            Some(job) => {
-                let keys: Vec<&str> = job.keys.iter().map(String::as_str).collect();
-                let keys = keys.join(", ");
+            Some(keys) => {
                 format!("waiting: no worker that lives has {keys}, start one that has with `agents worker`")
             }
         },
         None => format!("waiting for a worker, {}", before(&place)),
     })
+}
+
+/// The variables that a worker must have to take up or over what was left to the workers; none where any will do.
+pub fn wanted_keys(facts: &PlanFacts) -> Option<String> {
+    let job = facts.live_job.as_ref().filter(|job| !job.is_held() && !job.keys.is_empty())?;
+    Some(job.keys.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
 }
 
 /// What a node of the plan waits for that passes by itself, and how long still.

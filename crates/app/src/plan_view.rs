@@ -15,7 +15,9 @@ use crate::diff_view::{counted, left_out_line};
 use crate::ledger_view;
 use crate::output::{Look, Paint, calm, one_line};
 use crate::plan_failure::{command_for, hint_for, last_error};
-use crate::plan_next::{asked_at_gate, is_in_queue, next_steps, queue_words, waiting, waits_words};
+use crate::plan_next::{
+    asked_at_gate, is_in_queue, next_steps, queue_words, waiting, waits_words, wanted_keys,
+};
 use crate::plan_times;
 use crate::time::{now, took};
 
@@ -172,12 +174,12 @@ fn body(facts: &PlanFacts, id: &str, look: &Look) -> String {
 }
 
 fn broken_line(facts: &PlanFacts) -> String {
-    match facts.owner_is_gone {
-        true => {
-            "  broken off: the process that worked on it is gone, what it did so far is kept\n".to_owned()
-        }
-        false => String::new(),
+    if !facts.owner_is_gone {
+        return String::new();
     }
+    let keys = wanted_keys(facts).map(|keys| format!("; a worker that has {keys} goes on with it"));
+    let keys = keys.unwrap_or_default();
+    format!("  broken off: the process that worked on it is gone, what it did so far is kept{keys}\n")
 }
 
 /// What went wrong, and what to type.

@@ -51,4 +51,5 @@ mod top;
 mod trouble;
 mod using_with;
 mod walls;
+mod worker_keys;
 mod workers;
