@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStderr, Stdio};
 
 use serde_json::{Value, json};
 
@@ -91,17 +91,35 @@ fn a_plan_waits_for_a_worker_that_has_its_key_and_says_so() {
     assert_eq!((&status["state"], &status["answer"]), (&json!("complete"), &json!("Done.")), "{status}");
 }
 
-/// A worker that has this for a key, once it takes plans.
-fn worker(world: &World, key: &str) -> Child {
-    let mut command = world.person.command(&world.person.project(), &["worker", "--format", "json"]);
-    command.env("SCRIPTED_KEY", key).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut said = String::new();
-    let mut news = BufReader::new(child.stderr.as_mut().unwrap());
-    while !said.contains("ready") {
-        assert_ne!(news.read_line(&mut said).unwrap(), 0, "{said}");
+/// A worker, and what it tells.
+struct Worker {
+    child: Child,
+    news: BufReader<ChildStderr>,
+}
+
+impl Worker {
+    /// One that has this for a key, once it takes plans.
+    fn start(world: &World, key: &str) -> Worker {
+        let mut command = world.person.command(&world.person.project(), &["worker", "--format", "json"]);
+        command.env("SCRIPTED_KEY", key).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let news = BufReader::new(child.stderr.take().unwrap());
+        let mut worker = Worker { child, news };
+        worker.tells("ready");
+        worker
     }
-    child
+
+    fn tells(&mut self, word: &str) {
+        let mut said = String::new();
+        while !said.contains(word) {
+            assert_ne!(self.news.read_line(&mut said).unwrap(), 0, "{said}");
+        }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
 }
 
 #[test]
@@ -111,28 +129,26 @@ fn a_plan_whose_worker_was_killed_goes_on_with_one_that_has_its_key() {
     let world = World::new(Wire::Openai, scripts);
     let settings = fs::read_to_string(world.person.config_file()).unwrap();
     fs::write(world.person.config_file(), settings.replace("idle = \"1s\"", "idle = \"600s\"")).unwrap();
-    let mut able = worker(&world, KEY);
+    let mut able = Worker::start(&world, KEY);
     let left = world.run(&["--detach"]);
     assert_eq!((left.exit, &left.data()["worker_started"]), (0, &json!(false)), "{left:?}");
     world.server.asked();
-    let mut keyless = worker(&world, "");
-    able.kill().unwrap();
-    able.wait().unwrap();
+    let mut keyless = Worker::start(&world, "");
+    able.kill();
+    keyless.tells("freed");
 
-    // What comes later is done by who is left, so it has looked: the plan is none that it takes.
+    // What lost its owner goes before what comes later: when that is done, the plan is none that it takes.
     assert_eq!(world.person.json(&["run", "--detach", "--", "true"]).data()["worker_started"], false);
     while world.person.json(&["plan", "status", "@last"]).data()["state"] != "complete" {}
     let id = left.data()["plan_id"].as_str().unwrap().to_owned();
     let status = world.person.agents(&["plan", "status", &id]).stdout;
     assert!(status.contains("broken off: ") && status.contains("has SCRIPTED_KEY goes on"), "{status}");
 
-    let mut another = worker(&world, KEY);
+    let mut another = Worker::start(&world, KEY);
     let watched = world.person.json(&["plan", "watch", &id]);
     assert_eq!(watched.exit, 0, "{watched:?}");
     let status = world.person.json(&["plan", "status", &id]).data();
     assert_eq!((&status["state"], &status["answer"]), (&json!("complete"), &json!("Done.")), "{status}");
-    for worker in [&mut keyless, &mut another] {
-        worker.kill().unwrap();
-        worker.wait().unwrap();
-    }
+    keyless.kill();
+    another.kill();
 }
