@@ -1,7 +1,7 @@
 //! Many plans that ask models at once, and the limit that they share.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
@@ -118,12 +118,18 @@ async fn run_as(engine: Engine, request: NewPlanRequest) -> PlanFacts {
     engine.execute(plan.id, ExecuteOptions { again: false, stop_before_apply: true }).await.unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_breaker_that_trips_and_recovers_is_told() {
+/// A directory that goes with the test, by its true name, and a project in it.
+fn place() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let base = dir.path().canonicalize().unwrap();
     let project = base.join("project");
     std::fs::create_dir(&project).unwrap();
+    (dir, base, project)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_breaker_that_trips_and_recovers_is_told() {
+    let (_dir, base, project) = place();
     let broken = Script::status("500 Internal Server Error", &[], "oops");
     let server = Scripted::start(vec![broken, said()]);
     let url = format!("{}/v1", server.url);
@@ -143,10 +149,7 @@ async fn a_breaker_that_trips_and_recovers_is_told() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rest_that_is_too_long_to_wait_for_is_asked_about_with_its_cause() {
-    let dir = tempfile::tempdir().unwrap();
-    let base = dir.path().canonicalize().unwrap();
-    let project = base.join("project");
-    std::fs::create_dir(&project).unwrap();
+    let (_dir, base, project) = place();
     let server = Scripted::start(vec![Script::status("500 Internal Server Error", &[], "oops")]);
     let url = format!("{}/v1", server.url);
     let long = domain::WAIT_MAX * 2;
@@ -166,10 +169,7 @@ async fn a_rest_that_is_too_long_to_wait_for_is_asked_about_with_its_cause() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn who_is_turned_away_by_a_breaker_has_asked_nothing_and_leaves_no_trace() {
     const MANY: usize = 12;
-    let dir = tempfile::tempdir().unwrap();
-    let base = dir.path().canonicalize().unwrap();
-    let project = base.join("project");
-    std::fs::create_dir(&project).unwrap();
+    let (_dir, base, project) = place();
     let barrier = Arc::new(Barrier::new(2));
     let tried = Arc::clone(&barrier);
     let server = Scripted::answering(move |number, _| match number {
@@ -219,10 +219,7 @@ async fn who_is_turned_away_by_a_breaker_has_asked_nothing_and_leaves_no_trace()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_tries_a_provider_and_may_not_pay_for_it_leaves_the_try_to_the_next() {
-    let dir = tempfile::tempdir().unwrap();
-    let base = dir.path().canonicalize().unwrap();
-    let project = base.join("project");
-    std::fs::create_dir(&project).unwrap();
+    let (_dir, base, project) = place();
     let server = Scripted::start(vec![Script::status("500 Internal Server Error", &[], "oops"), said()]);
     let url = format!("{}/v1", server.url);
     let breakers =
@@ -242,10 +239,7 @@ async fn who_tries_a_provider_and_may_not_pay_for_it_leaves_the_try_to_the_next(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_model_is_ended_when_the_time_of_its_node_is_up_also_while_it_waits_for_its_provider() {
-    let dir = tempfile::tempdir().unwrap();
-    let base = dir.path().canonicalize().unwrap();
-    let project = base.join("project");
-    std::fs::create_dir(&project).unwrap();
+    let (_dir, base, project) = place();
     let server = Scripted::start(vec![Script::status("500 Internal Server Error", &[], "oops"), said()]);
     let url = format!("{}/v1", server.url);
     let breakers =
@@ -288,10 +282,7 @@ fn unsteady(number: usize, asked: &Asked, failed: &Mutex<BTreeSet<u64>>) -> Scri
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn fifty_plans_at_once_end_right_though_a_fifth_of_all_calls_fail() {
     const MANY: usize = 50;
-    let dir = tempfile::tempdir().unwrap();
-    let base = dir.path().canonicalize().unwrap();
-    let project = base.join("project");
-    std::fs::create_dir(&project).unwrap();
+    let (_dir, base, project) = place();
     let failed = Mutex::default();
     let server = Scripted::answering(move |number, asked| unsteady(number, asked, &failed));
     let url = format!("{}/v1", server.url);
@@ -348,10 +339,7 @@ async fn day(engine: &Engine) -> (u64, u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn twenty_plans_at_once_never_overrun_the_limit_that_they_share() {
-    let dir = tempfile::tempdir().unwrap();
-    let base = dir.path().canonicalize().unwrap();
-    let project = base.join("project");
-    std::fs::create_dir(&project).unwrap();
+    let (_dir, base, project) = place();
     let barrier = Arc::new(Barrier::new(FIT + 1));
     let together = (0..FIT).map(|_| said().together(&barrier));
     let server = Scripted::start(std::iter::once(said()).chain(together).collect());

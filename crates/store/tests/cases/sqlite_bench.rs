@@ -73,10 +73,8 @@ pub(crate) fn database(dir: &Path) -> PathBuf {
 
 pub(crate) const PLAN: PlanId = PlanId::from_u128(1);
 
-/// A worker's claim of a new job of this plan, which is kept nowhere else.
-pub(crate) async fn owner(store: &SqliteStore, plan: PlanId) -> Claim {
-    let id = JobId::from_u128(plan.as_u128());
-    store.enqueue(NewJob { id, plan, phase: Phase::Execute, not_before: Ms(0) }).await.unwrap();
+/// A worker's claim of the job of this plan.
+async fn claimed(store: &SqliteStore, plan: PlanId) -> Claim {
     let (worker, boot, lease) = (WorkerId::from_u128(1), BootId::from_u128(1), Duration::from_secs(3_600));
     let request = ClaimRequest {
         worker,
@@ -87,6 +85,13 @@ pub(crate) async fn owner(store: &SqliteStore, plan: PlanId) -> Claim {
         variables: Default::default(),
     };
     store.claim(&request).await.unwrap().unwrap().claim()
+}
+
+/// A worker's claim of a new job of this plan, which is kept nowhere else.
+pub(crate) async fn owner(store: &SqliteStore, plan: PlanId) -> Claim {
+    let id = JobId::from_u128(plan.as_u128());
+    store.enqueue(NewJob { id, plan, phase: Phase::Execute, not_before: Ms(0) }).await.unwrap();
+    claimed(store, plan).await
 }
 
 /// The creation of a file, named by `n`.
@@ -151,16 +156,7 @@ pub(crate) async fn made(store: &SqliteStore, plan: PlanId) -> Claim {
     let job =
         NewJob { id: JobId::from_u128(plan.as_u128()), plan, phase: Phase::Strategize, not_before: Ms(0) };
     store.create(NewPlan { id: plan, ..new_plan() }, vec![prompt()], job).await.unwrap();
-    let (worker, boot, lease) = (WorkerId::from_u128(1), BootId::from_u128(1), Duration::from_secs(3_600));
-    let request = ClaimRequest {
-        worker,
-        boot,
-        lease,
-        concurrency_max: u32::MAX,
-        only: Some(plan),
-        variables: Default::default(),
-    };
-    store.claim(&request).await.unwrap().unwrap().claim()
+    claimed(store, plan).await
 }
 
 /// Keeps something of every kind.
