@@ -11,7 +11,8 @@ use sync::primitives::{Mutex, lock};
 
 use crate::Source;
 use crate::graph::Graph;
-use crate::index::{CommitFacts, Counts, EncodedCount, File, Snapshot, terms};
+use crate::index::terms::PathTerms;
+use crate::index::{CommitFacts, Counts, EncodedCount, File, Snapshot};
 use crate::lexical::{Fields, Lengths, lengths};
 
 /// How many snapshots the cache knows, the latest used.
@@ -30,10 +31,9 @@ pub(crate) struct Derived {
 impl Derived {
     fn of(snapshot: &Snapshot) -> Derived {
         let (mut encoded, mut ends) = (Vec::new(), Vec::with_capacity(snapshot.files().len()));
+        let mut paths = PathTerms::default();
         for file in snapshot.files() {
-            encoded.extend(
-                terms::of_path(&file.path).into_iter().map(|(hash, count)| Counts::encode(hash, count)),
-            );
+            encoded.extend(paths.of(&file.path).into_iter().map(|(hash, count)| Counts::encode(hash, count)));
             ends.push(encoded.len() as u32);
         }
         let mut derived = Derived {

@@ -97,7 +97,9 @@ impl Graph {
             }
             going
         });
-        both_ways(&blocks, files.len())
+        let counts = blocks.iter().map(|block| &*block.counts).collect::<Vec<_>>().concat();
+        let edges = blocks.iter().map(|block| &*block.edges).collect::<Vec<_>>().concat();
+        both_ways(Going { counts, edges })
     }
 
     /// What the graph of a snapshot is kept under: it is that of no other files.
@@ -128,14 +130,14 @@ impl Graph {
     /// The graph of so many files that was kept as these bytes.
     pub(crate) fn decode(bytes: &[u8], files: usize) -> Option<Graph> {
         let mut from = From::checked(bytes)?;
-        let counts = (0..files).map(|_| from.number()).collect::<Option<Vec<u32>>>()?;
-        let edge = |_| {
+        let counts = from.many(u32::try_from(files).ok()?, From::number)?;
+        let edge = |from: &mut From<'_>| {
             let (to, weight) = (from.number()?, f32::from_bits(from.number()?));
             ((to as usize) < files).then_some((to, weight))
         };
         let all = counts.iter().try_fold(0_u32, |sum, count| sum.checked_add(*count))?;
-        let edges = (0..all).map(edge).collect::<Option<Vec<_>>>()?;
-        from.is_empty().then(|| both_ways(&[Going { counts, edges }], files))
+        let edges = from.many(all, edge)?;
+        from.is_empty().then(|| both_ways(Going { counts, edges }))
     }
 
     /// The edges of a file.
@@ -233,9 +235,9 @@ fn definers(snapshot: &Snapshot) -> ByName {
 }
 
 /// Each edge from both its ends: those that come in are counted first, so that they lie in one list.
-fn both_ways(blocks: &[Going], files: usize) -> Graph {
-    let edges: Vec<(u32, f32)> = blocks.iter().flat_map(|block| &block.edges).copied().collect();
-    let going = Lists { starts: starts(blocks.iter().flat_map(|block| &block.counts).copied()), edges };
+fn both_ways(Going { counts, edges }: Going) -> Graph {
+    let files = counts.len();
+    let going = Lists { starts: starts(counts.into_iter()), edges };
     let mut counts = vec![0_u32; files];
     going.edges.iter().for_each(|(to, _)| counts[*to as usize] += 1);
     let mut coming = Lists { starts: starts(counts.into_iter()), edges: vec![(0, 0.0); going.edges.len()] };

@@ -123,8 +123,7 @@ impl<'a> Weigher<'a> {
     }
 
     /// The score of each stretch.
-    pub(crate) fn scores(&self, met: &Met, stretches: &[Stretch<'_>]) -> Vec<f32> {
-        let mut words = Words::default();
+    pub(crate) fn scores(&self, met: &Met, stretches: &[Stretch<'_>], words: &mut Words) -> Vec<f32> {
         let mut counts = vec![0.0_f32; self.terms.len()];
         let mut score = |stretch: &Stretch<'_>| {
             let from = met.hits.partition_point(|(line, _)| *line < stretch.from);
@@ -135,7 +134,7 @@ impl<'a> Weigher<'a> {
             }
             counts.fill(0.0);
             inside.for_each(|(_, term)| counts[*term as usize] += 1.0);
-            self.count_name(stretch.name.unwrap_or_default(), &mut words, &mut counts);
+            self.count_name(stretch.name.unwrap_or_default(), words, &mut counts);
             self.score(&counts, met.terms_in(stretch))
         };
         if self.terms.is_empty() {
@@ -222,6 +221,7 @@ mod tests {
                 stretch(4, 4, None),
                 stretch(5, 9, None),
             ],
+            &mut Words::default(),
         );
         assert!(scores[0] > scores[1], "two words: {scores:?}");
         assert!(scores[2] > scores[1], "a name counts more: {scores:?}");
@@ -283,7 +283,7 @@ mod tests {
                 };
                 let stretches: Vec<Stretch<'_>> = spans.iter().map(stretch).collect();
                 let met = weigher.met(&text, &mut Words::default());
-                let by_text = weigher.scores(&met, &stretches);
+                let by_text = weigher.scores(&met, &stretches, &mut Words::default());
                 let by_parts = weigher.part_scores(&parts, facts.defs(), &mut Words::default());
                 assert_eq!(by_parts, by_text, "{text}");
                 weighed += by_parts.iter().filter(|score| **score > 0.0).count();

@@ -244,6 +244,19 @@ impl<'b> From<'b> {
         std::str::from_utf8(self.take(len)?).ok()
     }
 
+    /// So many of what `read` takes, which is a byte at least.
+    pub(crate) fn many<T>(
+        &mut self,
+        count: u32,
+        mut read: impl FnMut(&mut From<'b>) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let mut many = Vec::with_capacity((count as usize).min(self.0.len()));
+        for _ in 0..count {
+            many.push(read(self)?);
+        }
+        Some(many)
+    }
+
     pub(crate) fn counts(&mut self) -> Option<Counts<'b>> {
         let len = self.number()? as usize;
         let bytes = self.take(len.checked_mul(size_of::<EncodedCount>())?)?;

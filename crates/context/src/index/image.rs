@@ -105,9 +105,9 @@ pub(crate) fn read(path: &Path) -> Option<ReadImage> {
     if (from.number()?, from.number()?) != (IMAGE_VERSION, FACTS_VERSION) {
         return None;
     }
-    let contents: Vec<(Hash, Language, FactsHead, Piece)> =
-        (0..from.number()?).map(|_| content(&mut from)).collect::<Option<_>>()?;
-    let shelves: Vec<Piece> = (0..SHELVES).map(|_| piece(&mut from)).collect::<Option<_>>()?;
+    let contents_len = from.number()?;
+    let contents: Vec<(Hash, Language, FactsHead, Piece)> = from.many(contents_len, content)?;
+    let shelves: Vec<Piece> = from.many(SHELVES as u32, piece)?;
     let image = Arc::new(Image {
         path,
         file,
@@ -120,7 +120,8 @@ pub(crate) fn read(path: &Path) -> Option<ReadImage> {
         (hash, Arc::new(Facts::of_image(language, head, &image, number as u32)))
     };
     let contents: Vec<(Hash, Arc<Facts>)> = contents.into_iter().enumerate().map(of_content).collect();
-    let rows: Vec<Row> = (0..from.number()?).map(|_| row(&mut from, &contents)).collect::<Option<_>>()?;
+    let rows_len = from.number()?;
+    let rows: Vec<Row> = from.many(rows_len, |from| row(from, &contents))?;
     let newest_ns = rows.iter().map(|row| row.seen_ns).max().unwrap_or(i64::MIN);
     Some(ReadImage { rows, newest_ns })
 }

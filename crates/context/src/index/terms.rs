@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::sync::OnceLock;
 
 use domain::RelPath;
+use memchr::memrchr;
 
 use super::stem::{SHORT_LETTERS, stem};
 
@@ -50,21 +51,34 @@ pub(crate) fn fold(hash: u64) -> u32 {
 
 /// The terms of a text and how often each occurs, sorted by hash.
 pub fn of_text(text: &str) -> Vec<(u32, u16)> {
-    of_bytes(text.as_bytes())
-}
-
-/// The terms of a path.
-pub fn of_path(path: &RelPath) -> Vec<(u32, u16)> {
-    of_bytes(path.as_bytes())
-}
-
-fn of_bytes(bytes: &[u8]) -> Vec<(u32, u16)> {
     let mut found = Vec::new();
-    let mut splitter = Splitter::default();
-    for word in words(bytes) {
-        splitter.split(word, &mut |term| found.push((fold(hash_bytes(term)), 1)));
-    }
+    Splitter::default().terms(text.as_bytes(), &mut found);
     merged(found)
+}
+
+/// Finds the terms of paths, those of a folder once for all files that follow one another in it.
+#[derive(Default)]
+pub(crate) struct PathTerms {
+    splitter: Splitter,
+    folder: Vec<u8>,
+    of_folder: Vec<(u32, u16)>,
+}
+
+impl PathTerms {
+    /// The terms of a path and how often each occurs, sorted by hash.
+    pub(crate) fn of(&mut self, path: &RelPath) -> Vec<(u32, u16)> {
+        let path = path.as_bytes();
+        // No word goes on beyond the end of a folder's name.
+        let (folder, name) = path.split_at(memrchr(b'/', path).map_or(0, |end| end + 1));
+        if self.folder != folder {
+            self.folder = folder.to_vec();
+            self.of_folder.clear();
+            self.splitter.terms(folder, &mut self.of_folder);
+        }
+        let mut found = self.of_folder.clone();
+        self.splitter.terms(name, &mut found);
+        merged(found)
+    }
 }
 
 /// What a query asks for, in the order in which it is said, without the words that say nothing.
@@ -163,6 +177,13 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
+    /// Puts down the hash of each term of a text.
+    fn terms(&mut self, text: &[u8], found: &mut Vec<(u32, u16)>) {
+        for word in words(text) {
+            self.split(word, &mut |term| found.push((fold(hash_bytes(term)), 1)));
+        }
+    }
+
     /// Tells the terms of one word: its parts, and if there are several the whole.
     pub(crate) fn split(&mut self, word: &[u8], tell: &mut dyn FnMut(&[u8])) {
         if word.iter().any(|byte| *byte >= 0x80) {
@@ -419,11 +440,21 @@ mod tests {
         let query = query_terms("Retries retry_limit");
         let terms: Vec<(&str, u16)> = query.iter().map(|term| (term.text.as_str(), term.count)).collect();
         assert_eq!(terms, [("retry", 2), ("limit", 1), ("retrylimit", 1)]);
-        let path = of_path(&RelPath::new("src/retry/limits.rs").unwrap());
+        let path = PathTerms::default().of(&RelPath::new("src/retry/limits.rs").unwrap());
         let text = of_text("the retry limit");
         for term in &query[..2] {
             assert!(path.contains(&(term.hash, 1)));
             assert!(text.contains(&(term.hash, 1)));
+        }
+    }
+
+    #[test]
+    fn paths_have_the_terms_of_their_text_whatever_came_before_them() {
+        let mut terms = PathTerms::default();
+        for path in
+            ["Makefile", "a_b/retryLimit.rs", "a_b/run/run.rs", "a_b/run/walk.rs", "run.rs", "größe/ü.md"]
+        {
+            assert_eq!(terms.of(&RelPath::new(path).unwrap()), of_text(path), "{path}");
         }
     }
 

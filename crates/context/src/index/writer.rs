@@ -103,6 +103,8 @@ impl Writer {
     }
 
     fn take_over(&mut self, rows: Vec<Row>) {
+        self.rows.reserve(rows.len());
+        self.facts.reserve(rows.len());
         for mut row in rows {
             if let Some(hash) = row.file.hash {
                 let key = (hash, row.file.facts.language);

@@ -18,7 +18,7 @@ use super::ladder::kind;
 use super::{Hit, Item, LeftOut, Piece, Rung};
 use crate::focus::Anchor;
 use crate::index::{Facts, Lines, Outline, SpanKind, scanned_outline};
-use crate::parallel::in_parallel;
+use crate::parallel::{in_parallel, in_parallel_with};
 use crate::prepared::{FileNo, Prepared};
 use crate::reading::{ReadFile, is_withheld, left_out};
 use crate::render::{Header, header_line, listed_line};
@@ -33,7 +33,7 @@ const FILES_OF_MANY: usize = 120;
 const TOKENS_PER_FILE_OF_MORE: usize = 512;
 const FILES_MAX: usize = 2000;
 /// One file for so many tokens is opened: about as many as have something worth showing.
-const TOKENS_PER_OPEN: usize = 48;
+const TOKENS_PER_OPEN: usize = 80;
 const OPEN_MIN: usize = 14;
 /// One file for so many tokens is parsed, not just scanned.
 const TOKENS_PER_OUTLINE: usize = 128;
@@ -100,11 +100,12 @@ impl DetailDepthResolver for LadderDepthResolver {
             if opened[at] { look.open(hit) } else { look.named(hit) }
         });
         let outlines = parsed(prepared, &looked, outlines, stop);
-        let items = in_parallel(looked.len(), FILES_AT_A_TIME, |at| match &looked[at] {
-            Looked::Open(open) => Ok(look(&open.hit).item(open, outlines[at].as_ref())),
-            Looked::Listed(item) => Ok((**item).clone()),
-            Looked::LeftOut(left_out) => Err(left_out.clone()),
-        });
+        let items =
+            in_parallel_with(looked.len(), FILES_AT_A_TIME, Words::default, |words, at| match &looked[at] {
+                Looked::Open(open) => Ok(look(&open.hit).item(open, outlines[at].as_ref(), words)),
+                Looked::Listed(item) => Ok((**item).clone()),
+                Looked::LeftOut(left_out) => Err(left_out.clone()),
+            });
         let mut resolved = Resolved::default();
         for item in items {
             match item {
@@ -272,7 +273,7 @@ impl Look<'_> {
         Looked::Open(Open { hit, read, redacted })
     }
 
-    fn item(&self, open: &Open, outline: Option<&Arc<Outline>>) -> Item {
+    fn item(&self, open: &Open, outline: Option<&Arc<Outline>>, words: &mut Words) -> Item {
         let Open { hit, read, .. } = open;
         let is_redacted = open.is_redacted();
         let outline = outline.cloned().unwrap_or_else(|| Arc::new(scanned(open)));
@@ -292,7 +293,7 @@ impl Look<'_> {
             kind: kind(&read.facts),
             header: self.rung(header_line(&header)),
             listed: self.rung(listed),
-            pieces: self.pieces(open, &outline),
+            pieces: self.pieces(open, &outline, words),
             outline,
             lines: Arc::clone(open.lines()),
             hash: Some(read.hash),
@@ -307,7 +308,7 @@ impl Look<'_> {
     }
 
     /// The parts of a file, and how well each matches.
-    fn pieces(&self, open: &Open, outline: &Outline) -> Vec<Piece> {
+    fn pieces(&self, open: &Open, outline: &Outline, words: &mut Words) -> Vec<Piece> {
         let is_named = |anchor: &&Anchor| anchor.is_pinned && anchor.file == open.hit.file;
         let named = self.prepared.anchors().iter().filter(is_named).filter_map(|anchor| anchor.span);
         let named: Vec<(u32, u32)> = named.collect();
@@ -318,11 +319,10 @@ impl Look<'_> {
             name: part.def.and_then(|def| outline.items.get(def)).map(|item| item.name.as_str()),
         };
         let stretches: Vec<Stretch<'_>> = cuts.iter().map(stretch).collect();
-        let mut words = Words::default();
         let scores = if open.is_redacted() {
-            self.weigher.scores(&self.weigher.met(open.lines().text(), &mut words), &stretches)
+            self.weigher.scores(&self.weigher.met(open.lines().text(), words), &stretches, words)
         } else {
-            self.weigher.scores(open.read.met(self.weigher, &mut words), &stretches)
+            self.weigher.scores(open.read.met(self.weigher, words), &stretches, words)
         };
         let piece = |(Cut { part, of }, score): (&Cut, f32)| Piece {
             from: part.from,

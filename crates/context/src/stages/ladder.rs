@@ -14,6 +14,10 @@ use crate::render::{gap_line, numbers_line};
 const NAME_CHARS_MAX: usize = 120;
 /// Further lines of a signature are shown at first only within so many bytes.
 const BRIEF_BYTES: usize = 100;
+/// A token has about three and a half bytes.
+const HUNDREDTHS_PER_BYTE: u64 = 29;
+/// What stands beside a part: the number of its line, or of its lines.
+const BESIDE_BYTES: usize = 6;
 
 /// What a file of a language is shown as.
 pub(super) fn kind(facts: &Facts) -> FragmentKind {
@@ -57,6 +61,19 @@ impl Item {
                 text.split_inclusive('\n').map(|line| counter.hundredths(line)).sum()
             }
         })
+    }
+
+    /// About what a part costs so, by its bytes.
+    pub(crate) fn rung_guess(&self, piece: &Piece, showing: Showing) -> u64 {
+        let lines = || self.lines.between(piece.from as usize, piece.to as usize).len();
+        let of_defined = |defined: &Defined| match showing {
+            Showing::Name => defined.name.len(),
+            Showing::Signature => beginning(defined).len(),
+            Showing::Described => defined.signature.len() + defined.doc.as_ref().map_or(0, String::len),
+            Showing::Lines => lines(),
+        };
+        let bytes = self.defined(piece).map_or_else(lines, of_defined);
+        (bytes + BESIDE_BYTES) as u64 * HUNDREDTHS_PER_BYTE
     }
 
     fn lines_cost(&self, piece: &Piece, counter: &dyn TokenCounter) -> u64 {

@@ -4,6 +4,8 @@
 //! by its signature before it is shown in full, so what does not fit falls from full to signatures to outline to listing
 //! before it is left out.
 //!
+//! Steps are put in order by what they cost about, by their bytes: most are never bought. Counted is what is about to be.
+//!
 //! # Invariants
 //! 1. The sum of the costs of what was bought is at most the budget.
 //! 2. No part is shown without its file's header.
@@ -19,12 +21,16 @@ use super::{Bought, Item, Packed, Piece, Showing, Step};
 use crate::TokenCounter;
 
 const LISTING: f64 = 0.65;
-const SIGNATURE: f64 = 0.53;
+const SIGNATURE: f64 = 0.6;
 /// What is said about a part is worth less than that it is there, and than its lines.
 const DESCRIBED: f64 = 0.05;
 const FULL: f64 = 0.15;
 /// What a part that does not match at all is worth beside the best.
 const PART_MIN: f64 = 0.03;
+/// How much more a better file is worth: between showing the best in full and naming many.
+const SCORE_POWER: f64 = 1.7;
+/// What is guessed to cost so many times what is left is not counted.
+const GUESS_TIMES_TOO_MUCH: u64 = 2;
 
 /// What bounds a purchase.
 #[derive(Clone, Copy)]
@@ -206,7 +212,7 @@ impl<'a> Purchase<'a> {
         let share = if showing == Showing::Lines { share * share } else { share * share.sqrt() };
         let worth = PART_MIN + (1.0 - PART_MIN) * share;
         let step = Step::Show { item, piece, showing };
-        let cost = nonzero(self.cost(step));
+        let cost = nonzero(self.guess(step));
         let value = match showing {
             Showing::Lines if part.is_head => FULL * worth / cost,
             Showing::Lines => FULL * worth / cost.sqrt(),
@@ -218,8 +224,8 @@ impl<'a> Purchase<'a> {
 
     fn offer(&mut self, step: Step, line: u32, value: f64) {
         let item = step.item();
-        let score = f64::from(self.items[item].score);
-        self.heap.push(Offer { density: score * score * value, item, line, step });
+        let density = f64::from(self.items[item].score).powf(SCORE_POWER) * value;
+        self.heap.push(Offer { density, item, line, step });
     }
 
     /// Whether there is more of a part to show so, it may be shown so deep, and was not before.
@@ -263,6 +269,15 @@ impl<'a> Purchase<'a> {
 
     /// What a step adds to the cost of the text; none if it would take away.
     fn cost(&self, step: Step) -> u64 {
+        self.added(step, |item, piece, showing| item.rung_cost(piece, showing, self.request.counter))
+    }
+
+    /// About the same, without counting.
+    fn guess(&self, step: Step) -> u64 {
+        self.added(step, Item::rung_guess)
+    }
+
+    fn added(&self, step: Step, cost: impl Fn(&Item, &Piece, Showing) -> u64) -> u64 {
         let item = &self.items[step.item()];
         let named = match &self.files[step.item()] {
             Ok(bought) if bought.pieces.iter().any(Option::is_some) => item.header.cost,
@@ -271,7 +286,7 @@ impl<'a> Purchase<'a> {
         };
         let Step::Show { piece, showing, .. } = step else { return item.listed.cost.saturating_sub(named) };
         let header = item.header.cost.saturating_sub(named);
-        let cost = |showing: Showing| item.rung_cost(&item.pieces[piece], showing, self.request.counter);
+        let cost = |showing: Showing| cost(item, &item.pieces[piece], showing);
         let has = match &self.files[step.item()] {
             Ok(bought) => bought.pieces[piece].map_or(0, cost),
             Err(_) => 0,
@@ -284,6 +299,9 @@ impl<'a> Purchase<'a> {
         if let (Some(bought), Step::Show { piece, showing, .. }) = (&has, step)
             && bought.pieces[piece].is_some_and(|has| has >= showing)
         {
+            return false;
+        }
+        if self.guess(step) / GUESS_TIMES_TOO_MUCH > self.left {
             return false;
         }
         let cost = self.cost(step);
