@@ -12,7 +12,8 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::thread::{self, ScopedJoinHandle};
+use std::sync::Arc;
+use std::thread::{self, Scope, ScopedJoinHandle};
 
 use domain::RelPath;
 use rustix::fs::{FileType, Stat};
@@ -47,7 +48,7 @@ pub struct TreeFile {
 /// Whether nobody waits any more; once it said so, it says so for ever.
 pub type IsOver<'a> = dyn Fn() -> bool + Sync + 'a;
 
-/// How many directories are listed before what lies in them is told.
+/// How many directories are listed while what lies in others is told.
 const DIRS_AHEAD: usize = 64;
 
 /// Fewer are listed by one thread.
@@ -106,48 +107,27 @@ impl ProjectTree {
     pub fn walk(&self, is_over: &IsOver<'_>, tell: &mut dyn FnMut(TreeFile)) -> io::Result<WalkEnd> {
         let mut tracked = Tracked::of(&self.project);
         let rules = CaptureRules::default();
-        let mut filter = Filter::new(self.root.as_fd(), &mut tracked, &self.project, &rules);
-        let mut end = WalkEnd { is_complete: true, unread: Vec::new() };
-        let mut waiting: Vec<Option<RelPath>> = vec![None];
-        let mut looked: usize = 0;
-        while !waiting.is_empty() {
-            let dirs = waiting.split_off(waiting.len().saturating_sub(DIRS_AHEAD));
-            let listed = self.list_all(&dirs, is_over);
-            for (dir, entries) in dirs.into_iter().zip(listed).rev() {
-                if is_over() {
-                    return Ok(WalkEnd { is_complete: false, ..end });
+        let filter = Filter::new(self.root.as_fd(), &mut tracked, &self.project, &rules);
+        let end = WalkEnd { is_complete: true, unread: Vec::new() };
+        let mut walk = Walk { filter, waiting: vec![None], looked: 0, end, is_over, tell };
+        thread::scope(|scope| {
+            let mut ahead = self.list_ahead(scope, walk.next_dirs(), is_over);
+            while !ahead.is_empty() {
+                let listed: Vec<_> =
+                    ahead.into_iter().flat_map(|share| share.listed(self, is_over)).collect();
+                // While these are gone through, the next are listed.
+                ahead = self.list_ahead(scope, walk.next_dirs(), is_over);
+                for (dir, entries) in listed.into_iter().rev() {
+                    if !walk.go_through(dir.as_ref(), entries)? {
+                        return Ok(WalkEnd { is_complete: false, ..walk.end });
+                    }
                 }
-                let Some(entries) = end.noting(dir.as_ref(), entries)? else { continue };
-                if !entries.iter().any(|entry| entry.name.as_bytes() == GITIGNORE.as_bytes()) {
-                    filter.has_no_rules(dir.as_ref());
-                }
-                for entry in entries {
-                    looked += 1;
-                    if looked.is_multiple_of(LOOK_ENTRIES) && is_over() {
-                        return Ok(WalkEnd { is_complete: false, ..end });
-                    }
-                    let kind = entry.kind();
-                    if kind != FileType::RegularFile && kind != FileType::Directory {
-                        continue;
-                    }
-                    // A path too long to be named cannot be asked for either.
-                    let Ok(path) = entry.path(dir.as_ref()) else { continue };
-                    let is_dir = kind == FileType::Directory;
-                    let Some(is_git_s) = filter.is_git_s(&path, is_dir, is_over) else {
-                        return Ok(WalkEnd { is_complete: false, ..end });
-                    };
-                    if !is_git_s {
-                        continue;
-                    }
-                    if is_dir {
-                        waiting.push(Some(path));
-                    } else {
-                        tell(TreeFile::new(path, &entry.stat));
-                    }
+                if ahead.is_empty() {
+                    ahead = self.list_ahead(scope, walk.next_dirs(), is_over);
                 }
             }
-        }
-        Ok(end)
+            Ok(walk.end)
+        })
     }
 
     /// How long a file is; it is not opened for that.
@@ -172,33 +152,29 @@ impl ProjectTree {
         read_file(self.root.as_fd(), path, bytes_max).map(|(bytes, _)| bytes)
     }
 
+    /// Begins to list some directories, a few by whoever asks for them.
+    fn list_ahead<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        dirs: Vec<Option<RelPath>>,
+        is_over: &'scope IsOver<'_>,
+    ) -> Vec<Share<'scope>> {
+        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(THREADS_MAX);
+        let is_shared = threads > 1 && dirs.len() >= DIRS_TO_SHARE;
+        let shares = dirs.chunks(if is_shared { dirs.len().div_ceil(threads) } else { DIRS_AHEAD });
+        let begin = |dirs: &[Option<RelPath>]| {
+            let dirs: Arc<[_]> = dirs.into();
+            let others = Arc::clone(&dirs);
+            let thread = thread::Builder::new().name("tree-walk".to_owned());
+            let list = move || self.list_all(&others, is_over);
+            Share { dirs, thread: is_shared.then(|| thread.spawn_scoped(scope, list).ok()).flatten() }
+        };
+        shares.map(begin).collect()
+    }
+
     /// What lies in each of some directories; once it is over, whatever was found by then.
     fn list_all(&self, dirs: &[Option<RelPath>], is_over: &IsOver<'_>) -> Vec<io::Result<Vec<Entry>>> {
-        let list = |dirs: &[Option<RelPath>]| -> Vec<io::Result<Vec<Entry>>> {
-            dirs.iter().map(|dir| self.list(dir.as_ref(), is_over)).collect()
-        };
-        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(THREADS_MAX);
-        if threads == 1 || dirs.len() < DIRS_TO_SHARE {
-            return list(dirs);
-        }
-        let (own, others) = dirs.split_at(dirs.len().div_ceil(threads));
-        thread::scope(|scope| {
-            let shares = others.chunks(own.len()).map(|share| {
-                let thread = thread::Builder::new().name("tree-walk".to_owned());
-                thread.spawn_scoped(scope, move || list(share)).map_err(|_| share)
-            });
-            let shares: Vec<_> = shares.collect();
-            let mut listed = list(own);
-            for share in shares {
-                match share.map(ScopedJoinHandle::join) {
-                    Ok(Ok(others)) => listed.extend(others),
-                    Ok(Err(panicked)) => std::panic::resume_unwind(panicked),
-                    // There are too many threads.
-                    Err(share) => listed.extend(list(share)),
-                }
-            }
-            listed
-        })
+        dirs.iter().map(|dir| self.list(dir.as_ref(), is_over)).collect()
     }
 
     fn list(&self, dir: Option<&RelPath>, is_over: &IsOver<'_>) -> io::Result<Vec<Entry>> {
@@ -207,6 +183,77 @@ impl ProjectTree {
         }
         let opened = open_dir(self.root.as_fd(), dir).map_err(BeneathError::into_io)?;
         list_unless(opened.as_fd(), is_over)
+    }
+}
+
+/// Directories that are listed by a thread; without one, when they are asked for.
+struct Share<'scope> {
+    dirs: Arc<[Option<RelPath>]>,
+    thread: Option<ScopedJoinHandle<'scope, Vec<io::Result<Vec<Entry>>>>>,
+}
+
+impl Share<'_> {
+    /// What lies in each of them.
+    fn listed(
+        self,
+        tree: &ProjectTree,
+        is_over: &IsOver<'_>,
+    ) -> Vec<(Option<RelPath>, io::Result<Vec<Entry>>)> {
+        let listed = match self.thread.map(ScopedJoinHandle::join) {
+            Some(Ok(listed)) => listed,
+            Some(Err(panicked)) => std::panic::resume_unwind(panicked),
+            None => tree.list_all(&self.dirs, is_over),
+        };
+        self.dirs.iter().cloned().zip(listed).collect()
+    }
+}
+
+/// A walk that is under way.
+struct Walk<'a> {
+    filter: Filter<'a>,
+    /// Directories that are not listed yet, the next one last.
+    waiting: Vec<Option<RelPath>>,
+    /// How many entries it came by.
+    looked: usize,
+    end: WalkEnd,
+    is_over: &'a IsOver<'a>,
+    tell: &'a mut dyn FnMut(TreeFile),
+}
+
+impl Walk<'_> {
+    fn next_dirs(&mut self) -> Vec<Option<RelPath>> {
+        self.waiting.split_off(self.waiting.len().saturating_sub(DIRS_AHEAD))
+    }
+
+    /// Tells what lies in a directory; whether there was time for all of it.
+    fn go_through(&mut self, dir: Option<&RelPath>, entries: io::Result<Vec<Entry>>) -> io::Result<bool> {
+        if (self.is_over)() {
+            return Ok(false);
+        }
+        let Some(entries) = self.end.noting(dir, entries)? else { return Ok(true) };
+        if !entries.iter().any(|entry| entry.name.as_bytes() == GITIGNORE.as_bytes()) {
+            self.filter.has_no_rules(dir);
+        }
+        for entry in entries {
+            self.looked += 1;
+            if self.looked.is_multiple_of(LOOK_ENTRIES) && (self.is_over)() {
+                return Ok(false);
+            }
+            let kind = entry.kind();
+            if kind != FileType::RegularFile && kind != FileType::Directory {
+                continue;
+            }
+            // A path too long to be named cannot be asked for either.
+            let Ok(path) = entry.path(dir) else { continue };
+            let is_dir = kind == FileType::Directory;
+            let Some(is_git_s) = self.filter.is_git_s(&path, is_dir, self.is_over) else { return Ok(false) };
+            if is_git_s && is_dir {
+                self.waiting.push(Some(path));
+            } else if is_git_s {
+                (self.tell)(TreeFile::new(path, &entry.stat));
+            }
+        }
+        Ok(true)
     }
 }
 

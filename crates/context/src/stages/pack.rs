@@ -254,13 +254,13 @@ impl<'a> Purchase<'a> {
 
     /// Buys the step, or a cheaper one in its place, and offers what it opens.
     fn consider(&mut self, offer: &Offer) {
-        let is_bought = self.buy(offer.step);
+        let is_bought = self.buy_likely(offer.step);
         match (offer.step, is_bought) {
             (Step::List { item }, true) => self.offer_pieces(item),
             (Step::Show { item, piece, showing }, true) => self.offer_next(item, piece, Some(showing)),
             (Step::Show { item, piece, showing: Showing::Signature }, false) => {
                 if self.is_offered(item, piece, Showing::Name) {
-                    self.buy(Step::Show { item, piece, showing: Showing::Name });
+                    self.buy_likely(Step::Show { item, piece, showing: Showing::Name });
                 }
             }
             (Step::List { .. } | Step::Show { .. }, false) => {}
@@ -294,14 +294,16 @@ impl<'a> Purchase<'a> {
         header + cost(showing).saturating_sub(has)
     }
 
+    /// Buys the step if that is likely to be possible.
+    fn buy_likely(&mut self, step: Step) -> bool {
+        self.guess(step) / GUESS_TIMES_TOO_MUCH <= self.left && self.buy(step)
+    }
+
     fn buy(&mut self, step: Step) -> bool {
         let has = self.files[step.item()].as_ref().ok().cloned();
         if let (Some(bought), Step::Show { piece, showing, .. }) = (&has, step)
             && bought.pieces[piece].is_some_and(|has| has >= showing)
         {
-            return false;
-        }
-        if self.guess(step) / GUESS_TIMES_TOO_MUCH > self.left {
             return false;
         }
         let cost = self.cost(step);

@@ -134,6 +134,15 @@ fn lines_and_symbols_that_are_named_are_shown_in_full() {
 }
 
 #[test]
+fn lines_that_are_named_are_shown_however_little_their_bytes_cost() {
+    let wide = format!("{}x\n", " ".repeat(60)).repeat(30);
+    let ground = Ground::files(&files(&[("wide.txt", &wide)]));
+    let focus = vec![Focus::Lines(FIRST, path("wide.txt"), 1, 30)];
+    let context = ground.assemble(&ContextRequest { focus, ..request("", 110) });
+    assert!(context.text.contains(&wide), "{}", context.text);
+}
+
+#[test]
 fn lines_that_are_named_are_shown_where_what_is_round_them_does_not_fit() {
     let body: String = (2..=70).map(|line| format!("    total += price_of(order.lines[{line}])\n")).collect();
     let long = format!("def process_order(order):\n{body}");
