@@ -138,6 +138,10 @@ fn a_rewritten_history_is_read_anew() {
     let after = rig.update_with(&index, &tree, Some(&history)).snapshot;
     assert_eq!(subjects(after.commits()), [(0, "amended"), (1, "first")]);
     assert_eq!(history.asked(), [None, Some(oid(2)), None]);
+    // All of it is younger than what was known, and still nothing of that.
+    *history.rounds.lock().expect("not poisoned") = vec![(oid(8), vec![commit(8, 30, "rebased", &["a"])])];
+    let after = rig.update_with(&index, &tree, Some(&history)).snapshot;
+    assert_eq!(subjects(after.commits()), [(0, "rebased")]);
     history.rounds.lock().expect("not poisoned").clear();
     assert_eq!(rig.update_with(&index, &tree, Some(&history)).snapshot.commits().len(), 0);
 }
