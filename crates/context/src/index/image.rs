@@ -431,3 +431,33 @@ impl fmt::Debug for Image {
         f.debug_struct("Image").field("path", &self.path).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_of_another_version_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = dir.path().join("i.sqlite");
+        let file = File::unread(RelPath::new("a").unwrap(), 1, PathOnly::Unreadable);
+        let row = Row { size: 1, mtime_ns: 0, ctime_ns: 0, inode: 1, seen_ns: 1, file };
+        write(&index, std::iter::once(&row)).unwrap();
+        assert_eq!(read(&index).unwrap().rows.len(), 1);
+        let as_of = |image_version: u32, facts_version: u32| {
+            let mut rows = Out::default();
+            rows.number(image_version);
+            rows.number(facts_version);
+            rows.number(0);
+            (0..SHELVES).for_each(|_| put_piece(&mut rows, Piece { at: 0, len: 0 }));
+            rows.number(0);
+            let rows = rows.summed();
+            let end = [0, rows.len() as u64].map(u64::to_le_bytes).concat();
+            fs::write(image_path(&index), [rows, end].concat()).unwrap();
+            read(&index).is_some()
+        };
+        assert!(as_of(IMAGE_VERSION, FACTS_VERSION));
+        assert!(!as_of(IMAGE_VERSION + 1, FACTS_VERSION));
+        assert!(!as_of(IMAGE_VERSION, FACTS_VERSION + 1));
+    }
+}
