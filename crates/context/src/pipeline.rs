@@ -288,7 +288,9 @@ fn note_unshown(request: &ContextRequest, shelf: &Shelf, notes: &mut Vec<String>
         if let Some(reason) = item.only_listed.filter(|_| item.is_pinned) {
             notes.push(format!("`{}` is not shown: {reason}", item.place.path));
         }
-        for (at, piece) in item.pieces.iter().enumerate().filter(|(_, piece)| piece.is_pinned) {
+        let is_whole = item.is_named_whole();
+        let named = item.pieces.iter().enumerate().filter(|(_, piece)| is_whole || piece.is_pinned);
+        for (at, piece) in named {
             let is_shown = bought.as_ref().is_ok_and(|bought| bought.pieces[at] == Some(Showing::Lines));
             let was_shown = request.shown.iter().any(|shown| {
                 let covers = shown.place.span.is_none_or(|(from, to)| from <= piece.from && piece.to <= to);

@@ -258,6 +258,27 @@ fn a_data_directory_that_fills_while_an_apply_is_prepared_leaves_the_project_as_
 }
 
 #[test]
+fn an_index_that_fills_the_disk_goes_and_what_needs_the_disk_goes_on() {
+    with_own_mounts(|| {
+        let person = Person::new();
+        mount_disk(&data(&person), 4);
+        for number in 0..1500 {
+            let word =
+                |line: u32| format!("def rescue_{number}_{line}(queue, limit_{line}):\n    return {line}\n");
+            person.write(&format!("part{number}.py"), &(0..8).map(word).collect::<String>());
+        }
+        assert_eq!(person.agents(&["run", "--", "sh", "-c", "echo one > a"]).exit, 0);
+        for _ in 0..2 {
+            let indexed = person.agents(&["context", "index"]);
+            assert_eq!(indexed.exit, 0, "{indexed:?}");
+            assert!(told(&indexed).contains("kept in memory: the disk is full"), "{indexed:?}");
+        }
+        let ran = person.agents(&["run", "--", "sh", "-c", "echo two > b"]);
+        assert_eq!(ran.exit, 0, "{ran:?}");
+    });
+}
+
+#[test]
 fn a_project_on_a_read_only_disk_can_be_worked_on_and_is_not_applied_to() {
     with_own_mounts(|| {
         let person = Person::new();

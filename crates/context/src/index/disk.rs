@@ -361,6 +361,11 @@ impl Stored {
 }
 
 impl Disk {
+    /// Takes what lies in the log into the file, as far as nobody reads it there.
+    pub(super) fn take_log_in(&mut self) -> Result<(), DiskError> {
+        Ok(self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
+    }
+
     /// Writes rows, and the facts that are new with them.
     pub(crate) fn save<'r>(
         &mut self,

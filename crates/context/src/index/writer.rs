@@ -98,6 +98,11 @@ impl Writer {
                 }
                 self.place = Place::Open(Box::new(opened.disk), path);
             }
+            Err(DiskError::Full) => {
+                // What fills the disk may be the index itself.
+                remove(&path);
+                self.give_up(&DiskError::Full);
+            }
             Err(why) => self.give_up(&why),
         }
     }
@@ -185,12 +190,13 @@ impl Writer {
         let is_future = |row: &Row| row.seen_ns > now_ns;
         // It is about half as large as the tables.
         let may_be = || self.size().1 < config.disk_bytes_max / 2 && !self.rows.values().any(is_future);
-        match &self.place {
-            Place::Open(_, path) if is_wanted && self.unsaved.is_empty() && may_be() => {
-                let _ = image::write(path, self.rows.values());
-                self.since_image = Some(0);
-            }
-            Place::Open(..) | Place::Unopened(_) | Place::Nowhere => {}
+        // Now the tables are as large as they get: if that is too much for the disk, they go.
+        if !is_wanted || !self.unsaved.is_empty() || !may_be() || !self.on_disk(Disk::take_log_in) {
+            return;
+        }
+        if let Place::Open(_, path) = &self.place {
+            let _ = image::write(path, self.rows.values());
+            self.since_image = Some(0);
         }
     }
 

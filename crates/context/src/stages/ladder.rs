@@ -30,6 +30,11 @@ pub(super) fn kind(facts: &Facts) -> FragmentKind {
 }
 
 impl Item {
+    /// Whether the file is named for sure, and no lines of it.
+    pub(crate) fn is_named_whole(&self) -> bool {
+        self.is_pinned && !self.pieces.iter().any(|piece| piece.is_pinned)
+    }
+
     /// Whether a part can be shown so.
     pub(crate) fn has_rung(&self, piece: &Piece, showing: Showing) -> bool {
         match (showing, self.defined(piece)) {
@@ -74,6 +79,15 @@ impl Item {
         };
         let bytes = self.defined(piece).map_or_else(lines, of_defined);
         (bytes + BESIDE_BYTES) as u64 * HUNDREDTHS_PER_BYTE
+    }
+
+    /// The same without the blanks at the front of its lines, of which many are one token.
+    pub(crate) fn rung_guess_unindented(&self, piece: &Piece, showing: Showing) -> u64 {
+        if showing != Showing::Lines {
+            return self.rung_guess(piece, showing);
+        }
+        let lines = self.lines.between(piece.from as usize, piece.to as usize).lines();
+        lines.map(|line| line.trim_start().len() as u64 * HUNDREDTHS_PER_BYTE).sum()
     }
 
     fn lines_cost(&self, piece: &Piece, counter: &dyn TokenCounter) -> u64 {

@@ -29,6 +29,8 @@ const FULL: f64 = 0.15;
 const PART_MIN: f64 = 0.03;
 /// How much more a better file is worth: between showing the best in full and naming many.
 const SCORE_POWER: f64 = 1.7;
+/// Of the tokens, files that are named whole leave one part of so many to all others.
+const WHOLE_FILES_LEAVE: u64 = 4;
 /// What is guessed to cost so many times what is left is not counted.
 const GUESS_TIMES_TOO_MUCH: u64 = 2;
 
@@ -142,7 +144,8 @@ impl<'a> Purchase<'a> {
         self.files[item] != Err(Reason::Policy)
     }
 
-    /// Headers of what is named for sure, then the lines that are, each as deep as there is room for.
+    /// Headers of what is named for sure, then the lines that are, each as deep as there is room for; then the parts of
+    /// files that are named whole, the best first, for most of the tokens.
     fn buy_pinned(&mut self) {
         let pinned: Vec<usize> =
             (0..self.items.len()).filter(|at| self.items[*at].is_pinned && self.may_buy(*at)).collect();
@@ -151,11 +154,24 @@ impl<'a> Purchase<'a> {
                 self.buy(Step::List { item: *item });
             }
         }
-        for item in pinned {
+        let (in_part, whole): (Vec<usize>, Vec<usize>) =
+            pinned.into_iter().partition(|item| !self.items[*item].is_named_whole());
+        for item in in_part {
             for piece in 0..self.items[item].pieces.len() {
                 if self.items[item].pieces[piece].is_pinned {
                     self.buy_deepest(item, piece);
                 }
+            }
+        }
+        let kept = self.request.budget / WHOLE_FILES_LEAVE;
+        let parts = |item: usize| (0..self.items[item].pieces.len()).map(move |piece| (item, piece));
+        let mut parts: Vec<(usize, usize)> = whole.into_iter().flat_map(parts).collect();
+        let score = |(item, piece): (usize, usize)| self.items[item].pieces[piece].score;
+        parts.sort_by(|one, other| score(*other).total_cmp(&score(*one)));
+        for (item, piece) in parts {
+            let step = Step::Show { item, piece, showing: Showing::Lines };
+            if self.is_offered(item, piece, Showing::Lines) && self.cost(step) + kept <= self.left {
+                self.buy(step);
             }
         }
     }
@@ -294,9 +310,12 @@ impl<'a> Purchase<'a> {
         header + cost(showing).saturating_sub(has)
     }
 
-    /// Buys the step if that is likely to be possible.
+    /// Buys the step if that is likely to be possible. Blanks cost next to nothing, so what seems too dear is looked at
+    /// without them.
     fn buy_likely(&mut self, step: Step) -> bool {
-        self.guess(step) / GUESS_TIMES_TOO_MUCH <= self.left && self.buy(step)
+        let may_fit = |guess: u64| guess / GUESS_TIMES_TOO_MUCH <= self.left;
+        let is_likely = may_fit(self.guess(step)) || may_fit(self.added(step, Item::rung_guess_unindented));
+        is_likely && self.buy(step)
     }
 
     fn buy(&mut self, step: Step) -> bool {

@@ -143,6 +143,39 @@ fn lines_that_are_named_are_shown_however_little_their_bytes_cost() {
 }
 
 #[test]
+fn a_file_that_is_named_whole_is_shown_before_others_as_far_as_there_are_tokens() {
+    let body: String = (1..=30).map(|line| format!("    total += price_of(order.lines[{line}])\n")).collect();
+    let named = format!("def invoice(order):\n{body}");
+    let small = |number: u32| format!("def retry_limit_{number}(job):\n    return job.limit - {number}\n");
+    let mut all = files(&[("named.py", &named)]);
+    all.extend((0..8).map(|number| (path(&format!("small{number}.py")), small(number).into_bytes())));
+    let ground = Ground::files(&all);
+    let shown = |tokens: u32| {
+        let focus = vec![focus("named.py")];
+        let context = ground.assemble(&ContextRequest { focus, ..request("retry limit of job", tokens) });
+        let lines = context.text.lines().filter(|line| line.contains("order.lines[")).count();
+        let is_noted = context.receipt.notes.iter().any(|note| note.contains("too few tokens for lines"));
+        assert_eq!(is_noted, lines < 30, "{tokens}: {:?}", context.receipt.notes);
+        lines
+    };
+    assert!(shown(200) > 0);
+    assert!(shown(400) > shown(200));
+    assert_eq!((shown(900), shown(1024), shown(4000)), (30, 30, 30));
+}
+
+#[test]
+fn a_part_that_is_mostly_blanks_is_bought_though_it_has_many_bytes() {
+    let function = |number: u32| {
+        let body = format!("{}x\n", " ".repeat(70)).repeat(12);
+        format!("def retry_{number}(job):\n{body}")
+    };
+    let text: String = (0..12).map(function).collect();
+    let context = Ground::files(&files(&[("w.py", &text)])).assemble(&request("retry job", 500));
+    let free = context.receipt.budget.free;
+    assert!(free < 50, "{free} of 500 tokens are free: {}", context.text);
+}
+
+#[test]
 fn lines_that_are_named_are_shown_where_what_is_round_them_does_not_fit() {
     let body: String = (2..=70).map(|line| format!("    total += price_of(order.lines[{line}])\n")).collect();
     let long = format!("def process_order(order):\n{body}");
