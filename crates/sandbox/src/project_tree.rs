@@ -109,7 +109,7 @@ impl ProjectTree {
         let rules = CaptureRules::default();
         let filter = Filter::new(self.root.as_fd(), &mut tracked, &self.project, &rules);
         let end = WalkEnd { is_complete: true, unread: Vec::new() };
-        let mut walk = Walk { filter, waiting: vec![None], looked: 0, end, is_over, tell };
+        let mut walk = Walk { filter, waiting: vec![None], at_once: 0, looked: 0, end, is_over, tell };
         thread::scope(|scope| {
             let mut ahead = self.list_ahead(scope, walk.next_dirs(), is_over);
             while !ahead.is_empty() {
@@ -213,6 +213,8 @@ struct Walk<'a> {
     filter: Filter<'a>,
     /// Directories that are not listed yet, the next one last.
     waiting: Vec<Option<RelPath>>,
+    /// How many of them were listed together last.
+    at_once: usize,
     /// How many entries it came by.
     looked: usize,
     end: WalkEnd,
@@ -221,8 +223,10 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    /// The next to be listed: few at first, so that something is told however little time there is.
     fn next_dirs(&mut self) -> Vec<Option<RelPath>> {
-        self.waiting.split_off(self.waiting.len().saturating_sub(DIRS_AHEAD))
+        self.at_once = (2 * self.at_once).clamp(1, DIRS_AHEAD);
+        self.waiting.split_off(self.waiting.len().saturating_sub(self.at_once))
     }
 
     /// Tells what lies in a directory; whether there was time for all of it.

@@ -81,9 +81,13 @@ pub(super) fn update(writer: &mut Writer, work: &Work<'_>) -> Done {
     let mut done = Done::default();
     let known = writer.history.clone();
     let history = std::thread::scope(|scope| {
-        let told = work.history.map(|history| scope.spawn(move || newer_history(history, &known, work)));
+        let told = work.history.map(|history| {
+            let newer = || newer_history(history, &known, work);
+            (std::thread::Builder::new().spawn_scoped(scope, newer).ok(), newer)
+        });
         files(writer, work, &mut done);
-        told.and_then(|told| told.join().ok())
+        // Where there are too many threads, this one asks.
+        told.and_then(|(thread, newer)| thread.map_or_else(|| Some(newer()), |thread| thread.join().ok()))
     });
     match history {
         Some(Ok(Some(newer))) => {
@@ -285,7 +289,11 @@ fn read(writer: &mut Writer, work: &Work<'_>, to_read: &[&FileStat], done: &mut 
         for _ in 0..threads {
             let sender = sender.clone();
             let (known, next) = (&known, &next);
-            scope.spawn(move || look_at_each(work, to_read, known, next, &sender));
+            let look = move || look_at_each(work, to_read, known, next, &sender);
+            // Where there are too many threads, others read, or the next update does.
+            if std::thread::Builder::new().spawn_scoped(scope, look).is_err() {
+                break;
+            }
         }
         drop(sender);
         for looked in receiver {

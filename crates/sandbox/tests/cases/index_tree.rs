@@ -220,6 +220,18 @@ fn a_walk_that_tells_nothing_looks_whether_it_is_over() {
 }
 
 #[test]
+fn a_walk_with_little_time_tells_something() {
+    let dir = tempfile::tempdir().unwrap();
+    for number in 0..100 {
+        write(dir.path(), &format!("d{number}/a"), "");
+    }
+    let (looked, mut told) = (AtomicUsize::new(0), 0);
+    let is_over = || looked.fetch_add(1, Ordering::Relaxed) >= 40;
+    let end = ProjectTree::open(dir.path()).unwrap().walk(&is_over, &mut |_| told += 1).unwrap();
+    assert!(told > 0 && !end.is_complete, "{told}");
+}
+
+#[test]
 fn a_mark_of_byte_order_is_no_part_of_the_first_pattern() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("p");
