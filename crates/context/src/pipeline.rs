@@ -288,7 +288,7 @@ fn note_unshown(request: &ContextRequest, shelf: &Shelf, notes: &mut Vec<String>
         if let Some(reason) = item.only_listed.filter(|_| item.is_pinned) {
             notes.push(format!("`{}` is not shown: {reason}", item.place.path));
         }
-        let is_whole = item.is_named_whole();
+        let (is_whole, mut too_many) = (item.is_named_whole(), 0);
         let named = item.pieces.iter().enumerate().filter(|(_, piece)| is_whole || piece.is_pinned);
         for (at, piece) in named {
             let is_shown = bought.as_ref().is_ok_and(|bought| bought.pieces[at] == Some(Showing::Lines));
@@ -298,9 +298,14 @@ fn note_unshown(request: &ContextRequest, shelf: &Shelf, notes: &mut Vec<String>
             });
             match unshown.last_mut() {
                 _ if is_shown || was_shown => {}
+                _ if is_whole => too_many += piece.to + 1 - piece.from,
                 Some((place, _, to)) if **place == item.place && *to + 1 == piece.from => *to = piece.to,
                 Some(_) | None => unshown.push((&item.place, piece.from, piece.to)),
             }
+        }
+        if too_many > 0 {
+            let (all, path) = (item.lines.len(), &item.place.path);
+            notes.push(format!("there are too few tokens for {too_many} of the {all} lines of {path}"));
         }
     }
     notes.extend(unshown.into_iter().map(|(place, from, to)| {

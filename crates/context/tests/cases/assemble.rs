@@ -154,8 +154,9 @@ fn a_file_that_is_named_whole_is_shown_before_others_as_far_as_there_are_tokens(
         let focus = vec![focus("named.py")];
         let context = ground.assemble(&ContextRequest { focus, ..request("retry limit of job", tokens) });
         let lines = context.text.lines().filter(|line| line.contains("order.lines[")).count();
-        let is_noted = context.receipt.notes.iter().any(|note| note.contains("too few tokens for lines"));
-        assert_eq!(is_noted, lines < 30, "{tokens}: {:?}", context.receipt.notes);
+        let notes = context.receipt.notes.iter().filter(|note| note.contains("too few tokens"));
+        let told = notes.clone().all(|note| note.ends_with(" of the 31 lines of named.py"));
+        assert_eq!((notes.count(), told), (usize::from(lines < 30), true), "{:?}", context.receipt.notes);
         lines
     };
     assert!(shown(200) > 0);

@@ -50,8 +50,8 @@ fn every_error_is_kept_and_counted_once<R: Recovering>() {
     let seen = service.kept();
     let mut answers: Vec<_> = recorders.into_iter().map(|recorder| recorder.join().unwrap()).collect();
     let kept = service.kept();
-    assert!(seen <= kept, "a reader saw a record that is gone");
-    assert_eq!(kept, 3, "error record lost: 3 recorded, {kept} kept");
+    // A reader may be the first to whom it shows.
+    assert!(seen <= kept && kept == 3, "error record lost: 3 recorded, {seen} seen, {kept} kept");
     answers.sort_unstable();
     assert_eq!(answers, [None, Some(1), Some(2)], "attempt counted twice");
 }
