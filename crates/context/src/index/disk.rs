@@ -361,9 +361,9 @@ impl Stored {
 }
 
 impl Disk {
-    /// Takes what lies in the log into the file, as far as nobody reads it there.
+    /// Takes what lies in the log into the file, as far as nobody is about it; waits for nobody.
     pub(super) fn take_log_in(&mut self) -> Result<(), DiskError> {
-        Ok(self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
+        Ok(self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
     }
 
     /// Writes rows, and the facts that are new with them.

@@ -9,7 +9,8 @@
 //! # Invariants
 //! 1. The sum of the costs of what was bought is at most the budget.
 //! 2. No part is shown without its file's header.
-//! 3. What is named for sure is bought before all else, its header first of all.
+//! 3. What is named for sure is bought before all else, its header first of all; of files that are named whole, the best
+//!    parts for three quarters of the budget.
 //! 4. Equal items and budget, equal purchase: ties go by path, then by line.
 
 use std::cmp::Ordering;
@@ -170,7 +171,11 @@ impl<'a> Purchase<'a> {
         parts.sort_by(|one, other| score(*other).total_cmp(&score(*one)));
         for (item, piece) in parts {
             let step = Step::Show { item, piece, showing: Showing::Lines };
-            if self.is_offered(item, piece, Showing::Lines) && self.cost(step) + kept <= self.left {
+            let left = self.left.saturating_sub(kept);
+            if self.is_offered(item, piece, Showing::Lines)
+                && self.is_likely(step, left)
+                && self.cost(step) <= left
+            {
                 self.buy(step);
             }
         }
@@ -310,12 +315,15 @@ impl<'a> Purchase<'a> {
         header + cost(showing).saturating_sub(has)
     }
 
-    /// Buys the step if that is likely to be possible. Blanks cost next to nothing, so what seems too dear is looked at
-    /// without them.
     fn buy_likely(&mut self, step: Step) -> bool {
-        let may_fit = |guess: u64| guess / GUESS_TIMES_TOO_MUCH <= self.left;
-        let is_likely = may_fit(self.guess(step)) || may_fit(self.added(step, Item::rung_guess_unindented));
-        is_likely && self.buy(step)
+        self.is_likely(step, self.left) && self.buy(step)
+    }
+
+    /// Whether a step may cost no more than `left`. Blanks cost next to nothing, so what seems too dear is looked at
+    /// without them.
+    fn is_likely(&self, step: Step, left: u64) -> bool {
+        let may_fit = |guess: u64| guess / GUESS_TIMES_TOO_MUCH <= left;
+        may_fit(self.guess(step)) || may_fit(self.added(step, Item::rung_guess_unindented))
     }
 
     fn buy(&mut self, step: Step) -> bool {
