@@ -74,24 +74,37 @@ Feature: No cancel is lost, whoever resets the token
 
   Rule: The concurrent reset/cancel race, with a barrier that forces the interleaving
 
-    Scenario: Of two threads that reset the same cancel the second one does not wipe out the next cancel
+    Scenario: Of two threads that reset the same cancel the second one does not wipe out the next cancel for its job
       Given a cancellation token that is cancelled
       When thread A has seen the cancel and is about to reset it
       And thread B has seen the cancel and is about to reset it
       And thread A goes on to its end
+      And job K observes the token
       And thread C cancels the token
       And thread B goes on to its end
-      Then the token is cancelled
+      Then job K is cancelled
+      And the token is not cancelled any more
 
     @naive
-    Scenario: Of two threads that reset the same cancel of the naive token the second one wipes out the next cancel
+    Scenario: Of two threads that reset the same cancel of the naive token the second one wipes out the next cancel for its job
       Given a naive cancellation token that is cancelled
       When thread A has seen the cancel and is about to reset it
       And thread B has seen the cancel and is about to reset it
       And thread A goes on to its end
+      And job K observes the token
       And thread C cancels the token
       And thread B goes on to its end
-      Then the token is not cancelled any more
+      Then job K is not cancelled
+      And the token is not cancelled any more
+
+    Scenario: A thread that resets only the cancel that it saw leaves the next cancel alone
+      Given a cancellation token that is cancelled
+      When thread B has seen the cancel and is about to reset that one only
+      And thread A has seen the cancel and is about to reset it
+      And thread A goes on to its end
+      And thread C cancels the token
+      And thread B goes on to its end
+      Then the token is cancelled
 
     Scenario: A cancel and a reset that start at once come one after the other, and the cancel is heard either way
       Given a cancellation token

@@ -99,6 +99,12 @@ pub(crate) fn for_bench(workspace: &Workspace, name: &str) {
             println!("{}", failure.fact());
         }
     }
+    if name == "apply" && !Child::new("strace", ["--version"]).succeeds() {
+        let why = "it kills the program at single system calls";
+        if let Err(failure) = crate::install::debian_package(workspace, "strace", why) {
+            println!("{}", failure.fact());
+        }
+    }
 }
 
 impl Peer {

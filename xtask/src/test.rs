@@ -18,6 +18,9 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Fai
     crate::no_arguments("test", arguments)?;
     install::component(workspace, "rustfmt", &Child::cargo(["fmt", "--version"]))?;
     install::component(workspace, "clippy", &Child::cargo(["clippy", "--version"]))?;
+    if !Child::new("ip", ["-V"]).succeeds() {
+        install::debian_package(workspace, "iproute2", "tests make a second host, on a wire of their own")?;
+    }
     peers::for_tests(workspace)?;
     let begun = Instant::now();
     install::local_model(workspace)?;

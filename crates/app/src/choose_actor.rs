@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use actors::agents::{self, AGENTS, Agent};
 use actors::model::{Offer, offers};
-use engine::definition::{StrategistDefault, Surroundings};
+use engine::definition::{ChosenActor, StrategistDefault, Surroundings};
 use engine::plans::Cast;
 use futures_util::future::join_all;
 
@@ -82,7 +82,7 @@ pub async fn choose(
     if surroundings.actor.is_some() {
         return Ok(None);
     }
-    if let Some(actor) = &surroundings.actor_default {
+    if let Some(actor) = surroundings.actor_default.as_ref().map(|chosen| &chosen.name) {
         let told = |of: String| {
             Note::info(format!("actor: {actor} (`actor.default` {of}; choose another with `--actor`)"))
         };
@@ -96,12 +96,12 @@ pub async fn choose(
         (None, None) => on_this_machine(&offers).await.or_else(|| program(env)),
     };
     let Some(Choice { actor, model, why }) = choice else { return Err(nobody(&offers)) };
-    surroundings.actor_default = Some(actor.to_owned());
+    surroundings.actor_default = Some(ChosenActor::by_user(actor));
     if let Some(model) = model {
         surroundings.model_default = Some(model);
         // As if it had been set.
         if surroundings.strategist_default == StrategistDefault::Unset {
-            surroundings.strategist_default = StrategistDefault::Named(STRATEGIST.to_owned());
+            surroundings.strategist_default = StrategistDefault::Named(ChosenActor::by_user(STRATEGIST));
         }
     }
     Ok(Some(Note::info(format!(

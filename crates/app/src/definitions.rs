@@ -9,15 +9,15 @@
 
 use std::path::{Path, PathBuf};
 
-use domain::{ArgError, ProjectLink};
+use domain::{ArgError, DefinitionSource, ProjectLink};
 use engine::definition::{
-    Action, Actor, Configured, DefinitionError, Finding, FindingKind, Library, Loaded, StrategistDefault,
-    Surroundings, is_name,
+    Action, Actor, ChosenActor, Configured, DefinitionError, Finding, FindingKind, Library, Loaded,
+    StrategistDefault, Surroundings, is_reference,
 };
 use engine::plans::{Cast, builtin_providers};
 use serde_json::{Value, json};
 
-use crate::config::{Key, Settings};
+use crate::config::{Key, Origin, Settings};
 use crate::failure::{Code, Failure, codes};
 use crate::places::{self, Env};
 
@@ -41,27 +41,44 @@ pub fn surroundings(settings: &Settings, actor: Option<Loaded<Actor>>) -> Surrou
     let model_default = named(Key::ModelDefault);
     let strategist_default = match named(Key::ActorStrategist) {
         Some(name) if name == NOBODY => StrategistDefault::Nobody,
-        Some(name) => StrategistDefault::Named(name),
-        None if model_default.is_some() => StrategistDefault::Named(STRATEGIST.to_owned()),
+        Some(name) => StrategistDefault::Named(chosen(settings, Key::ActorStrategist, name)),
+        None if model_default.is_some() => StrategistDefault::Named(ChosenActor::by_user(STRATEGIST)),
         None => StrategistDefault::Unset,
     };
     Surroundings {
         actor,
-        actor_default: named(Key::ActorDefault),
+        actor_default: named(Key::ActorDefault).map(|name| chosen(settings, Key::ActorDefault, name)),
         strategist_default,
         model_default,
         item: None,
     }
 }
 
+/// An actor that a setting names: what it asks for, the project asks for whose file chose it.
+fn chosen(settings: &Settings, key: Key, name: String) -> ChosenActor {
+    let by = match settings.get(key).1 {
+        Origin::Project(place) => Some(DefinitionSource {
+            kind: "setting".to_owned(),
+            name: key.entry().name.to_owned(),
+            place: place.to_string(),
+            digest: domain::trust_digest(&["setting", key.entry().name, &name]),
+        }),
+        Origin::Flag | Origin::Environment { .. } | Origin::User(_) | Origin::Default => None,
+    };
+    ChosenActor { name, by }
+}
+
 /// Puts who was in a recorded run in the place of whom the settings name, as far as the recording says.
 pub fn cast(surroundings: &mut Surroundings, cast: &Cast) {
     let Cast { asked: _, actor, model, strategist } = cast.clone();
+    let actor = actor.map(|name| ChosenActor::by_user(&name));
     surroundings.actor_default = actor.or(surroundings.actor_default.take());
     surroundings.model_default = model.or(surroundings.model_default.take());
     match strategist {
         Some(name) if name == NOBODY => surroundings.strategist_default = StrategistDefault::Nobody,
-        Some(name) => surroundings.strategist_default = StrategistDefault::Named(name),
+        Some(name) => {
+            surroundings.strategist_default = StrategistDefault::Named(ChosenActor::by_user(&name));
+        }
         None => {}
     }
 }
@@ -105,7 +122,7 @@ pub fn action(library: &Library, word: &str, here: &Path) -> Result<Loaded<Actio
 /// There is none, or it is not sound.
 pub fn actor(library: &Library, word: &str, here: &Path) -> Result<Loaded<Actor>, DefinitionError> {
     let file = here.join(word);
-    if is_file(word) || !is_name(word) {
+    if is_file(word) || !is_reference(word) {
         return library.actor_file(&file);
     }
     match library.actor(word) {

@@ -14,13 +14,17 @@ mod json;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use domain::{FileState, Hunk, HunkPart, Kind, LineTag, NotCaptured, RelPath, unified_from};
+use domain::{
+    FileState, Hunk, HunkPart, Kind, LeftOutKind, LineTag, NetChange, NotCaptured, RelPath, unified_from,
+};
 use engine::plans::{FileDiff, Unread};
 
 use crate::output::{Look, Paint, calm_bytes};
 use crate::review::{ReviewFile, ReviewHunk};
 
+#[cfg(test)]
 pub use json::to_json;
+pub use json::{file_json, summary_json};
 
 /// What stands for lines of which not even the length may be shown.
 const WITHHELD: &[u8] = b"[REDACTED]\n";
@@ -115,12 +119,13 @@ fn hidden(line: &[u8], path: &RelPath, redact: &Redact<'_>) -> Vec<u8> {
 
 /// The patch of all files. With several projects their names are the first part of each path.
 pub fn patch(files: &[ShownDiff<'_>]) -> Vec<u8> {
-    let mut text = Vec::new();
-    for file in files {
-        let part = said_unread(unified_from(&file.file.change, &file.hunks), file.file);
-        text.extend(if file.is_redacted { unappliable(&part) } else { part });
-    }
-    text
+    files.iter().flat_map(patch_of).collect()
+}
+
+/// The patch of one file.
+pub fn patch_of(file: &ShownDiff<'_>) -> Vec<u8> {
+    let part = said_unread(unified_from(&file.file.change, &file.hunks), file.file);
+    if file.is_redacted { unappliable(&part) } else { part }
 }
 
 /// The patch of a file that could not be read says so, where else it would say that the file is binary.
@@ -148,32 +153,34 @@ fn unappliable(part: &[u8]) -> Vec<u8> {
     text
 }
 
-/// The names alone, a line each.
-pub fn names(files: &[ShownDiff<'_>]) -> String {
-    files.iter().map(|file| format!("{}\n", file.file.address)).collect()
+/// Its name alone, on a line.
+pub fn name_of(file: &ShownDiff<'_>) -> String {
+    format!("{}\n", file.file.address)
 }
 
-/// A line for each file, and a sum.
-pub fn stat(files: &[ShownDiff<'_>], not_captured: &NotCaptured, look: &Look) -> String {
-    let width = files.iter().map(|file| label(file.file).chars().count()).max().unwrap_or(0);
-    let mut text = String::new();
-    for file in files {
-        let lines = match unread_words(file.file) {
-            Some(words) => words.to_owned(),
-            None if file.file.binary => "binary".to_owned(),
-            None => counts(file.file, look.paint),
-        };
-        text.push_str(&format!("{}  {:width$}  {lines}\n", letter(file.file), label(file.file)));
-    }
-    text.push_str(&sum_line(files));
-    text.push_str(&left_out_line(not_captured));
-    text
+/// A line for one file, its name in a column of this width.
+pub fn stat_of(file: &ShownDiff<'_>, width: usize, look: &Look) -> String {
+    let lines = match unread_words(file.file) {
+        Some(words) => words.to_owned(),
+        None if file.file.binary => "binary".to_owned(),
+        None => counts(file.file, look.paint),
+    };
+    format!("{}  {:width$}  {lines}\n", letter(file.file), label(file.file))
+}
+
+/// How wide the column of names is.
+pub fn stat_width<'a>(changes: impl Iterator<Item = (&'a NetChange, String)>) -> usize {
+    changes.map(|(change, address)| label_of(change, &address).chars().count()).max().unwrap_or(0)
 }
 
 fn label(file: &FileDiff) -> String {
-    match &file.change.from {
-        Some(from) => format!("{from} -> {}", file.address),
-        None => file.address.clone(),
+    label_of(&file.change, &file.address)
+}
+
+fn label_of(change: &NetChange, address: &str) -> String {
+    match &change.from {
+        Some(from) => format!("{from} -> {address}"),
+        None => address.to_owned(),
     }
 }
 
@@ -182,9 +189,39 @@ fn counts(file: &FileDiff, paint: Paint) -> String {
     format!("{} {}", paint.green(&added), paint.red(&removed))
 }
 
-fn sum_line(files: &[ShownDiff<'_>]) -> String {
-    let (insertions, deletions) = sums(files);
-    format!("{}  +{insertions} -{deletions}\n", counted(files.len(), "file"))
+/// What many changes come to, added up one by one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiffSum {
+    /// How many files.
+    pub files: usize,
+    /// Lines added.
+    pub insertions: u64,
+    /// Lines removed.
+    pub deletions: u64,
+    /// The files that secrets were taken out of.
+    pub redacted: Vec<String>,
+}
+
+impl DiffSum {
+    /// What these come to.
+    pub fn new(files: &[ShownDiff<'_>]) -> Self {
+        let mut sum = Self::default();
+        files.iter().for_each(|file| sum.add(file));
+        sum
+    }
+
+    /// Adds a file.
+    pub fn add(&mut self, file: &ShownDiff<'_>) {
+        self.files += 1;
+        self.insertions += file.file.lines.insertions;
+        self.deletions += file.file.lines.deletions;
+        self.redacted.extend(file.is_redacted.then(|| file.file.address.clone()));
+    }
+
+    /// On one line.
+    pub fn line(&self) -> String {
+        format!("{}  +{} -{}\n", counted(self.files, "file"), self.insertions, self.deletions)
+    }
 }
 
 /// `1 file`, `2 files`.
@@ -192,20 +229,65 @@ pub fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-fn sums(files: &[ShownDiff<'_>]) -> (u64, u64) {
-    let lines = files.iter().map(|file| file.file.lines);
-    lines.fold((0, 0), |sum, lines| (sum.0 + lines.insertions, sum.1 + lines.deletions))
-}
-
 /// What capture left out, when it left something out.
 pub fn left_out_line(not_captured: &NotCaptured) -> String {
-    let NotCaptured { scratch, protected, special } = not_captured;
+    let NotCaptured { scratch, protected, special, patterns_left_out, .. } = not_captured;
     let parts: Vec<String> = [(scratch, "scratch"), (protected, "protected"), (special, "special")]
         .into_iter()
         .filter(|(count, _)| **count > 0)
         .map(|(count, word)| format!("{count} {word}"))
         .collect();
-    if parts.is_empty() { String::new() } else { format!("not captured: {}\n", parts.join(", ")) }
+    let mut text =
+        if parts.is_empty() { String::new() } else { format!("not captured: {}\n", parts.join(", ")) };
+    if *patterns_left_out {
+        text.push_str("too many ignore patterns: those beyond 20,000 or 1 MiB of the project, and long ones, say nothing\n");
+    }
+    for line in left_out_parts(not_captured) {
+        text.push_str(&format!("{line}\n"));
+    }
+    text
+}
+
+/// What capture left out of files that it took, a line for each kind, with some by name.
+pub fn left_out_parts(not_captured: &NotCaptured) -> Vec<String> {
+    let kinds = [
+        (LeftOutKind::SetId, not_captured.set_id, "set-id bit"),
+        (LeftOutKind::Attribute, not_captured.attributes, "extended attribute"),
+        (LeftOutKind::HardLink, not_captured.hard_links, "hard link"),
+    ];
+    let line = |(kind, count, noun): (LeftOutKind, u64, &str)| {
+        let named = not_captured.named.iter().filter(|part| part.kind == kind);
+        let names: Vec<String> = named
+            .map(|part| {
+                let (path, what) = (calm_bytes(part.path.as_bytes()), calm_bytes(part.what.as_bytes()));
+                match kind {
+                    LeftOutKind::SetId => format!("{path} (was {what})"),
+                    LeftOutKind::Attribute => format!("{path} {what}"),
+                    LeftOutKind::HardLink => format!("{path} (a copy of {what})"),
+                }
+            })
+            .collect();
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let more = count.saturating_sub(names.len());
+        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{} left out: {}{rest}", counted(count, noun), names.join(", "))
+    };
+    kinds.into_iter().filter(|(_, count, _)| *count > 0).map(line).collect()
+}
+
+/// What is said of files that have other names, when there are some.
+pub fn linked_warning(linked: &[String], through: bool) -> Option<String> {
+    if linked.is_empty() {
+        return None;
+    }
+    let names = calm_bytes(linked.join(", ").as_bytes());
+    Some(match through {
+        true => format!("hard links are written through, wherever their other names are: {names}"),
+        false => format!(
+            "hard links get a file of their own, and their other names keep the old content: {names}; to change all names add \
+             `--through-links` to `plan apply`"
+        ),
+    })
 }
 
 /// What happened to the file, in a letter.
@@ -220,26 +302,29 @@ pub fn letter(file: &FileDiff) -> char {
 
 /// The changes for a person at a terminal, each hunk with the address that `--only` and `--reject` take.
 pub fn page(files: &[ShownDiff<'_>], not_captured: &NotCaptured, look: &Look) -> String {
-    let paint = look.paint;
-    let mut text = String::new();
-    for file in files {
-        let head = format!("{} {}", letter(file.file), label(file.file));
-        text.push_str(&format!("{}  {}\n", paint.bold(&head), counts(file.file, paint)));
-        for hunk in file.hunks.iter() {
-            text.push_str(&format!("{}\n", paint.cyan(&hunk_head(file.file, hunk))));
-            for line in &hunk.lines {
-                let shown = calm_bytes(line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes));
-                text.push_str(&match line.tag {
-                    LineTag::Context => format!("   {shown}\n"),
-                    LineTag::Removed => format!("{}\n", paint.red(&format!("  -{shown}"))),
-                    LineTag::Added => format!("{}\n", paint.green(&format!("  +{shown}"))),
-                });
-            }
-        }
-        text.push('\n');
-    }
-    text.push_str(&sum_line(files));
+    let mut text: String = files.iter().map(|file| page_of(file, look)).collect();
+    text.push_str(&DiffSum::new(files).line());
     text.push_str(&left_out_line(not_captured));
+    text
+}
+
+/// One file of it.
+pub fn page_of(file: &ShownDiff<'_>, look: &Look) -> String {
+    let paint = look.paint;
+    let head = format!("{} {}", letter(file.file), label(file.file));
+    let mut text = format!("{}  {}\n", paint.bold(&head), counts(file.file, paint));
+    for hunk in file.hunks.iter() {
+        text.push_str(&format!("{}\n", paint.cyan(&hunk_head(file.file, hunk))));
+        for line in &hunk.lines {
+            let shown = calm_bytes(line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes));
+            text.push_str(&match line.tag {
+                LineTag::Context => format!("   {shown}\n"),
+                LineTag::Removed => format!("{}\n", paint.red(&format!("  -{shown}"))),
+                LineTag::Added => format!("{}\n", paint.green(&format!("  +{shown}"))),
+            });
+        }
+    }
+    text.push('\n');
     text
 }
 
@@ -261,7 +346,7 @@ fn hunk_title(file: &FileDiff, hunk: &Hunk) -> String {
             _ if file.binary => {
                 format!("binary, {} -> {}", size(&file.change.before), size(&file.change.after))
             }
-            (None, Some(after)) => format!("new {}", kind_word(after.kind)),
+            (None, Some(after)) => format!("new {}{}", kind_word(after.kind), unusual_mode(after)),
             (Some(before), None) => format!("deleted {}", kind_word(before.kind)),
             (Some(before), Some(after)) if before.mode != after.mode && before.hash == after.hash => {
                 mode_title(file)
@@ -285,6 +370,16 @@ fn unread_words(file: &FileDiff) -> Option<&'static str> {
 fn mode_title(file: &FileDiff) -> String {
     let mode = |state: &Option<FileState>| state.map_or(0, |state| state.mode);
     format!("mode {:04o} -> {:04o}", mode(&file.change.before), mode(&file.change.after))
+}
+
+/// The mode of something new, where it is not what one would expect.
+fn unusual_mode(state: &FileState) -> String {
+    let is_usual = match state.kind {
+        Kind::File => matches!(state.mode, 0o644 | 0o664 | 0o755 | 0o775),
+        Kind::Dir => matches!(state.mode, 0o755 | 0o775),
+        Kind::Symlink => true,
+    };
+    if is_usual { String::new() } else { format!(", mode {:04o}", state.mode) }
 }
 
 fn size(state: &Option<FileState>) -> String {
@@ -325,11 +420,20 @@ mod tests {
     use std::path::Path;
     use std::process::{Command, Stdio};
 
-    use domain::{Base, CallNo, Hash, NetChange, RootNo, hunks, lines_changed};
+    use domain::{Base, CallNo, Hash, RootNo, hunks, lines_changed};
     use serde_json::json;
 
     use super::*;
     use crate::output::{ColorWhen, Format};
+
+    /// The lines of all files, as they are written one by one.
+    fn stat(files: &[ShownDiff<'_>], not_captured: &NotCaptured, look: &Look) -> String {
+        let width = stat_width(files.iter().map(|file| (&file.file.change, file.file.address.clone())));
+        let mut text: String = files.iter().map(|file| stat_of(file, width, look)).collect();
+        text.push_str(&DiffSum::new(files).line());
+        text.push_str(&left_out_line(not_captured));
+        text
+    }
 
     fn diff(path: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> FileDiff {
         let state = |bytes: Option<&[u8]>| bytes.map(|bytes| FileState::file(bytes, 0o644));
@@ -449,7 +553,7 @@ mod tests {
     #[test]
     fn a_page_names_each_hunk_and_is_calm() {
         let file = diff("src/a.rs", Some(b"one\n"), Some(b"\x1b[2Jtwo\n"));
-        let not_captured = NotCaptured { scratch: 1204, protected: 12, special: 0 };
+        let not_captured = NotCaptured { scratch: 1204, protected: 12, ..NotCaptured::default() };
         let text = page(&[ShownDiff::revealed(&file)], &not_captured, &look());
         assert_eq!(
             text,
@@ -467,7 +571,10 @@ mod tests {
             value["summary"],
             json!({
                 "files": 2, "insertions": 1, "deletions": 2, "redacted": false,
-                "not_captured": { "scratch": 0, "protected": 0, "special": 0 },
+                "not_captured": {
+                    "scratch": 0, "protected": 0, "special": 0, "set_id": 0, "attributes": 0, "hard_links": 0,
+                    "named": [],
+                },
             })
         );
         assert_eq!(

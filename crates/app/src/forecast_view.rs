@@ -19,20 +19,34 @@ pub struct Met {
     pub other: PlanId,
     /// The shortest text that names it.
     pub short: String,
-    /// Where, and how.
+    /// Where, and how, as far as it is listed.
     pub paths: Vec<ForecastPath>,
+    /// How many more paths are in conflict.
+    pub more_conflicts: usize,
+    /// How many more paths both change in ways that go together.
+    pub more_merges: usize,
+    /// The worst of all.
+    pub kind: ForecastKind,
 }
 
 impl Met {
     /// What `plan` meets in a forecast; none when it has no part in it.
     pub fn by(plan: PlanId, forecast: &Forecast, short: impl Fn(PlanId) -> String) -> Option<Met> {
         let other = forecast.other_than(plan)?;
-        Some(Met { other, short: short(other), paths: forecast.paths.clone() })
+        let Forecast { more_conflicts, more_merges, kind, .. } = *forecast;
+        Some(Met {
+            other,
+            short: short(other),
+            paths: forecast.paths.clone(),
+            more_conflicts,
+            more_merges,
+            kind,
+        })
     }
 
     /// Whether the one that is applied second will stand before a conflict.
     pub fn is_conflict(&self) -> bool {
-        self.paths.iter().any(|path| path.kind.is_conflict())
+        self.kind.is_conflict()
     }
 
     /// On one line.
@@ -42,11 +56,11 @@ impl Met {
             self.paths.iter().filter(|path| path.kind.is_conflict()).collect();
         if conflicts.is_empty() {
             let paths: Vec<String> = self.paths.iter().map(|path| path.address.clone()).collect();
-            return format!("plan {} changes other lines of {}", self.short, named(&paths));
+            return format!("plan {} changes other lines of {}", self.short, named(&paths, self.more_merges));
         }
         let words = |path: &&ForecastPath| format!("{} ({})", path.address, words(path.kind));
         let paths: Vec<String> = conflicts.iter().map(words).collect();
-        format!("conflict to come with plan {}: {}", self.short, named(&paths))
+        format!("conflict to come with plan {}: {}", self.short, named(&paths, self.more_conflicts))
     }
 }
 
@@ -59,13 +73,18 @@ fn words(kind: ForecastKind) -> &'static str {
     }
 }
 
-fn named(paths: &[String]) -> String {
+fn named(paths: &[String], not_listed: usize) -> String {
     let shown: Vec<&str> = paths.iter().take(PATHS_SHOWN_MAX).map(String::as_str).collect();
     let shown = calm(&shown.join(", "));
-    match paths.len().saturating_sub(PATHS_SHOWN_MAX) {
+    match paths.len().saturating_sub(PATHS_SHOWN_MAX) + not_listed {
         0 => shown,
         more => format!("{shown}, and {more} more"),
     }
+}
+
+/// How much was not looked at, on one line; none when all was.
+pub fn not_compared_line(count: usize) -> Option<String> {
+    (count > 0).then(|| format!("{count} more not compared with other plans"))
 }
 
 /// All on one line, for who has not asked; none when no conflict is to come.
@@ -82,11 +101,11 @@ pub fn warning(mets: &[Met]) -> Option<String> {
 /// As programs read it.
 pub fn to_json(mets: &[Met]) -> Value {
     let path = |path: &ForecastPath| json!({ "path": path.address, "kind": path.kind.as_str() });
-    let kind = |met: &Met| met.paths.iter().map(|path| path.kind).max().map(ForecastKind::as_str);
     let met = |met: &Met| {
         json!({
-            "plan": met.other, "short_id": met.short, "kind": kind(met), "conflict": met.is_conflict(),
+            "plan": met.other, "short_id": met.short, "kind": met.kind.as_str(), "conflict": met.is_conflict(),
             "paths": met.paths.iter().map(path).collect::<Vec<_>>(),
+            "more_paths": met.more_conflicts + met.more_merges,
         })
     };
     mets.iter().map(met).collect()
@@ -101,7 +120,14 @@ pub(crate) mod tests {
             address: (*address).to_owned(),
             kind: *kind,
         };
-        Met { other: PlanId::from_u128(2), short: short.to_owned(), paths: paths.iter().map(path).collect() }
+        Met {
+            other: PlanId::from_u128(2),
+            short: short.to_owned(),
+            paths: paths.iter().map(path).collect(),
+            more_conflicts: 0,
+            more_merges: 0,
+            kind: paths.iter().map(|(_, kind)| *kind).max().unwrap(),
+        }
     }
 
     #[test]
@@ -127,6 +153,7 @@ pub(crate) mod tests {
             json!([{
                 "plan": PlanId::from_u128(2), "short_id": "01JB", "kind": "same_lines", "conflict": true,
                 "paths": [{ "path": "a", "kind": "same_file" }, { "path": "b", "kind": "same_lines" }],
+                "more_paths": 0,
             }])
         );
     }

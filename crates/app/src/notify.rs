@@ -5,7 +5,6 @@
 //! 2. A command that hangs or fails harms nobody: the worker goes on meanwhile, and after a while it is killed.
 //! 3. A plan that goes on by itself needs nobody.
 
-use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ use engine::plans::{Engine, PlanFacts};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::output::{calm, one_line};
+use crate::output::{calm, one_line, write_err};
 
 /// How long the user's command may take.
 const COMMAND_MAX: Duration = Duration::from_secs(10);
@@ -69,7 +68,8 @@ impl Need {
             return None;
         }
         let is_complete = facts.plan.state == PlanState::Execute(Work::Complete);
-        if is_complete && !facts.validations.lets_through() {
+        let checks = &facts.validations;
+        if is_complete && !checks.lets_through() && !checks.waits_for_trust() {
             return Some(Need::Checks);
         }
         Need::at_rest(&facts.plan, !facts.net.is_empty())
@@ -144,7 +144,7 @@ async fn tell(engine: Engine, command: Vec<String>, mut settled: mpsc::Receiver<
         let ran = tokio::task::spawn_blocking(move || ran(prepared)).await;
         if let Ok(Err(why)) = ran {
             // The worker's log is the place where somebody looks who was not told.
-            let _ = writeln!(std::io::stderr(), "notify.command `{name}`: {why}");
+            let _ = write_err(&format!("notify.command `{name}`: {why}\n"));
         }
     }
 }
@@ -167,6 +167,7 @@ fn prepared(command: &[String], facts: &PlanFacts, need: Need, short: &str) -> O
 /// Runs it to its end, or to its bound.
 fn ran(mut command: Command) -> Result<(), String> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+    sandbox::descriptors::restore_limit(&mut command);
     let mut child = command.spawn().map_err(|error| format!("it cannot be run: {error}"))?;
     let began = Instant::now();
     loop {

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use engine::plans::ProviderSettings;
@@ -41,24 +41,110 @@ pub fn data_dir(flag: Option<&Path>, env: &Env) -> Result<PathBuf, Failure> {
     std::path::absolute(&found).map_err(|error| cannot(&found, "found", &error))
 }
 
-/// Makes the data directory, if it is not there, for its owner only.
+/// The file that plans are stored in.
+const STORE: &str = "agents.db";
+/// How the names begin that this program gives in its data directory; and what a file system has at its root.
+const NAMES: [&str; 12] = [
+    STORE,
+    "breakers.jsonl",
+    "commit-",
+    "contents",
+    "index",
+    "journal",
+    "logs",
+    "lost+found",
+    "redaction.key",
+    "sandboxes",
+    "undo",
+    "workers",
+];
+
+/// What is at the place of a data directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataDirState {
+    /// Nothing.
+    Absent,
+    /// A directory without plans, in which nothing else is either.
+    Empty,
+    /// Plans of this program.
+    Ours,
+}
+
+/// Looks what is at the place of a data directory, and changes nothing.
 ///
 /// # Errors
-/// It cannot be made or written, or others could enter it and that cannot be changed.
+/// It cannot be looked at, or it is a directory with other files.
+pub fn look_at_data_dir(dir: &Path) -> Result<DataDirState, Failure> {
+    if dir.join(STORE).symlink_metadata().is_ok() {
+        return Ok(DataDirState::Ours);
+    }
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(DataDirState::Absent),
+        Err(error) => return Err(cannot(dir, "read", &error)),
+    };
+    let is_ours = |name: &str| NAMES.iter().any(|ours| name.starts_with(ours));
+    let mut names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
+    match names.find(|name| !name.to_str().is_some_and(is_ours)) {
+        None => Ok(DataDirState::Empty),
+        Some(_) => {
+            let message = format!(
+                "{} is no data directory of this program: it holds other files; nothing was changed",
+                dir.display()
+            );
+            Err(Failure::new(&codes::DATA_DIR_FOREIGN, message)
+                .hint("name a directory that is not there yet, or an empty one: `--data-dir DIR`"))
+        }
+    }
+}
+
+/// Makes the data directory, if it is not there, for its owner only. The mode of one that is there is never changed.
+///
+/// # Errors
+/// It cannot be made or written, or it holds other files.
 pub fn make_data_dir(dir: &Path) -> Result<(), Failure> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(DATA_DIR_MODE)
-        .create(dir)
-        .map_err(|error| cannot(dir, "made", &error))?;
-    let found = std::fs::metadata(dir).map_err(|error| cannot(dir, "read", &error))?;
-    if found.permissions().mode() & 0o077 != 0 {
-        std::fs::set_permissions(dir, std::fs::Permissions::from_mode(DATA_DIR_MODE))
-            .map_err(|error| cannot(dir, "closed to others", &error))?;
+    match look_at_data_dir(dir)? {
+        // Whatever is made in it is for its owner only.
+        DataDirState::Ours | DataDirState::Empty => {}
+        DataDirState::Absent => DirBuilder::new()
+            .recursive(true)
+            .mode(DATA_DIR_MODE)
+            .create(dir)
+            .map_err(|error| cannot(dir, "made", &error))?,
     }
     // The store would only say that it cannot be opened.
     rustix::fs::access(dir, rustix::fs::Access::WRITE_OK)
         .map_err(|errno| cannot(dir, "written", &errno.into()))
+}
+
+/// An empty data directory that is thrown away: for commands that look for data where there is none.
+#[derive(Debug)]
+pub struct EmptyDir(PathBuf);
+
+impl EmptyDir {
+    /// Makes one, for its owner only.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn new() -> Result<EmptyDir, Failure> {
+        let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let name = format!("agents-empty-{}-{}", std::process::id(), nanos.as_nanos());
+        let dir = std::env::temp_dir().join(name);
+        let made = DirBuilder::new().mode(DATA_DIR_MODE).create(&dir);
+        made.map_err(|error| cannot(&dir, "made", &error))?;
+        Ok(EmptyDir(dir))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for EmptyDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 fn cannot(dir: &Path, what: &str, error: &std::io::Error) -> Failure {
@@ -68,7 +154,9 @@ fn cannot(dir: &Path, what: &str, error: &std::io::Error) -> Failure {
 
 /// A path of a setting, in which `~/` is the user's home.
 pub fn expanded(path: &str, env: &Env) -> PathBuf {
-    match (path.strip_prefix("~/"), set(env, "HOME")) {
+    let below = if path == "~" { Some("") } else { path.strip_prefix("~/") };
+    match (below, set(env, "HOME")) {
+        (Some(""), Some(home)) => PathBuf::from(home),
         (Some(rest), Some(home)) => Path::new(home).join(rest),
         (Some(_) | None, _) => PathBuf::from(path),
     }
@@ -97,6 +185,8 @@ fn set<'a>(env: &'a Env, name: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn env(pairs: &[(&str, &str)]) -> Env {
@@ -122,15 +212,24 @@ mod tests {
     }
 
     #[test]
-    fn only_its_owner_enters_the_data_directory() {
+    fn only_its_owner_enters_the_data_directory_and_no_mode_is_changed() {
         let dir = tempfile::TempDir::new().unwrap();
-        let (made, open) = (dir.path().join("a/b"), dir.path().join("open"));
-        std::fs::create_dir(&open).unwrap();
-        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o755)).unwrap();
-        for path in [&made, &open] {
-            make_data_dir(path).unwrap();
-            assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o700);
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let made = dir.path().join("a/b");
+        make_data_dir(&made).unwrap();
+        assert_eq!(mode(&made), 0o700);
+        let (open, ours) = (dir.path().join("open"), dir.path().join("ours"));
+        for path in [&open, &ours] {
+            std::fs::create_dir(path).unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
+        make_data_dir(&open).unwrap();
+        std::fs::write(ours.join("agents.db"), "").unwrap();
+        std::fs::write(ours.join("other"), "").unwrap();
+        make_data_dir(&ours).unwrap();
+        std::fs::write(open.join("other"), "").unwrap();
+        assert_eq!(look_at_data_dir(&open).unwrap_err().code, &codes::DATA_DIR_FOREIGN);
+        assert_eq!((mode(&open), mode(&ours)), (0o755, 0o755));
     }
 
     #[test]

@@ -8,9 +8,9 @@
 //! What can be done with a plan that is well (`plan_next`); the whole history of its errors (`cli::plan::errors`).
 
 use domain::{
-    Action, ApplyState, AskWhy, ErrorCategory, ErrorRecord, GatePoint, Phase, Plan, PlanState, Work,
+    Action, ApplyState, AskWhy, ErrorCategory, ErrorRecord, Gate, GatePoint, Phase, Plan, PlanState, Work,
 };
-use engine::plans::{ExecuteError, PlanFacts, kept_in};
+use engine::plans::{ConstrainedBy, ExecuteError, PlanFacts, kept_in};
 use serde_json::json;
 
 use crate::failure::{Failure, codes, from_engine};
@@ -47,6 +47,12 @@ pub fn failure_of(facts: &PlanFacts, id: &str) -> Option<Failure> {
         | PlanState::Execute(Work::Cancelled)
         | PlanState::Apply(ApplyState::Cancelled) => Some(cancelled(facts, id)),
         PlanState::Apply(ApplyState::Constrained) => {
+            let reasons = &facts.plan.constrained_by;
+            match ConstrainedBy::of(reasons) {
+                ConstrainedBy::Recheck => return Some(from_engine::recheck(reasons, id)),
+                ConstrainedBy::MovingTree => return Some(from_engine::tree_moving(reasons, id)),
+                ConstrainedBy::Other => {}
+            }
             let failure =
                 Failure::new(&codes::CONFLICTS, format!("plan {id} not applied, nothing was written"));
             let failure = facts.plan.constrained_by.iter().fold(failure, |failure, reason| {
@@ -57,11 +63,21 @@ pub fn failure_of(facts: &PlanFacts, id: &str) -> Option<Failure> {
                     .hint(format!("see `agents plan diff {id} --conflicts`, then `agents plan apply {id}`")),
             )
         }
+        // It was not sent further than to here, and says what it waits for.
+        PlanState::Execute(Work::Complete) if facts.validations.waits_for_trust() && !is_sent_on(facts) => {
+            None
+        }
         PlanState::Execute(Work::Complete) if !facts.validations.lets_through() => {
-            Some(from_engine::validation(&facts.validations.failed, &facts.validations.not_run, id))
+            Some(from_engine::validation(&facts.validations, id))
         }
         PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => None,
     }
+}
+
+/// Whether the plan was to reach the user's files by itself.
+pub fn is_sent_on(facts: &PlanFacts) -> bool {
+    let spec = &facts.plan.spec;
+    spec.apply == Gate::Auto || spec.automation.apply == Gate::Auto
 }
 
 fn errored(facts: &PlanFacts, id: &str) -> Failure {

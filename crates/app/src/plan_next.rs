@@ -7,10 +7,11 @@
 //! # Not here
 //! What went wrong and how it is mended (`plan_failure`); how a plan looks (`plan_view`).
 
-use domain::{ApplyState, AskWhy, ErrorCategory, PlanState, WallMs, Work, shown_wait};
+use domain::{ApplyState, AskWhy, ErrorCategory, PlanState, Validation, WallMs, Work, shown_wait};
 use engine::plans::{PlanFacts, QueuePlace};
 use serde_json::{Value, json};
 
+use crate::cli::trust_command;
 use crate::diff_view::counted;
 use crate::ledger_view;
 use crate::plan_failure::{asked_anew, last_error, say_differently, wants_network, with_network};
@@ -73,6 +74,13 @@ pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
             };
             vec![step("see why", "errors"), step("see what was printed", "logs"), try_again]
         }
+        PlanState::Execute(Work::Complete) if facts.validations.waits_for_trust() => {
+            let trust = untrusted_root(facts).map(trust_command);
+            let trust = trust.map(|command| NextStep { why: "trust the checks of the project", command });
+            let unchecked = format!("agents plan apply {id} --unchecked");
+            let unchecked = NextStep { why: "apply it without them", command: unchecked };
+            [step("see what changed", "diff")].into_iter().chain(trust).chain([unchecked]).collect()
+        }
         PlanState::Execute(Work::Complete) if !facts.validations.lets_through() => {
             vec![step("see what was printed", "logs"), step("see what changed", "diff"), again]
         }
@@ -98,6 +106,14 @@ pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
         | PlanState::Execute(Work::Cancelled)
         | PlanState::Apply(ApplyState::Cancelled) => vec![step("see what it had changed", "diff")],
     }
+}
+
+/// The project of the first check that waits for the user's trust.
+fn untrusted_root(facts: &PlanFacts) -> Option<&[u8]> {
+    let plan = &facts.plan;
+    let waits = |check: &&Validation| facts.validations.untrusted.contains(&check.name);
+    let check = plan.spec.validations.iter().find(waits)?;
+    Some(plan.projects.get(usize::from(check.root.0))?.root.as_bytes())
 }
 
 /// Whether the plan waits for its turn, and not for a person.
@@ -167,6 +183,10 @@ pub fn waiting(facts: &PlanFacts, id: &str) -> Value {
     }
     let reason = match facts.plan.state {
         PlanState::Strategize(Work::Complete) | PlanState::Execute(Work::Complete) => {
+            if facts.validations.waits_for_trust() {
+                let command = untrusted_root(facts).map(trust_command);
+                return json!({ "reason": "you trust the checks of the project", "command": command });
+            }
             return match asked_at_gate(facts) {
                 Some(why) => json!({ "reason": why.to_string(), "command": yes_command(facts, id) }),
                 None => Value::Null,

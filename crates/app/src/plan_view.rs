@@ -7,11 +7,15 @@
 //! # Not here
 //! What can be typed next (`plan_next`); what went wrong and how it is mended (`plan_failure`).
 
-use domain::{ApplyState, CallState, NodeOutcome, Phase, PlanState, Reason, Work};
-use engine::plans::{PlanFacts, StepFacts};
+use domain::{
+    ApplyKind, ApplyRecord, ApplyStage, ApplyState, CallState, NodeOutcome, Phase, Plan, PlanState, Reason,
+    ToolCall, Work,
+};
+use engine::plans::{ApplySummary, CheckedTree, ChecksAtApply, PlanFacts, StepFacts};
 use serde_json::{Value, json};
 
 use crate::diff_view::{counted, left_out_line};
+use crate::isolation_view;
 use crate::ledger_view;
 use crate::output::{Look, Paint, calm, one_line};
 use crate::plan_failure::{command_for, hint_for, last_error};
@@ -62,12 +66,16 @@ pub fn to_json(facts: &PlanFacts, id: &str) -> Value {
             "files": facts.net.len(), "insertions": facts.insertions, "deletions": facts.deletions,
             "ignored": facts.not_captured.scratch, "not_captured": facts.not_captured,
         },
-        "validations": facts.validations,
+        "validations": facts.validations, "checks_at_apply": checks_at_apply(facts),
         "usage": ledger_view::usage_json(&facts.ledger),
         "ledger": ledger_view::to_json(&facts.ledger),
         "error": error_json(facts, id),
         "constrained_by": plan.constrained_by,
         "sandbox": sandbox_json(facts),
+        "isolation": isolation_view::weakest(&facts.calls),
+        "tree": facts.sandbox.as_ref().and_then(|sandbox| sandbox.tree.as_ref()).map(|tree| json!({
+            "changed_meanwhile": tree.moved, "more": tree.more, "compared_whole": tree.is_whole,
+        })),
         "times": plan_times::to_json(facts),
         "next": next,
     })
@@ -93,15 +101,40 @@ fn outcome_word(step: &StepFacts, facts: &PlanFacts) -> &'static str {
 }
 
 fn is_check(node: &str) -> bool {
-    node.starts_with("validate/")
+    node.starts_with("validate/") || node.starts_with("recheck/")
+}
+
+/// What the checks of the apply that stands are worth; none when none does.
+fn checks_at_apply(facts: &PlanFacts) -> Option<ChecksAtApply> {
+    let stands = facts.plan.state == PlanState::Apply(ApplyState::Applied) && facts.plan.undone_at.is_none();
+    let of_apply =
+        |apply: &&ApplyRecord| apply.kind == ApplyKind::Apply && apply.stage == ApplyStage::Applied;
+    let apply = facts.applies.iter().rfind(of_apply).filter(|_| stands)?;
+    serde_json::from_value::<ApplySummary>(apply.summary.clone()).ok().map(|summary| summary.checks)
+}
+
+/// What the checks of an apply are worth, in words; none when there are none.
+pub fn checked_words(checks: &ChecksAtApply) -> Option<&'static str> {
+    match checks.on {
+        CheckedTree::None => None,
+        CheckedTree::ThisTree => Some("checks passed on this tree"),
+        CheckedTree::MergedTree => Some("re-run on the merged tree, passed"),
+        CheckedTree::NotCompared => Some("checks not compared with this tree, as you asked"),
+    }
+}
+
+/// The projects of a plan, as a person finds them again.
+pub fn projects_words(plan: &Plan) -> String {
+    let roots: Vec<String> =
+        plan.projects.iter().map(|project| calm(&one_line(&project.root.to_string()))).collect();
+    roots.join(", ")
 }
 
 /// What a plan that changed nothing answers to what it was asked in words: then that is its result.
-pub fn answer_text(facts: &PlanFacts, look: &Look) -> Option<Vec<u8>> {
+pub fn answer_text(facts: &PlanFacts) -> Option<Vec<u8>> {
     let is_asked = !facts.plan.spec.prompt.is_empty() && facts.net.is_empty();
     let is_done = facts.plan.state == PlanState::Execute(Work::Complete);
     let answer = facts.answer.as_deref().filter(|_| is_asked && is_done)?;
-    let answer = if look.width.is_some() { calm(answer) } else { answer.to_owned() };
     Some(format!("\n{}\n", answer.trim_end()).into_bytes())
 }
 
@@ -143,6 +176,14 @@ pub fn to_text_with_times(facts: &PlanFacts, id: &str, look: &Look) -> String {
         + &next_line(facts, id, look.paint)
 }
 
+/// The line about a command that had the network of this machine itself; `None` if none had.
+fn shared_network(calls: &[ToolCall]) -> Option<String> {
+    let why = calls
+        .iter()
+        .find_map(|call| call.end.as_ref()?.isolation.as_ref()?.get("shared_network")?.as_str())?;
+    Some(format!("  the network of this machine itself was used, with every service on it: {}", calm(why)))
+}
+
 fn body(facts: &PlanFacts, id: &str, look: &Look) -> String {
     let paint = look.paint;
     let plan = &facts.plan;
@@ -156,6 +197,8 @@ fn body(facts: &PlanFacts, id: &str, look: &Look) -> String {
         head.push_str(", network on");
     }
     let mut text = head + "\n";
+    text.extend(isolation_view::weakest(&facts.calls).and_then(isolation_view::line));
+    text.extend(shared_network(&facts.calls).map(|line| paint.red(&line) + "\n"));
     for line in phase_lines(facts, look) {
         text.push_str(&line);
     }
@@ -170,7 +213,17 @@ fn body(facts: &PlanFacts, id: &str, look: &Look) -> String {
         text.push_str(&reason_line(reason));
     }
     text.push_str(&left_out_line(&facts.not_captured));
+    text.extend(tree_words(facts).map(|words| format!("  {}\n", paint.red(&words))));
     text
+}
+
+/// What changed in the user's tree while the plan ran, and not by it.
+pub fn tree_words(facts: &PlanFacts) -> Option<String> {
+    let tree = facts.sandbox.as_ref()?.tree.as_ref().filter(|tree| tree.has_moved())?;
+    let named = tree.moved.iter().map(|path| calm(&one_line(path))).collect::<Vec<_>>().join(", ");
+    let more = if tree.more > 0 { format!(" and {} more", tree.more) } else { String::new() };
+    let whole = if tree.is_whole { "" } else { "; not all of it was compared" };
+    Some(format!("your tree changed while the plan ran, and not by it: {named}{more}{whole}"))
 }
 
 fn broken_line(facts: &PlanFacts) -> String {
@@ -248,7 +301,9 @@ fn phase_lines(facts: &PlanFacts, look: &Look) -> Vec<String> {
             ApplyState::Errored => "failed",
             ApplyState::Cancelled => "cancelled",
         };
-        lines.push(line("apply", word.to_owned(), worked(Phase::Apply), String::new()));
+        let checked = checks_at_apply(facts);
+        let rest = checked.as_ref().and_then(checked_words).unwrap_or_default().to_owned();
+        lines.push(line("apply", word.to_owned(), worked(Phase::Apply), rest));
     }
     lines
 }
@@ -269,6 +324,9 @@ fn validate_line(facts: &PlanFacts, line: impl Fn(&str, String, String, String) 
     }
     if !summary.warned.is_empty() {
         rest.push_str(&format!("; warned: {}", names(&summary.warned)));
+    }
+    if !summary.untrusted.is_empty() {
+        rest.push_str(&format!("; not run, because you have not trusted: {}", names(&summary.untrusted)));
     }
     let verdict = summary.verdict.replace('_', " ");
     Some(line("validate", verdict, check_time(facts), rest))

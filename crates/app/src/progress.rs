@@ -7,12 +7,11 @@
 //! 1. The live line is gone before anything else is written.
 //! 2. What a command printed is calm before it is shown.
 
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 use domain::{EventKind, EventRecord};
 
-use crate::output::{CLEAR_LINE, Format, Look, calm, one_line};
+use crate::output::{Format, Look, calm, clear_line, one_line, write_err};
 use crate::time::took;
 
 /// The width of a live line on a screen whose width is not known.
@@ -70,7 +69,7 @@ impl Progress {
             self.since = Instant::now();
             self.what = what;
             if self.how == How::Lines {
-                self.write(&format!("plan {}: {}\n", self.short, self.what));
+                self.write(&format!("plan {}: {}\n", self.short, calm(&self.what)));
             }
         }
     }
@@ -85,21 +84,20 @@ impl Progress {
         if self.how == How::Live {
             let ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
             let line = live_line(&self.short, &self.what, &took(ms), last_line, self.width);
-            self.write(&format!("{CLEAR_LINE}{line}"));
+            self.write(&format!("{}{line}", clear_line()));
         }
     }
 
     /// Takes the live line away.
     pub fn clear(&mut self) {
         if self.how == How::Live {
-            self.write(CLEAR_LINE);
+            self.write(&clear_line());
         }
     }
 
     fn write(&self, text: &str) {
-        let mut err = std::io::stderr().lock();
         // Progress that cannot be shown is not worth an error.
-        let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+        let _ = write_err(text);
     }
 }
 
@@ -110,7 +108,7 @@ impl Drop for Progress {
 }
 
 fn live_line(short: &str, what: &str, time: &str, last_line: Option<&str>, width: usize) -> String {
-    let head = format!("plan {short}  {what}  {time}");
+    let head = format!("plan {short}  {}  {time}", calm(what).replace(['\n', '\t'], " "));
     let text = match last_line {
         Some(line) => format!("{head}  {}", calm(line).replace('\t', " ")),
         None => head,

@@ -7,10 +7,8 @@
 //! 1. Roots are absolute and free of links, no two are alike, and none lies inside another.
 //! 2. Aliases are unique, and none holds a colon or a slash: `ALIAS:path` is read one way only.
 //!
-//! # Consent
-//! Nothing that a project's files can say today asks for network, environment, paths outside or no sandbox: settings
-//! for these are the user's alone, and the project's checks run isolated like the command. A definition that may ask
-//! passes [`find_all`] first, which knows its root; there the question belongs, once per content.
+//! # Not here
+//! What the files of a project may run and ask for: `cli::consent`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -120,6 +118,54 @@ pub fn find_all(args: &[ProjectArg], here: &Path) -> Result<Vec<ProjectLink>, Fa
     Ok(found.into_iter().map(link).collect())
 }
 
+/// Directories of the system, and those that hold the directories of others: no project of anybody.
+const SYSTEM_DIRS: [&str; 33] = [
+    "/",
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/home",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/lost+found",
+    "/media",
+    "/mnt",
+    "/nix",
+    "/opt",
+    "/proc",
+    "/root",
+    "/run",
+    "/sbin",
+    "/snap",
+    "/srv",
+    "/sys",
+    "/tmp",
+    "/usr",
+    "/usr/bin",
+    "/usr/include",
+    "/usr/lib",
+    "/usr/local",
+    "/usr/sbin",
+    "/usr/share",
+    "/var",
+    "/var/lib",
+    "/var/tmp",
+];
+
+/// Below these nothing is a project either.
+const SYSTEM_TREES: [&str; 4] = ["/boot", "/dev", "/proc", "/sys"];
+
+/// Whether this is a directory of the system, the user's home, or a directory that the home is in.
+pub fn is_system_dir(root: &Path, home: Option<&Path>) -> bool {
+    let home = home.and_then(|home| fs::canonicalize(home).ok());
+    SYSTEM_DIRS.iter().any(|dir| root == Path::new(dir))
+        || SYSTEM_TREES.iter().any(|dir| root.starts_with(dir))
+        || home.is_some_and(|home| home.starts_with(root))
+}
+
 fn refuse_nested(found: &[(String, PathBuf, bool)], root: &Path) -> Result<(), Failure> {
     for (_, other, _) in found {
         if other == root {
@@ -155,6 +201,21 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+
+    #[test]
+    fn directories_of_the_system_and_the_home_are_no_projects() {
+        let dir = TempDir::new().unwrap();
+        let home = fs::canonicalize(dir.path()).unwrap();
+        let is = |root: &Path| is_system_dir(root, Some(&home));
+        for root in ["/", "/usr", "/etc", "/proc/self", "/var", "/home"] {
+            assert!(is(Path::new(root)), "{root}");
+        }
+        assert!(is(&home) && is(home.parent().unwrap()));
+        assert!(
+            !is(&home.join("shop")) && !is(Path::new("/srv/shop")) && !is(Path::new("/usr/local/src/shop"))
+        );
+        assert!(!is_system_dir(&home, None));
+    }
 
     fn arg(text: &str) -> ProjectArg {
         text.parse().unwrap()

@@ -15,6 +15,7 @@
 //! - `settings`: config get, set, list; two writers at once; a killed writer
 //! - `pages`: completions and the manual
 //! - `plans`: run, diff, apply, undo, cancel and the rest, from the first command to the last
+//! - `raw_text`: escape sequences and secrets in what others wrote, shown and stored
 //! - `refusals`: what is said when something stands in the way
 //! - `stopping`: signals at a program that works, and plans whose program is gone
 //! - `terminal`: the review on the screen, questions and Ctrl-C in a pseudo-terminal
@@ -25,6 +26,7 @@
 //! - `limits`: what a plan may use, and the history of its errors
 //! - `mcp`: plans for other agents, asked for by a client of the official SDK
 //! - `workers`: many plans at once, in several processes
+//! - `writers`: writers that are stopped between their change and its capture
 //! - `stopped`: a worker that stands still past its lease, and goes on when another has done its work
 //! - `trouble`: a store that is locked, full or holds what is not known, clocks that were set back
 //! - `survive_plans`: every way into a phase, corrections, nodes that settle and fail at once
@@ -34,6 +36,7 @@
 //! - `context_bounds`: what is said of what is not there, too much, or does not answer
 //! - `invariants`: what must hold, of the plan, its action, its project and its user
 //! - `hostile`: projects that try to loosen what guards the user
+//! - `trust`: what came with a project and needs a yes before it runs
 
 #![allow(
     clippy::unwrap_used,

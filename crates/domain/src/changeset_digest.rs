@@ -12,32 +12,54 @@ const CONTEXT: &str = "CleverAgents changeset entries, encoding 1";
 
 /// The digest of `entries`, in their order and with all their fields.
 pub fn changeset_digest(entries: &[ChangeEntry]) -> Hash {
-    let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
-    encode(entries, &mut |bytes| {
-        hasher.update(bytes);
-    });
-    Hash::from_bytes(*hasher.finalize().as_bytes())
+    let mut digest = ChangesetDigest::new(u32::try_from(entries.len()).unwrap_or(u32::MAX));
+    entries.iter().for_each(|entry| digest.add(entry));
+    digest.finish()
 }
 
-fn encode(entries: &[ChangeEntry], sink: &mut impl FnMut(&[u8])) {
-    sink(&(entries.len() as u64).to_le_bytes());
-    for entry in entries {
-        let ChangeEntry { id, changeset, seq, no, call, root, path, op, before, after, base } = entry;
-        sink(&id.as_u128().to_le_bytes());
-        sink(&changeset.as_u128().to_le_bytes());
-        sink(&seq.to_le_bytes());
-        sink(&no.to_le_bytes());
-        sink(&call.0.to_le_bytes());
-        sink(&root.0.to_le_bytes());
-        encode_bytes(path.as_bytes(), sink);
-        encode_op(op, sink);
-        encode_state(before.as_ref(), sink);
-        encode_state(after.as_ref(), sink);
-        sink(&[match base {
-            Base::Known => 0,
-            Base::Moved => 1,
-        }]);
+/// The same, entry by entry.
+#[derive(Clone, Debug)]
+pub struct ChangesetDigest {
+    hasher: blake3::Hasher,
+}
+
+impl ChangesetDigest {
+    /// Of so many entries.
+    pub fn new(entries: u32) -> ChangesetDigest {
+        let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
+        hasher.update(&u64::from(entries).to_le_bytes());
+        ChangesetDigest { hasher }
     }
+
+    /// Takes the next entry.
+    pub fn add(&mut self, entry: &ChangeEntry) {
+        encode(entry, &mut |bytes| {
+            self.hasher.update(bytes);
+        });
+    }
+
+    /// The digest of all.
+    pub fn finish(self) -> Hash {
+        Hash::from_bytes(*self.hasher.finalize().as_bytes())
+    }
+}
+
+fn encode(entry: &ChangeEntry, sink: &mut impl FnMut(&[u8])) {
+    let ChangeEntry { id, changeset, seq, no, call, root, path, op, before, after, base } = entry;
+    sink(&id.as_u128().to_le_bytes());
+    sink(&changeset.as_u128().to_le_bytes());
+    sink(&seq.to_le_bytes());
+    sink(&no.to_le_bytes());
+    sink(&call.0.to_le_bytes());
+    sink(&root.0.to_le_bytes());
+    encode_bytes(path.as_bytes(), sink);
+    encode_op(op, sink);
+    encode_state(before.as_ref(), sink);
+    encode_state(after.as_ref(), sink);
+    sink(&[match base {
+        Base::Known => 0,
+        Base::Moved => 1,
+    }]);
 }
 
 pub(crate) fn encode_bytes(bytes: &[u8], sink: &mut impl FnMut(&[u8])) {
@@ -145,8 +167,8 @@ mod tests {
 
     #[test]
     fn the_encoding_is_this_one_for_ever() {
-        let mut bytes = Vec::new();
-        encode(&[entry()], &mut |more| bytes.extend_from_slice(more));
+        let mut bytes = 1_u64.to_le_bytes().to_vec();
+        encode(&entry(), &mut |more| bytes.extend_from_slice(more));
         let state = |mode: [u8; 2]| {
             let hash = Hash::of(b"x");
             [&[1, 0][..], &mode, &[1, 0, 0, 0, 0, 0, 0, 0], hash.as_bytes(), &[1]].concat()

@@ -36,6 +36,26 @@ pub fn seconds_in(text: &str) -> Option<u64> {
     Some(total)
 }
 
+/// Durations that are given as examples, in seconds.
+const EXAMPLES_S: [u64; 3] = [30, 600, 7_200];
+
+/// What is allowed, with examples that are: `a duration from 0s to 5m, like 30s`.
+///
+/// ```
+/// use domain::allowed_durations;
+///
+/// assert_eq!(allowed_durations(0, 300), "a duration from 0s to 5m, like 30s");
+/// assert_eq!(allowed_durations(1, 86_400), "a duration from 1s to 1d, like 30s, 10m or 2h");
+/// assert_eq!(allowed_durations(1, 5), "a duration from 1s to 5s, like 5s");
+/// ```
+pub fn allowed_durations(min_s: u64, max_s: u64) -> String {
+    let within = EXAMPLES_S.into_iter().filter(|seconds| (min_s..=max_s).contains(seconds));
+    let mut like: Vec<String> = within.map(typed_seconds).collect();
+    let last = like.pop().unwrap_or_else(|| typed_seconds(max_s));
+    let like = if like.is_empty() { last } else { format!("{} or {last}", like.join(", ")) };
+    format!("a duration from {} to {}, like {like}", typed_seconds(min_s), typed_seconds(max_s))
+}
+
 /// Seconds as they are typed: `1h30m`, `0s`.
 pub fn typed_seconds(seconds: u64) -> String {
     let mut left = seconds;

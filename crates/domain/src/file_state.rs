@@ -56,7 +56,7 @@ pub enum Kind {
     File,
     /// A symbolic link; its content is its target.
     Symlink,
-    /// A directory that was created empty or removed whole.
+    /// A directory.
     Dir,
 }
 

@@ -98,6 +98,9 @@ impl fmt::Display for JobState {
 /// it, and is not cancelled.
 pub const STOPPED_TO_REPLAN: &str = "it begins again with another strategy";
 
+/// The reason of a cancel that stops an apply because whoever asked for it does not want it now: the plan is as it was.
+pub const APPLY_WITHDRAWN: &str = "the apply was withdrawn";
+
 /// Somebody wants the job to stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CancelRequest {

@@ -113,7 +113,7 @@ pub use change::{Base, ChangeEntry, Draft, NewChange, Op, pair_renames};
 pub use changeset::{
     Changeset, ChangesetError, ChangesetState, Changesets, Closed, Ending, Recorded, Started,
 };
-pub use changeset_digest::changeset_digest;
+pub use changeset_digest::{ChangesetDigest, changeset_digest};
 pub use class::ErrorClass;
 pub use decision::{
     Alternative, Decision, DecisionInvalid, DecisionKind, NewDecision, StepDecision, affected,
@@ -123,7 +123,7 @@ pub use diff::{
     Hunk, HunkPart, Line, LineTag, LinesChanged, Narrowed, apply_hunks, hunks, hunks_in_conflict,
     lines_changed, narrow, unified, unified_from,
 };
-pub use duration::{DURATION_UNITS, seconds_in, typed_seconds};
+pub use duration::{DURATION_UNITS, allowed_durations, seconds_in, typed_seconds};
 pub use error::{ErrorCategory, MESSAGE_BYTES_MAX, NewError, StepId};
 pub use error_history::{ErrorHistory, ErrorRecord, Folded, RECORDS_MAX};
 pub use event_record::{EVENT_BYTES_MAX, EventKind, EventRecord};
@@ -137,8 +137,8 @@ pub use id::{
 pub use invariant::{INVARIANTS_MAX, Invariant, InvariantScope, Rule, Touched, Violation, violations};
 pub use inverse::{inverse, undoing};
 pub use job::{
-    CancelRequest, ClaimRequest, HELD, Job, JobEvent, JobRefused, JobState, LOST_LEASES_MAX, LeaseLost,
-    NewJob, STOPPED_TO_REPLAN, pick,
+    APPLY_WITHDRAWN, CancelRequest, ClaimRequest, HELD, Job, JobEvent, JobRefused, JobState, LOST_LEASES_MAX,
+    LeaseLost, NewJob, STOPPED_TO_REPLAN, pick,
 };
 pub use ledger::{
     Account, CountAs, Day, DayLimit, LIMIT_KEY, Ledger, LimitReached, LimitTooLow, Limits, NewSpend,
@@ -146,9 +146,12 @@ pub use ledger::{
 };
 pub use likeness::{did_you_mean, nearest};
 pub use lock::{Lock, LockHeld, LockRequest, LockResource};
-pub use merge::{ConflictKind, FileMerge, Merge, Place, Region, Sides, merge, merge_file};
-pub use net::{NetChange, fold, net_hash};
-pub use no_project::{NO_PROJECT, is_of_no_project};
+pub use merge::{
+    ConflictKind, FileMerge, LinesVerdict, Merge, Place, Region, ReplacedLines, Sides, compare_lines, merge,
+    merge_file, replaced_lines,
+};
+pub use net::{End, Folding, NetChange, carriers, fold, fold_all, net_hash};
+pub use no_project::{NO_PROJECT, is_name_of_no_project, is_of_no_project};
 pub use node_run::{NODE_TEXT_BYTES_MAX, NodeOutcome, NodeRun, NodeWait, Usage};
 pub use path::{PATH_BYTES_MAX, PathError, RelPath};
 pub use phase::Phase;
@@ -157,7 +160,7 @@ pub use plan::{
     ApplyState, BadTransition, ByteText, CommandTask, DefinitionSource, Does, ExternalTask, FIX_ATTEMPTS,
     HandDecisions, HandMove, HandMoved, Instructions, ModelTask, NewPlan, On, PARALLEL, PARALLEL_MAX, Plan,
     PlanEvent, PlanMoveError, PlanRefused, PlanSpec, PlanState, ProjectLink, REPEAT_MAX, REVERSIONS_MAX,
-    RULE_PREFIX, Reason, Repeat, Run, STEPS_MAX, Step, Strategist, TITLE_CHARS_MAX, Work, follow,
+    RULE_PREFIX, Reason, Repeat, Run, STEPS_MAX, Step, Strategist, TITLE_CHARS_MAX, Walls, Work, follow,
     invariant_check_name, why_constrained,
 };
 pub use plan_record::{DecideError, PlanRecord, RecordError, ReserveError};
@@ -165,12 +168,14 @@ pub use recovery::{
     Action, BACKOFF_MAX, Gate, Policy, PolicyError, RETRIES_PER_STEP_MAX, Recovery, Verdict, WAIT_MAX, Why,
     backoff, decide,
 };
-pub use redact::{Redactor, RedactorError, SECRET_BYTES_MIN, SecretKind, UnknownMark};
-pub use sandbox_record::{NotCaptured, SandboxRecord};
+pub use redact::{Redactor, RedactorError, SECRET_BYTES_MIN, SecretKind, SecretPrint, UnknownMark};
+pub use sandbox_record::{LeftOutKind, LeftOutPart, NotCaptured, SandboxRecord, TreeCompared};
 pub use selection::{Choosable, Chosen, ChosenPart, ProjectAlias, Selection, SelectionError, change_address};
 pub use template::{
     ExpandError, Known, Template, TemplateFlaw, TemplatePath, Values, expand_argv, value_text,
 };
 pub use time::{Ms, WallMs};
 pub use tool_call::{CallEnd, CallState, FinishedCall, KeptCall, KeptOutput, NewCall, ToolCall};
-pub use validation::{Outcome, Validation, ValidationMode, ValidationResult, ValidationSummary, sum_up};
+pub use validation::{
+    Outcome, Validation, ValidationMode, ValidationResult, ValidationSummary, sum_up, trust_digest,
+};

@@ -14,6 +14,7 @@
 
 mod conflict;
 mod file;
+mod ranges;
 
 use std::ops::Range;
 
@@ -21,6 +22,7 @@ use crate::diff::lines::{LineChange, line_changes, lines_in, push_lines, split_l
 
 pub use conflict::{ConflictKind, Region};
 pub use file::{FileMerge, Place, Sides, merge_file};
+pub use ranges::{LinesVerdict, ReplacedLines, compare_lines, replaced_lines};
 
 /// What became of a merge of contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,8 +103,8 @@ fn clusters(now: &[LineChange], plan: &[LineChange]) -> Vec<Cluster> {
         let mut base = first..first;
         let (mut now_count, mut plan_count) = (0, 0);
         loop {
-            let reached_now = reach(&now[now_count..], &mut base);
-            let reached_plan = reach(&plan[plan_count..], &mut base);
+            let reached_now = reach(befores(&now[now_count..]), &mut base);
+            let reached_plan = reach(befores(&plan[plan_count..]), &mut base);
             if reached_now + reached_plan == 0 {
                 break;
             }
@@ -118,16 +120,20 @@ fn clusters(now: &[LineChange], plan: &[LineChange]) -> Vec<Cluster> {
 }
 
 /// Stretches `base` over those of `changes`, which rise, that overlap or touch it, and says how many did.
-fn reach(changes: &[LineChange], base: &mut Range<u32>) -> usize {
+fn reach(changes: impl Iterator<Item = Range<u32>>, base: &mut Range<u32>) -> usize {
     let mut reached = 0;
     for change in changes {
-        if change.before.start > base.end {
+        if change.start > base.end {
             break;
         }
-        base.end = base.end.max(change.before.end);
+        base.end = base.end.max(change.end);
         reached += 1;
     }
     reached
+}
+
+fn befores(changes: &[LineChange]) -> impl Iterator<Item = Range<u32>> {
+    changes.iter().map(|change| change.before.clone())
 }
 
 /// What a side has in place of `base`, whose changes there are `changes`.

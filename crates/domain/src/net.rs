@@ -7,6 +7,8 @@
 //! 3. A change has a `from` only if its source was there at first and is gone in the end, and its target was
 //!    not there at first. Every other move is told as what happened at each of its two ends, so that nothing
 //!    that was overwritten on the way is forgotten.
+//! 4. [`fold`] leaves out directories that were made with a usual mode only to hold other things: nobody reviews
+//!    them. [`fold_all`] has them, and whoever writes files goes by it.
 //!
 //! # Not here
 //! Which attempt's entries count (the store), and what a change meets in the project ([`crate::merge_file`]).
@@ -15,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::change::{Base, ChangeEntry, Op};
 use crate::changeset_digest::{encode_bytes, encode_state};
-use crate::file_state::{FileState, Hash};
+use crate::file_state::{FileState, Hash, Kind};
 use crate::id::{CallNo, RootNo};
 use crate::path::RelPath;
 
@@ -60,22 +62,116 @@ pub struct NetChange {
 /// # Ok::<(), PathError>(())
 /// ```
 pub fn fold<'a>(entries: impl IntoIterator<Item = &'a ChangeEntry>) -> Vec<NetChange> {
-    let mut places: Places = BTreeMap::new();
-    for entry in entries {
+    let mut folding = Folding::default();
+    entries.into_iter().for_each(|entry| folding.add(entry));
+    folding.finish()
+}
+
+/// The same, with the directories that were made to hold what was made.
+pub fn fold_all<'a>(entries: impl IntoIterator<Item = &'a ChangeEntry>) -> Vec<NetChange> {
+    let mut folding = Folding::default();
+    entries.into_iter().for_each(|entry| folding.add(entry));
+    folding.finish_all()
+}
+
+/// The same, entry by entry: not all of them have to lie in memory at once.
+#[derive(Debug, Default)]
+pub struct Folding {
+    places: Places,
+}
+
+impl Folding {
+    /// Takes the next entry, in the order of their numbers.
+    pub fn add(&mut self, entry: &ChangeEntry) {
         match &entry.op {
-            Op::Rename { from } => replay_move(&mut places, from, entry),
-            Op::Create | Op::Modify | Op::Delete | Op::Mode => replay_in_place(&mut places, entry),
+            Op::Rename { from } => replay_move(&mut self.places, from, entry),
+            Op::Create | Op::Modify | Op::Delete | Op::Mode => replay_in_place(&mut self.places, entry),
         }
     }
-    let moves = find_moves(&places);
-    let moved_away: BTreeSet<&Key> = moves.values().collect();
-    let changes = places.iter().filter(|(key, _)| !moved_away.contains(key));
-    changes
-        .filter_map(|(key, place)| match moves.get(key).and_then(|from| places.get_key_value(from)) {
-            Some((from, source)) => Some(moved(key, place, from, source)),
-            None => stayed(key, place),
-        })
-        .collect()
+
+    /// What they come to, without directories that were made with a usual mode only to hold others.
+    pub fn finish(self) -> Vec<NetChange> {
+        let net = self.finish_all();
+        let ends = net.iter().map(|change| End::of(change.root, &change.path, change.before, change.after));
+        let carriers = carriers(&ends.collect::<Vec<_>>());
+        if carriers.is_empty() {
+            return net;
+        }
+        net.into_iter()
+            .enumerate()
+            .filter(|(at, _)| !carriers.contains(at))
+            .map(|(_, change)| change)
+            .collect()
+    }
+
+    /// What they come to.
+    pub fn finish_all(self) -> Vec<NetChange> {
+        let moves = find_moves(&self.places);
+        let told = |(key, from): (&Key, &Key)| {
+            let (place, source) = (self.places.get(key)?, self.places.get(from)?);
+            Some((key.clone(), moved(key, place, from, source)))
+        };
+        let mut moved: BTreeMap<Key, NetChange> = moves.iter().filter_map(told).collect();
+        let moved_away: BTreeSet<Key> = moves.into_values().collect();
+        let mut changes = Vec::new();
+        for (key, place) in self.places {
+            match moved.remove(&key) {
+                _ if moved_away.contains(&key) => {}
+                Some(change) => changes.push(change),
+                None => changes.extend(stayed(key, place)),
+            }
+        }
+        changes
+    }
+}
+
+/// The modes that directories have that nobody gave a thought to, by the usual umasks.
+const USUAL_DIR_MODES: [u16; 2] = [0o755, 0o775];
+
+/// One path, and what was there before and after.
+#[derive(Clone, Copy, Debug)]
+pub struct End<'a> {
+    root: RootNo,
+    path: &'a [u8],
+    before: Option<FileState>,
+    after: Option<FileState>,
+}
+
+impl<'a> End<'a> {
+    /// The two ends of a change at `path`.
+    pub fn of(
+        root: RootNo,
+        path: &'a RelPath,
+        before: Option<FileState>,
+        after: Option<FileState>,
+    ) -> End<'a> {
+        End { root, path: path.as_bytes(), before, after }
+    }
+
+    fn is_usual_new_dir(&self) -> bool {
+        self.before.is_none() && self.after.as_ref().is_some_and(is_usual_dir)
+    }
+}
+
+/// Whether it is a directory with a mode that nobody gave a thought to.
+pub(crate) fn is_usual_dir(state: &FileState) -> bool {
+    state.kind == Kind::Dir && USUAL_DIR_MODES.contains(&state.mode)
+}
+
+/// Which of these, by index, are directories that were made with a usual mode to hold others of them.
+pub fn carriers(ends: &[End<'_>]) -> BTreeSet<usize> {
+    if !ends.iter().any(End::is_usual_new_dir) {
+        return BTreeSet::new();
+    }
+    let made: BTreeSet<(RootNo, &[u8])> =
+        ends.iter().filter(|end| end.after.is_some()).map(|end| (end.root, end.path)).collect();
+    let holds = |end: &End<'_>| {
+        let below = [end.path, b"/"].concat();
+        let first = made.range((end.root, &below[..])..).next();
+        first.is_some_and(|(root, path)| *root == end.root && path.starts_with(&below))
+    };
+    let is_carrier = |end: &End<'_>| end.is_usual_new_dir() && holds(end);
+    ends.iter().enumerate().filter(|(_, end)| is_carrier(end)).map(|(at, _)| at).collect()
 }
 
 /// One hash of what the changes make of the tree: of the sorted (root, path, state after), where a moved file
@@ -102,14 +198,36 @@ pub fn net_hash(changes: &[NetChange]) -> Hash {
 type Key = (RootNo, RelPath);
 type Places = BTreeMap<Key, Place>;
 
-/// What is known of one path while entries are replayed.
+/// What is known of one path while entries are replayed. There is one for each changed file: it is kept small.
+#[derive(Debug)]
 struct Place {
     first: Option<FileState>,
     base: Base,
     last: Option<FileState>,
-    /// Where the file that lies here now lay at first; none if it was made by the plan, or nothing lies here.
-    origin: Option<RelPath>,
-    calls: BTreeSet<CallNo>,
+    origin: Origin,
+    /// Rising.
+    calls: Vec<CallNo>,
+}
+
+/// Where the file that lies at a path now lay at first.
+#[derive(Debug)]
+enum Origin {
+    /// Nowhere: it was made by the plan, or nothing lies there.
+    Nowhere,
+    /// At the same path.
+    Here,
+    /// At this one.
+    At(RelPath),
+}
+
+impl Place {
+    fn add_calls(&mut self, calls: &[CallNo]) {
+        for call in calls {
+            if let Err(place) = self.calls.binary_search(call) {
+                self.calls.insert(place, *call);
+            }
+        }
+    }
 }
 
 /// The place at `path`, which held `first` if no entry told of it before.
@@ -123,10 +241,10 @@ fn place<'a>(
         first,
         base: entry.base,
         last: first,
-        origin: first.map(|_| path.clone()),
-        calls: BTreeSet::new(),
+        origin: if first.is_some() { Origin::Here } else { Origin::Nowhere },
+        calls: Vec::with_capacity(1),
     });
-    place.calls.insert(entry.call);
+    place.add_calls(&[entry.call]);
     place
 }
 
@@ -138,29 +256,35 @@ fn replay_in_place(places: &mut Places, entry: &ChangeEntry) {
         return;
     }
     // A file that ended takes its origin along; the one that begins here is the plan's own.
-    let ended = place.origin.take().filter(|origin| *origin != entry.path);
+    let ended = match std::mem::replace(&mut place.origin, Origin::Nowhere) {
+        Origin::At(origin) if origin != entry.path => origin,
+        Origin::At(_) | Origin::Here | Origin::Nowhere => return,
+    };
     let calls = place.calls.clone();
-    if let Some(source) = ended.and_then(|origin| places.get_mut(&(entry.root, origin))) {
-        source.calls.extend(calls);
+    if let Some(source) = places.get_mut(&(entry.root, ended)) {
+        source.add_calls(&calls);
     }
 }
 
 fn replay_move(places: &mut Places, from: &RelPath, entry: &ChangeEntry) {
     let source = place(places, entry, from, entry.before);
     source.last = None;
-    let origin = source.origin.take();
+    let origin = match std::mem::replace(&mut source.origin, Origin::Nowhere) {
+        Origin::Here => Origin::At(from.clone()),
+        origin @ (Origin::At(_) | Origin::Nowhere) => origin,
+    };
     let calls = source.calls.clone();
     let target = place(places, entry, &entry.path, None);
     target.last = entry.after;
     target.origin = origin;
-    target.calls.extend(calls);
+    target.add_calls(&calls);
 }
 
 /// Each target that is told as a move, with its source.
 fn find_moves(places: &Places) -> BTreeMap<Key, Key> {
     let mut moves = BTreeMap::new();
     for (key, place) in places {
-        let Some(origin) = &place.origin else { continue };
+        let Origin::At(origin) = &place.origin else { continue };
         let from = (key.0, origin.clone());
         let Some(source) = places.get(&from) else { continue };
         let (Some(before), Some(after)) = (source.first, place.last) else { continue };
@@ -179,18 +303,18 @@ fn moved(key: &Key, place: &Place, from: &Key, source: &Place) -> NetChange {
         before: source.first,
         after: place.last,
         base: source.base,
-        calls: source.calls.union(&place.calls).copied().collect(),
+        calls: source
+            .calls
+            .iter()
+            .chain(&place.calls)
+            .copied()
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect(),
     }
 }
 
-fn stayed(key: &Key, place: &Place) -> Option<NetChange> {
-    (place.first != place.last).then(|| NetChange {
-        root: key.0,
-        path: key.1.clone(),
-        from: None,
-        before: place.first,
-        after: place.last,
-        base: place.base,
-        calls: place.calls.iter().copied().collect(),
-    })
+fn stayed((root, path): Key, place: Place) -> Option<NetChange> {
+    let Place { first: before, last: after, base, calls, .. } = place;
+    (before != after).then_some(NetChange { root, path, from: None, before, after, base, calls })
 }

@@ -8,6 +8,10 @@ use crate::RelPath;
 /// Names of directories that belong to version control or to this program.
 pub const NO_PROJECT: [&[u8]; 5] = [b".git", b".hg", b".svn", b".jj", b".cleveragents"];
 
+/// Letters that HFS+ passes over in a name, so that `.g\u{200c}it` is `.git` there.
+const PASSED_OVER: [std::ops::RangeInclusive<char>; 4] =
+    ['\u{200c}'..='\u{200f}', '\u{202a}'..='\u{202e}', '\u{206a}'..='\u{206f}', '\u{feff}'..='\u{feff}'];
+
 /// Whether a path is, or lies in, such a directory at any depth: it is never captured, written or told, and not to be had
 /// by naming it either.
 ///
@@ -15,9 +19,44 @@ pub const NO_PROJECT: [&[u8]; 5] = [b".git", b".hg", b".svn", b".jj", b".clevera
 /// use domain::{RelPath, is_of_no_project};
 ///
 /// let of = |path: &str| is_of_no_project(&RelPath::new(path).unwrap());
-/// assert!(of("sub/.git/config") && of(".git"));
+/// assert!(of("sub/.git/config") && of(".git") && of("a/.GIT/x"));
 /// assert!(!of(".gitignore") && !of("git/x"));
 /// ```
 pub fn is_of_no_project(path: &RelPath) -> bool {
-    path.as_bytes().split(|byte| *byte == b'/').any(|name| NO_PROJECT.contains(&name))
+    path.as_bytes().split(|byte| *byte == b'/').any(is_name_of_no_project)
+}
+
+/// Whether a name is that of such a directory, here or on a file system that reads names otherwise: in any case, with
+/// blanks or dots at its end, with a stream, as a short name (NTFS), or with letters that are passed over (HFS+). Git
+/// refuses the same spellings of `.git` everywhere.
+///
+/// ```
+/// use domain::is_name_of_no_project;
+///
+/// for name in [".git", ".GIT", ".Git ", ".git. .", "git~1", "GIT~1 ", ".git::$INDEX_ALLOCATION", "x\\.git", ".Hg."] {
+///     assert!(is_name_of_no_project(name.as_bytes()), "{name}");
+/// }
+/// assert!(is_name_of_no_project(".g\u{200c}it".as_bytes()));
+/// for name in [".gitignore", "git", "git~2", ".git x", ".gitmodules", "a.git"] {
+///     assert!(!is_name_of_no_project(name.as_bytes()), "{name}");
+/// }
+/// ```
+pub fn is_name_of_no_project(name: &[u8]) -> bool {
+    // A name of ASCII letters, as nearly all are, is not copied.
+    if name.is_ascii() {
+        return is_plain_name_of_no_project(name);
+    }
+    let is_passed_over = |letter: char| PASSED_OVER.iter().any(|letters| letters.contains(&letter));
+    let shown: String =
+        String::from_utf8_lossy(name).chars().filter(|letter| !is_passed_over(*letter)).collect();
+    is_plain_name_of_no_project(shown.as_bytes())
+}
+
+fn is_plain_name_of_no_project(name: &[u8]) -> bool {
+    name.split(|byte| *byte == b'\\').any(|part| {
+        let whole = part.split(|byte| *byte == b':').next().unwrap_or(part);
+        let end = whole.iter().rposition(|byte| !matches!(byte, b' ' | b'.')).map_or(0, |last| last + 1);
+        let bare = &whole[..end];
+        bare.eq_ignore_ascii_case(b"git~1") || NO_PROJECT.iter().any(|known| bare.eq_ignore_ascii_case(known))
+    })
 }

@@ -23,7 +23,7 @@ pub use by_hand::{HandDecisions, HandMove, HandMoved, PlanMoveError};
 pub use follow::follow;
 pub use spec::{
     ByteText, CommandTask, DefinitionSource, FIX_ATTEMPTS, Instructions, PARALLEL, PARALLEL_MAX, PlanSpec,
-    ProjectLink, RULE_PREFIX, Run, Strategist, invariant_check_name,
+    ProjectLink, RULE_PREFIX, Run, Strategist, Walls, invariant_check_name,
 };
 pub use state::{ApplyState, BadTransition, PlanEvent, PlanState, Work, table_markdown};
 pub use step::{Does, ExternalTask, ModelTask, On, REPEAT_MAX, Repeat, STEPS_MAX, Step};
@@ -189,6 +189,7 @@ impl Plan {
             | PlanEvent::Applied
             | PlanEvent::Constrain
             | PlanEvent::Reapply
+            | PlanEvent::Withdraw
             | PlanEvent::Retry
             | PlanEvent::Cancel => (0, 0),
         };

@@ -9,8 +9,8 @@
 //! 1. A plan has at most one live job, and so at most one owner.
 //! 2. Every write of an owner shows its claim, and is refused unless the job runs under that very fence:
 //!    check and write are one call, so nothing can come between.
-//! 3. No open changeset outlives its owner: success closes what is still open; release, takeover, failure and
-//!    cancel interrupt it; in the same step that moves the job.
+//! 3. No open changeset and no running call outlives its owner: success closes what is still open; release, takeover,
+//!    failure and cancel interrupt it; in the same step that moves the job. A call that is still running then is cancelled.
 //!    What the owner had reserved and not settled is settled with it, as if all of it had been spent.
 //! 4. A plan follows its job in the step that moves the job, by [`follow`]: it is processing exactly while one runs.
 //! 5. What a step changed is told in that step, numbered from 1 without gaps. Jobs may run for a plan that was never
@@ -179,6 +179,7 @@ impl PlanRecord {
         };
         let before = std::mem::replace(job, after.clone());
         if !after.is_owned_by(&before.claim()) {
+            self.end_calls(now);
             let succeeded = after.state == JobState::Succeeded;
             self.end_changesets(if succeeded { Ending::Closed } else { Ending::Interrupted }, now);
             self.ledger.assume_all();
@@ -201,6 +202,14 @@ impl PlanRecord {
         self.errors.belongs_to(job.plan);
         self.tell([told::job_queued(&job)], now);
         self.jobs.insert(job.id, job);
+    }
+
+    /// Ends every call that still runs: its owner cannot say any more how it ended.
+    fn end_calls(&mut self, now: Ms) {
+        let running = self.calls.values_mut().filter(|call| call.end.is_none());
+        let told: Vec<Told> =
+            running.flat_map(|call| told::tool_finished(call.interrupt(wall(now)), 0)).collect();
+        self.tell(told, now);
     }
 
     /// Ends every open changeset.

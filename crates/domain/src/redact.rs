@@ -2,8 +2,9 @@
 //! text is written back to the file that has it.
 //!
 //! Found are shapes that nothing else has (private keys, provider tokens, JWTs, `Authorization` values,
-//! passwords in URLs), values that we were told, and, where text is data and not a program, literals under
-//! keys that say that they are secret.
+//! passwords in URLs and on command lines), values that we were told, also in base64 and in addresses, and, where text
+//! is data or a script and not a program, literals under keys that say that they are secret. Escape sequences within a
+//! secret do not hide it.
 //!
 //! # Invariants
 //! 1. Redacting twice is redacting once: a mark is never redacted, and what is left holds nothing to find.
@@ -15,25 +16,32 @@
 //! What is redacted when: the gate, the records, the program. Contents and journals keep exact bytes.
 
 mod diff;
+mod escapes;
 mod keyed;
+mod known;
 mod mark;
 mod private_key;
+mod script;
 mod shapes;
 mod spans;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
-use regex::bytes::Regex;
 use serde_json::Value;
 
 use crate::path::RelPath;
 
+pub use known::SecretPrint;
 pub use mark::SecretKind;
 
+use escapes::Unescaped;
 use keyed::KeyedValues;
+use known::KnownValues;
 use mark::{Marker, find_marks};
+use script::ScriptValues;
 use shapes::Shapes;
 use spans::{Span, cut_out, joined};
 
@@ -68,18 +76,23 @@ pub struct UnknownMark {
 /// assert_eq!(redactor.restore(edited.as_bytes(), file)?, b"port = 81\ntoken = \"abcdefgh1234\"\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Redactor {
     marker: Marker,
-    shapes: Shapes,
-    keyed: KeyedValues,
-    known: Option<Regex>,
+    shapes: Arc<Shapes>,
+    keyed: Arc<KeyedValues>,
+    scripts: Arc<ScriptValues>,
+    known: KnownValues,
 }
 
 /// Whether literals under keys that say that they are secret are found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Text {
+    /// They are not.
     Program,
+    /// Those are that look like passwords.
+    Script,
+    /// All are.
     Data,
 }
 
@@ -90,13 +103,44 @@ impl Redactor {
     /// # Errors
     /// There are too many known secrets to search for at once.
     pub fn new(key: [u8; 32], known_secrets: Vec<String>) -> Result<Redactor, RedactorError> {
-        let mut known: Vec<String> =
-            known_secrets.into_iter().filter(|secret| secret.len() >= SECRET_BYTES_MIN).collect();
-        // Of two that begin alike the longer is found.
-        known.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        let pattern: Vec<String> = known.iter().map(|secret| regex::escape(secret)).collect();
-        let known = if known.is_empty() { None } else { Some(Regex::new(&pattern.join("|"))?) };
-        Ok(Redactor { marker: Marker::new(key), shapes: Shapes::new()?, keyed: KeyedValues::new()?, known })
+        Ok(Redactor {
+            marker: Marker::new(key),
+            shapes: Arc::new(Shapes::new()?),
+            keyed: Arc::new(KeyedValues::new()?),
+            scripts: Arc::new(ScriptValues::new()?),
+            known: KnownValues::new(&known_secrets)?,
+        })
+    }
+
+    /// The same, which also finds these values.
+    ///
+    /// # Errors
+    /// Returns an error if there are too many to search for at once.
+    pub fn knowing(&self, values: &[String]) -> Result<Redactor, RedactorError> {
+        Ok(Redactor { known: self.known.with(values)?, ..self.clone() })
+    }
+
+    /// The same, which also finds values that it knows by nothing but their prints.
+    #[must_use]
+    pub fn knowing_prints(&self, prints: &[SecretPrint]) -> Redactor {
+        Redactor { known: self.known.with_prints(self.marker.key(), prints), ..self.clone() }
+    }
+
+    /// Returns the prints of a value, by which another process finds it that has the same key.
+    pub fn prints(&self, value: &str) -> Vec<SecretPrint> {
+        known::prints_of(self.marker.key(), value)
+    }
+
+    /// Any text without the values that were told: what has the shape of a secret stays.
+    pub fn redact_known<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
+        let mut shown = Cow::Borrowed(text);
+        loop {
+            let spans = self.found(&shown, |text| self.known.find(self.marker.key(), text));
+            if spans.is_empty() {
+                return shown;
+            }
+            shown = Cow::Owned(self.replace(&shown, &spans, Lines::Joined, &mut |_, _| {}));
+        }
     }
 
     /// Any text without its secrets: messages, output of commands, program text.
@@ -165,7 +209,7 @@ impl Redactor {
     /// Each mark that `present` could be shown with, and its secret; none where two secrets have one mark.
     fn secrets_of(&self, present: &[u8]) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
         let mut secrets: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
-        for text in [Text::Program, Text::Data] {
+        for text in [Text::Program, Text::Script, Text::Data] {
             self.redact_text(present, text, Lines::Joined, &mut |mark, secret| {
                 let kept = secrets.entry(mark.to_vec()).or_insert_with(|| Some(secret.to_vec()));
                 if kept.as_deref() != Some(secret) {
@@ -196,13 +240,23 @@ impl Redactor {
 
     /// The secrets in `text`, rising and apart; none of them holds a byte of a mark.
     fn find(&self, text: &[u8], kind: Text) -> Vec<Span> {
-        let mut spans = self.shapes.find(text);
-        if let Some(known) = &self.known {
-            spans.extend(known.find_iter(text).map(|found| Span::new(found.range(), SecretKind::Known)));
-        }
-        match kind {
-            Text::Program => {}
-            Text::Data => spans.extend(self.keyed.find(text)),
+        self.found(text, |text| {
+            let mut spans = self.shapes.find(text);
+            spans.extend(self.known.find(self.marker.key(), text));
+            match kind {
+                Text::Program => {}
+                Text::Script => spans.extend(self.scripts.find(text)),
+                Text::Data => spans.extend(self.keyed.find(text)),
+            }
+            spans
+        })
+    }
+
+    /// What `find` finds in `text` as it is, and as it reads without escape sequences.
+    fn found(&self, text: &[u8], find: impl Fn(&[u8]) -> Vec<Span>) -> Vec<Span> {
+        let mut spans = find(text);
+        if let Some(unescaped) = Unescaped::new(text) {
+            spans.extend(unescaped.spans(find(&unescaped.text)));
         }
         if spans.is_empty() {
             return spans;
@@ -253,7 +307,7 @@ impl Redactor {
             Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
             Value::String(text) => Value::String(match kind {
                 Text::Data if KeyedValues::is_secret(text.as_bytes()) => self.redact_whole(text),
-                Text::Data | Text::Program => self.redact_str(text).into_owned(),
+                Text::Data | Text::Script | Text::Program => self.redact_str(text).into_owned(),
             }),
             Value::Array(items) => items.iter().map(|item| self.redact_value(item, kind)).collect(),
             Value::Object(fields) => {
@@ -291,10 +345,41 @@ fn text_of(path: &RelPath) -> Text {
         b"env",
         b"tfvars",
     ];
+    const SCRIPT_ENDINGS: [&[u8]; 24] = [
+        b"sh",
+        b"bash",
+        b"zsh",
+        b"fish",
+        b"ps1",
+        b"bat",
+        b"cmd",
+        b"js",
+        b"jsx",
+        b"mjs",
+        b"cjs",
+        b"ts",
+        b"tsx",
+        b"md",
+        b"markdown",
+        b"rst",
+        b"txt",
+        b"xml",
+        b"html",
+        b"htm",
+        b"plist",
+        b"php",
+        b"sql",
+        b"gradle",
+    ];
     const DATA_NAMES: [&[u8]; 4] = [b".npmrc", b".pypirc", b"credentials", b".git-credentials"];
     let name = path.file_name().to_ascii_lowercase();
     let ending = name.rsplit(|byte| *byte == b'.').next().unwrap_or_default();
     let is_data =
         name.starts_with(b".env") || DATA_ENDINGS.contains(&ending) || DATA_NAMES.contains(&&name[..]);
-    if is_data { Text::Data } else { Text::Program }
+    let is_script = SCRIPT_ENDINGS.contains(&ending);
+    match (is_data, is_script) {
+        (true, _) => Text::Data,
+        (false, true) => Text::Script,
+        (false, false) => Text::Program,
+    }
 }

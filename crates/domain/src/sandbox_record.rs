@@ -26,10 +26,31 @@ pub struct SandboxRecord {
     pub closed: Option<WallMs>,
     /// What capture left out.
     pub not_captured: NotCaptured,
+    /// What changed in the user's tree meanwhile, and not by the plan; none when that was not looked at.
+    pub tree: Option<TreeCompared>,
+}
+
+/// The user's tree at the end of a run, compared with its beginning.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeCompared {
+    /// Files and directories that changed, came or left, as people name them.
+    pub moved: Vec<String>,
+    /// How many more.
+    pub more: u64,
+    /// Whether all of the tree was looked at.
+    pub is_whole: bool,
+}
+
+impl TreeCompared {
+    /// Whether something changed.
+    pub fn has_moved(&self) -> bool {
+        !self.moved.is_empty()
+    }
 }
 
 /// What capture left out, by why.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct NotCaptured {
     /// Build output and the like, that git ignores.
     pub scratch: u64,
@@ -37,4 +58,38 @@ pub struct NotCaptured {
     pub protected: u64,
     /// Neither file, link nor directory.
     pub special: u64,
+    /// Whether ignore files have more patterns than are heeded, so that more was captured than git would take.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub patterns_left_out: bool,
+    /// Files that lost a set-user-id or set-group-id bit which they did not have before.
+    pub set_id: u64,
+    /// Extended attributes and access control lists that were set.
+    pub attributes: u64,
+    /// Names that are hard links in the sandbox and become files of their own.
+    pub hard_links: u64,
+    /// Some of the last three, by name.
+    pub named: Vec<LeftOutPart>,
+}
+
+/// Something of a captured file that was left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOutPart {
+    /// What kind of thing.
+    pub kind: LeftOutKind,
+    /// The file, as people call it.
+    pub path: String,
+    /// The mode that it had, the name of the attribute, or the other name of the file.
+    pub what: String,
+}
+
+/// What kind of thing was left out of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeftOutKind {
+    /// A set-user-id or set-group-id bit.
+    SetId,
+    /// An extended attribute or access control list.
+    Attribute,
+    /// That two names are one file.
+    HardLink,
 }

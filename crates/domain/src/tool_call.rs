@@ -3,6 +3,7 @@
 //! # Invariants
 //! 1. A call's number is given by the store when it is admitted, rising from 1 within its attempt.
 //! 2. A call that ended stays as it ended.
+//! 3. A call runs only while its plan's job does: the step that takes the job from its owner ends the calls that still run.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,6 +14,9 @@ use crate::id::{CallNo, ChangesetId, PlanId};
 use crate::ledger::CountAs;
 use crate::node_run::NodeRun;
 use crate::time::WallMs;
+
+/// The error of a call whose owner went before it could record how the call ended.
+const INTERRUPTED: &str = "it was interrupted: its run ended before its end was recorded";
 
 /// Where a call stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -28,7 +32,7 @@ pub enum CallState {
     TimedOut,
     /// A gate did not let it begin.
     Refused,
-    /// It was stopped with its plan.
+    /// It was stopped: with its plan, with its node, or with the process that made it.
     Cancelled,
 }
 
@@ -126,7 +130,7 @@ pub struct ToolCall {
     pub started: WallMs,
     /// What was asked.
     pub new: NewCall,
-    /// How it ended; none while it runs, and for ever when its owner died.
+    /// How it ended; none while it runs, and until its job moves on if its owner died.
     pub end: Option<CallEnd>,
 }
 
@@ -135,6 +139,23 @@ impl ToolCall {
     pub fn ended(plan: PlanId, no: CallNo, new: NewCall, end: CallEnd, now: WallMs) -> ToolCall {
         let started = WallMs(now.0.saturating_sub(end.duration_ms));
         ToolCall { plan, no, started, new, end: Some(end) }
+    }
+
+    /// Ends a call that still runs, at `now`, because its owner has gone.
+    pub fn interrupt(&mut self, now: WallMs) -> &ToolCall {
+        if self.end.is_none() {
+            self.end = Some(CallEnd {
+                state: CallState::Cancelled,
+                duration_ms: now.0.saturating_sub(self.started.0),
+                exit: None,
+                error: Some(INTERRUPTED.to_owned()),
+                result: Value::Null,
+                isolation: None,
+                stdout: None,
+                stderr: None,
+            });
+        }
+        self
     }
 
     /// Where it stands.

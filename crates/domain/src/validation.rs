@@ -4,8 +4,11 @@
 //! 1. A required check lets apply through only if it passed for exactly the changes that are to be applied,
 //!    told by their net hash. One that did not run, or ran for other changes, blocks.
 //! 2. Informational checks never block. A plan without checks can be applied, and says so.
+//! 3. A check that came with a project is run only if the user trusts its content there. Trust is looked up by what the
+//!    plan has frozen, so an edit of the project's file changes nothing for a plan that exists.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::file_state::Hash;
 use crate::id::{CallNo, RootNo};
@@ -38,6 +41,29 @@ pub struct Validation {
     /// Where below that project; its root when empty.
     #[serde(default)]
     pub cwd: ByteText,
+    /// Whether it came with a project, so that the user has to trust it before it is run. Checks of plans from before
+    /// there was trust are run as they were.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub needs_trust: bool,
+}
+
+impl Validation {
+    /// Returns the digest of what it runs, by which the user's trust is stored and found.
+    pub fn content_digest(&self) -> String {
+        let content = serde_json::to_string(&(&self.run, &self.cwd)).unwrap_or_default();
+        trust_digest(&["check", &content])
+    }
+}
+
+/// Returns the digest of a content that can run commands. No two lists of parts have one digest.
+pub fn trust_digest(parts: &[&str]) -> String {
+    let text = serde_json::to_string(parts).unwrap_or_default();
+    blake3::hash(text.as_bytes()).to_hex().to_string()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// How a check ended.
@@ -71,6 +97,9 @@ pub struct ValidationResult {
     pub call: CallNo,
     /// The changes that it was run upon, as 64 hexadecimal digits.
     pub net_hash: String,
+    /// The user's tree that the changes were in, as the sandbox stamps it; null where nothing is known of it.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub base_stamp: Value,
 }
 
 /// All checks of a plan, summed up for the changes that it has now.
@@ -88,6 +117,8 @@ pub struct ValidationSummary {
     pub not_run: Vec<String>,
     /// Informational ones that failed or errored.
     pub warned: Vec<String>,
+    /// Those of a project, required or not, that did not run because the user does not trust them.
+    pub untrusted: Vec<String>,
 }
 
 /// Sums the latest result of each check up, for the changes with this hash.
@@ -133,5 +164,11 @@ impl ValidationSummary {
     /// Whether the checks let apply through.
     pub fn lets_through(&self) -> bool {
         self.failed.is_empty() && self.not_run.is_empty()
+    }
+
+    /// Whether nothing but missing trust stands in the way of apply.
+    pub fn waits_for_trust(&self) -> bool {
+        let is_untrusted = |name: &String| self.untrusted.contains(name);
+        self.failed.is_empty() && !self.not_run.is_empty() && self.not_run.iter().all(is_untrusted)
     }
 }

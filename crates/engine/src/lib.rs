@@ -45,7 +45,7 @@ mod worker;
 pub use context_answer::context_answer;
 pub use event::{BreakerMove, Event, EventSink};
 pub use ids::{Ids, RandomIds};
-pub use plan_context::{ChangesetHandle, PlanError, PlanExecutionContext};
+pub use plan_context::{ChangesetHandle, EndedCall, PlanError, PlanExecutionContext};
 pub use recovery::ErrorRecoveryService;
 pub use runtime::{Runtime, TaskKind, TokioRuntime};
 pub use strategies::ContextStrategies;

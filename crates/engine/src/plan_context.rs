@@ -5,6 +5,11 @@
 //! changeset; [`PlanExecutionContext::record_change`], the seed's operation, asks the store to look up and record in
 //! one step.
 //!
+//! # Where the program records
+//! Each change of a plan belongs to a call. A call that may change something is ended by
+//! [`ChangesetHandle::record_call_end`]: its end and all that it changed are one step, into the changeset of its node. A call
+//! that changes nothing is ended by [`PlanExecutionContext::end_call`], which takes no changes. There is no third way.
+//!
 //! # Invariants
 //! 1. Every write goes through the job's gate and shows the job's claim: after a cancel is acknowledged, and after
 //!    another worker took over, nothing is recorded.
@@ -14,10 +19,11 @@
 use std::sync::Arc;
 
 use domain::{
-    ChangesetError, ChangesetId, Claim, Closed, Ending, ErrorClass, LeaseLost, NewChange, PlanId, Recorded,
+    CallEnd, CallNo, ChangesetError, ChangesetId, Claim, Closed, ErrorClass, LeaseLost, NewChange, NodeRun,
+    PlanId, Recorded, ToolCall,
 };
-use store::{ChangesetStore, ChangesetStoreError, StoreError};
-use sync::{CancelReason, Cancelled, Effect, EffectGate, Finisher, Observed};
+use store::{By, CallOutcome, ChangesetStoreError, RecordStore, Staged, StoreError};
+use sync::{CancelReason, Cancelled, Effect, EffectGate, Observed};
 
 use crate::ids::Ids;
 
@@ -84,6 +90,38 @@ impl From<ChangesetStoreError> for PlanError {
     }
 }
 
+/// A call that has come to its end, without what it changed.
+#[derive(Clone, Debug)]
+pub struct EndedCall {
+    attempt: u32,
+    no: CallNo,
+    end: CallEnd,
+    contents: Vec<Staged>,
+    settles: Vec<NodeRun>,
+}
+
+impl EndedCall {
+    /// The call, and how it ended.
+    pub fn new(call: &ToolCall, end: CallEnd) -> Self {
+        Self { attempt: call.new.attempt, no: call.no, end, contents: Vec::new(), settles: Vec::new() }
+    }
+
+    /// The contents that its changes and its outputs name, as far as they are not stored yet.
+    pub fn with_contents(self, contents: Vec<Staged>) -> Self {
+        Self { contents, ..self }
+    }
+
+    /// The end of the node whose last call it is, if it is one.
+    pub fn settling(self, settles: Option<NodeRun>) -> Self {
+        Self { settles: settles.into_iter().collect(), ..self }
+    }
+
+    fn outcome(self, changeset: Option<ChangesetId>, changes: Vec<NewChange>) -> CallOutcome {
+        let Self { attempt, no, end, contents, settles } = self;
+        CallOutcome { attempt, no, end, changeset, changes, contents, settles }
+    }
+}
+
 /// The context of one claim: what all nodes of the running phase share. `Clone` is the same context.
 #[derive(Clone)]
 pub struct PlanExecutionContext {
@@ -94,7 +132,7 @@ struct Shared {
     claim: Claim,
     scope: Observed,
     gate: EffectGate,
-    store: Arc<dyn ChangesetStore>,
+    store: Arc<dyn RecordStore>,
     ids: Arc<dyn Ids>,
 }
 
@@ -112,7 +150,7 @@ impl PlanExecutionContext {
         claim: Claim,
         scope: Observed,
         gate: EffectGate,
-        store: Arc<dyn ChangesetStore>,
+        store: Arc<dyn RecordStore>,
         ids: Arc<dyn Ids>,
     ) -> Self {
         Self { shared: Arc::new(Shared { claim, scope, gate, store, ids }) }
@@ -150,13 +188,14 @@ impl PlanExecutionContext {
         Ok(shared.store.record_latest(&effect, &shared.claim, change).await?)
     }
 
-    /// Ends every changeset that is still open; what the one who closed the gate does last.
+    /// Ends a call that changed nothing. Ending it again in the same way answers as the first time.
     ///
     /// # Errors
-    /// The lease is lost, or the store failed.
-    pub async fn finish(&self, finisher: &Finisher, how: Ending) -> Result<Vec<Closed>, PlanError> {
+    /// The lease is lost, the call ended otherwise, or the store failed.
+    pub async fn end_call(&self, by: By<'_>, ended: EndedCall) -> Result<(), PlanError> {
         let shared = &self.shared;
-        Ok(shared.store.finish(finisher, &shared.claim, how).await?)
+        shared.store.end_call(by, &shared.claim, ended.outcome(None, Vec::new())).await?;
+        Ok(())
     }
 }
 
@@ -192,6 +231,24 @@ impl ChangesetHandle {
         let shared = &self.context.shared;
         let effect = shared.enter()?;
         Ok(shared.store.record(&effect, &shared.claim, self.id, change).await?)
+    }
+
+    /// Ends a call and records what it changed into this changeset: all of it in one step, or nothing. Ending it again in
+    /// the same way answers as the first time.
+    ///
+    /// No scope is tested: what a call changed is recorded for it, whatever has been stopped meanwhile.
+    ///
+    /// # Errors
+    /// [`PlanError::ChangesetClosed`] gives the first entry back; else the lease is lost, the call ended otherwise, an entry
+    /// contradicts what was recorded under its id, or the store failed.
+    pub async fn record_call_end(
+        &self,
+        by: By<'_>,
+        ended: EndedCall,
+        changes: Vec<NewChange>,
+    ) -> Result<Vec<Recorded>, PlanError> {
+        let shared = &self.context.shared;
+        Ok(shared.store.end_call(by, &shared.claim, ended.outcome(Some(self.id), changes)).await?)
     }
 
     /// Closes this changeset. Closing again answers as the first time.

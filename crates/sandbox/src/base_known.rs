@@ -9,6 +9,8 @@
 //! # Invariants
 //! 1. The rule may call an unchanged file changed, never the other way round.
 //! 2. A wall clock that was set back since T0 makes nothing known.
+//! 3. A clock that was not set back never counts as set back, however long this thread is interrupted between two reads
+//!    of a clock: what is compared are bounds, not readings ([`WallOffset`]).
 //!
 //! # Not here
 //! What follows from it: that is for capture.
@@ -26,6 +28,12 @@ use crate::listing::stat_beneath;
 
 /// How far the wall clock may fall behind the clock of the boot before it counts as set back. Slewing stays below.
 const STEP_BACK_NS: i128 = 10_000_000;
+
+/// Two reads of the clock of the boot, with one of the wall clock between them, are good when they lie so near together.
+const NEAR_NS: i128 = 1_000_000;
+
+/// How often the clocks are read again at most, until they are read without an interruption.
+const READS_MAX: u32 = 1_000;
 
 /// How long to wait before the kernel's file clock is looked at again; it ticks every 1 to 10 ms.
 const LOOK_AGAIN_NS: i64 = 250_000;
@@ -95,6 +103,7 @@ pub(crate) struct OpenedRecord {
 #[derive(Debug)]
 pub(crate) struct Opened {
     t0: Moment,
+    /// At the opening the wall clock was so far ahead of the clock of the boot, or farther.
     ahead_of_boot_ns: i128,
     first_call_after: Moment,
     passed: AtomicBool,
@@ -106,7 +115,7 @@ impl Opened {
         let t0 = Moment::now();
         Opened {
             t0,
-            ahead_of_boot_ns: wall_ahead_of_boot_ns(),
+            ahead_of_boot_ns: WallOffset::now().low_ns,
             first_call_after: t0,
             passed: AtomicBool::new(false),
         }
@@ -145,21 +154,27 @@ impl Opened {
         self.passed.store(false, Ordering::Release);
     }
 
+    /// Whether a moment is later than the opening.
+    pub(crate) fn is_before(&self, moment: Moment) -> bool {
+        self.t0 < moment
+    }
+
     /// The wall clock's milliseconds at the opening.
     pub(crate) fn at_ms(&self) -> u64 {
         u64::try_from(self.t0.seconds * 1000 + self.t0.nanoseconds / 1_000_000).unwrap_or(0)
     }
 
-    /// Whether the file of this record, read just before, is what it was at the opening.
+    /// Whether the file of this record, read just before, is what it was at the opening, if the
+    /// [clock was not set back](Opened::clock_was_set_back).
     pub(crate) fn unchanged(&self, original: BorrowedFd<'_>, path: &RelPath, stat: &Stat) -> bool {
-        Moment::changed(stat) <= self.t0 && self.way_unchanged(original, path) && !self.clock_was_set_back()
+        Moment::changed(stat) <= self.t0 && self.way_unchanged(original, path)
     }
 
     /// Whether the directory of this record is the one that was there at the opening, whatever has come into it since.
+    /// The clock must not have been set back.
     pub(crate) fn same_directory(&self, original: BorrowedFd<'_>, path: &RelPath, stat: &Stat) -> bool {
         !(Moment::changed(stat) > self.t0 && self.was_written(original, path.parent().as_ref()))
             && self.way_unchanged(original, path)
-            && !self.clock_was_set_back()
     }
 
     fn way_unchanged(&self, original: BorrowedFd<'_>, path: &RelPath) -> bool {
@@ -183,23 +198,118 @@ impl Opened {
         stat.is_none_or(|stat| Moment::modified(&stat) > self.t0)
     }
 
-    fn clock_was_set_back(&self) -> bool {
-        set_back(self.ahead_of_boot_ns, wall_ahead_of_boot_ns())
+    /// Whether the wall clock was set back since the opening. It is asked once, after the records that the answer is for
+    /// were read.
+    pub(crate) fn clock_was_set_back(&self) -> bool {
+        set_back(self.ahead_of_boot_ns, WallOffset::now().high_ns)
     }
 }
 
-fn set_back(then_ns: i128, now_ns: i128) -> bool {
-    now_ns < then_ns - STEP_BACK_NS
+/// Whether the clock fell behind: then it was ahead by `then_low_ns` or more, now by `now_high_ns` or less.
+fn set_back(then_low_ns: i128, now_high_ns: i128) -> bool {
+    now_high_ns < then_low_ns - STEP_BACK_NS
 }
 
-fn wall_ahead_of_boot_ns() -> i128 {
-    let ns = |time: Timespec| i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec);
-    ns(clock_gettime(ClockId::Realtime)) - ns(clock_gettime(ClockId::Boottime))
+/// How far the wall clock is ahead of the clock of the boot, within bounds that hold for certain.
+///
+/// The wall clock is read between two reads of the clock of the boot, so it was read at a moment between them. An
+/// interruption makes the bounds wider, and never wrong; then the clocks are read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct WallOffset {
+    low_ns: i128,
+    high_ns: i128,
+}
+
+impl WallOffset {
+    fn now() -> WallOffset {
+        let ns = |time: Timespec| i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec);
+        WallOffset::measure(|clock| ns(clock_gettime(clock)))
+    }
+
+    /// By clocks that are read with `read`: the narrowest bounds that were found.
+    fn measure(mut read: impl FnMut(ClockId) -> i128) -> WallOffset {
+        let mut best: Option<WallOffset> = None;
+        for _ in 0..READS_MAX {
+            let before = read(ClockId::Boottime);
+            let wall = read(ClockId::Realtime);
+            let after = read(ClockId::Boottime);
+            let found = WallOffset { low_ns: wall - after, high_ns: wall - before };
+            best = Some(best.filter(|best| best.width_ns() <= found.width_ns()).unwrap_or(found));
+            if found.width_ns() <= NEAR_NS {
+                break;
+            }
+        }
+        best.unwrap_or(WallOffset { low_ns: i128::MIN / 4, high_ns: i128::MAX / 4 })
+    }
+
+    fn width_ns(&self) -> i128 {
+        self.high_ns - self.low_ns
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Clocks of a machine on which each read takes as long as a schedule says.
+    struct Machine<'a> {
+        boot_ns: i128,
+        ahead_ns: i128,
+        delays_ns: std::iter::Cycle<std::slice::Iter<'a, u32>>,
+    }
+
+    impl Machine<'_> {
+        fn read(&mut self, clock: ClockId) -> i128 {
+            self.boot_ns += i128::from(*self.delays_ns.next().unwrap());
+            if clock == ClockId::Boottime { self.boot_ns } else { self.boot_ns + self.ahead_ns }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_schedule_of_interruptions_makes_a_clock_look_set_back(
+            delays in prop::collection::vec(prop_oneof![9 => 20_u32..2_000, 1 => 0_u32..500_000_000], 3..60),
+            ahead in -1_000_000_000_i128..1_000_000_000_000,
+            forward in 0_i128..5_000_000_000,
+        ) {
+            let mut machine = Machine { boot_ns: 7, ahead_ns: ahead, delays_ns: delays.iter().cycle() };
+            let then = WallOffset::measure(|clock| machine.read(clock));
+            machine.boot_ns += 3_000_000_000;
+            prop_assert!(then.low_ns <= ahead && ahead <= then.high_ns);
+            for step in [0, forward] {
+                machine.ahead_ns += step;
+                let now = WallOffset::measure(|clock| machine.read(clock));
+                prop_assert!(!set_back(then.low_ns, now.high_ns));
+            }
+        }
+
+        #[test]
+        fn a_clock_that_was_set_back_is_found_out_between_interruptions(
+            delays in prop::collection::vec(prop_oneof![9 => 20_u32..2_000, 1 => 0_u32..500_000_000], 30..60),
+            back in (STEP_BACK_NS + 2 * NEAR_NS + 1)..100_000_000_000_i128,
+        ) {
+            prop_assume!(delays.windows(4).any(|four| four.iter().all(|delay| *delay < 2_000)));
+            let mut machine = Machine { boot_ns: 7, ahead_ns: 5, delays_ns: delays.iter().cycle() };
+            let then = WallOffset::measure(|clock| machine.read(clock));
+            machine.ahead_ns -= back;
+            let now = WallOffset::measure(|clock| machine.read(clock));
+            prop_assume!(then.width_ns() <= NEAR_NS && now.width_ns() <= NEAR_NS);
+            prop_assert!(set_back(then.low_ns, now.high_ns));
+        }
+    }
+
+    #[test]
+    fn a_reader_that_is_interrupted_at_every_read_calls_no_clock_set_back() {
+        let always = [30_000_000];
+        let mut machine = Machine { boot_ns: 0, ahead_ns: 0, delays_ns: always.iter().cycle() };
+        let (then, now) = (
+            WallOffset::measure(|clock| machine.read(clock)),
+            WallOffset::measure(|clock| machine.read(clock)),
+        );
+        assert!(!set_back(then.low_ns, now.high_ns));
+    }
 
     #[test]
     fn a_clock_is_set_back_when_it_fell_behind_the_boot_by_more_than_10_ms() {

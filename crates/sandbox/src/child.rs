@@ -47,6 +47,9 @@ pub fn dispatch() {
     if verb == crate::isolation::RUN_VERB {
         crate::isolation::child_run();
     }
+    if verb == crate::forwarder::FORWARD_VERB {
+        crate::forwarder::child_forward();
+    }
 }
 
 /// From now on no program that is started inherits a descriptor of ours but the standard ones, also none that we were

@@ -19,6 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use domain::RelPath;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
@@ -58,6 +59,56 @@ pub struct Skipped {
     pub unreadable: u64,
 }
 
+/// How large a copy of the user's projects may be, and how large it is.
+#[derive(Debug)]
+pub struct CopyWatch {
+    files_max: u64,
+    bytes_max: u64,
+    files: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Default for CopyWatch {
+    fn default() -> CopyWatch {
+        CopyWatch::new(u64::MAX, u64::MAX)
+    }
+}
+
+impl CopyWatch {
+    /// At most so many files, and so many bytes of them.
+    pub fn new(files_max: u64, bytes_max: u64) -> CopyWatch {
+        CopyWatch { files_max, bytes_max, files: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+    }
+
+    /// How many files and bytes were copied so far.
+    pub fn copied(&self) -> (u64, u64) {
+        (self.files.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Begins to count anew, for another kind of copy.
+    pub(crate) fn restart(&self) {
+        self.files.store(0, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
+    }
+
+    fn count(&self, bytes: u64) -> io::Result<()> {
+        let files = self.files.fetch_add(1, Ordering::Relaxed) + 1;
+        let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        let (files_max, mb_max) = (self.files_max, self.bytes_max >> 20);
+        if files > files_max {
+            return Err(io::Error::other(format!(
+                "a copy would have more than {files_max} files (sandbox.copy_max_files)"
+            )));
+        }
+        if bytes > self.bytes_max {
+            return Err(io::Error::other(format!(
+                "a copy would have more than {mb_max} MB (sandbox.copy_max_mb)"
+            )));
+        }
+        Ok(())
+    }
+}
+
 /// A project and the copy that is made of it.
 pub(crate) struct Copying<'a> {
     pub(crate) from: BorrowedFd<'a>,
@@ -69,6 +120,8 @@ pub(crate) struct Copying<'a> {
     pub(crate) leave_out: (u64, u64),
     /// Whether to go no further; asked before each file, and in a huge one after each chunk.
     stop: &'a (dyn Fn() -> bool + Sync),
+    /// How much was copied, and may be.
+    watch: &'a CopyWatch,
     skipped: Skipped,
     dirs: BTreeMap<Option<RelPath>, Stat>,
     made: BTreeSet<RelPath>,
@@ -89,11 +142,25 @@ impl<'a> Copying<'a> {
         bytes: Bytes,
         leave_out: (u64, u64),
         stop: &'a (dyn Fn() -> bool + Sync),
+        watch: &'a CopyWatch,
     ) -> Result<Copying<'a>, BeneathError> {
         let root = rustix::fs::fstat(from).map_err(|errno| crate::manifest::at(None, errno.into()))?;
         let dirs = BTreeMap::from([(None, root)]);
         let (skipped, made) = (Skipped::default(), BTreeSet::new());
-        Ok(Copying { from, from_path, to, to_path, bytes, leave_out, stop, skipped, dirs, made, last: None })
+        Ok(Copying {
+            from,
+            from_path,
+            to,
+            to_path,
+            bytes,
+            leave_out,
+            stop,
+            watch,
+            skipped,
+            dirs,
+            made,
+            last: None,
+        })
     }
 
     /// Copies the whole tree.
@@ -168,6 +235,9 @@ impl<'a> Copying<'a> {
         if (self.stop)() {
             return Err(stopped());
         }
+        let bytes =
+            if self.bytes == Bytes::Copied { u64::try_from(entry.stat.st_size).unwrap_or(0) } else { 0 };
+        self.watch.count(bytes)?;
         let copied = match entry.kind() {
             FileType::RegularFile => copy_file(from, to, entry, self.bytes, self.stop),
             FileType::Symlink => copy_link(from, to, entry),
@@ -303,7 +373,7 @@ impl<'a> Copying<'a> {
     /// Gives the copy of the working tree in `dir` a repository of its own. What git cannot read is copied as it is.
     pub(crate) fn repository(&mut self, dir: Option<&RelPath>) -> Result<(), String> {
         let (tree, copy) = (join(self.from_path, dir), join(self.to_path, dir));
-        if git::make_private(&tree, &copy, &self.lent()).is_ok() {
+        if git::make_private(&tree, &copy, &self.lent(), self.stop).is_ok() {
             return Ok(());
         }
         let dot_git = join_name(dir, b".git").map_err(|why| why.to_string())?;
@@ -323,6 +393,11 @@ impl<'a> Copying<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether to go no further.
+    pub(crate) fn stop(&self) -> &'a (dyn Fn() -> bool + Sync) {
+        self.stop
     }
 
     /// Where what the copy borrows has its second place: beside it.

@@ -10,7 +10,7 @@ mod walk;
 
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read, Write};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use domain::{RelPath, RootNo};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
@@ -19,6 +19,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use crate::beneath::{self, BeneathError, Links};
 use crate::capture::{CaptureError, CaptureRules, Protected};
 use crate::content::ContentSink;
+use crate::hidden::HiddenInProject;
 use crate::opened::{NoSuchRoot, Sandbox};
 use crate::restore::{RestoreError, make_parents};
 
@@ -85,15 +86,18 @@ pub fn read_file(root: BorrowedFd<'_>, path: &RelPath, bytes_max: u64) -> io::Re
 /// The same through links, as long as they stay beneath the root: for whoever only looks.
 ///
 /// # Errors
-/// [`BeneathError::Escapes`] when a link leads out; else as [`read_file`].
+/// [`BeneathError::Escapes`] when a link leads out; it is hidden; else as [`read_file`].
 pub fn read_through_links(
     root: BorrowedFd<'_>,
     path: &RelPath,
     bytes_max: u64,
+    hidden: &HiddenInProject,
 ) -> Result<(Vec<u8>, u64), BeneathError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     let opened = beneath::open(root, path, flags, Mode::empty(), Links::Follow)?;
-    read_opened(File::from(opened), bytes_max)
+    hidden
+        .check_opened(root, opened.as_fd())
+        .and_then(|()| read_opened(File::from(opened), bytes_max))
         .map_err(|source| BeneathError::Io { path: path.clone(), source })
 }
 
@@ -104,12 +108,14 @@ pub fn read_at_hand(
     path: &RelPath,
     bytes_max: usize,
     links: Links,
+    hidden: &HiddenInProject,
 ) -> Option<(Vec<u8>, u64)> {
     let flags = match links {
         Links::Follow => OFlags::RDONLY | OFlags::NONBLOCK,
         Links::Refuse => OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK,
     };
     let file = beneath::open_at_hand(root, path, flags, links)?;
+    hidden.check_opened(root, file.as_fd()).ok()?;
     let wanted = StatxFlags::TYPE | StatxFlags::SIZE;
     let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found = rustix::fs::statx(&file, c"", how, wanted).ok()?;
@@ -160,7 +166,7 @@ impl Sandbox {
         sink: &dyn ContentSink,
         rules: &CaptureRules,
     ) -> Result<(), WriteFileError> {
-        if Protected::of(rules).has(path, false) {
+        if Protected::of(rules).and(self.hidden(no)).has(path, false) {
             return Err(WriteFileError::Protected { path: path.clone() });
         }
         self.keep_base(no, path, sink, rules)?;
@@ -180,7 +186,6 @@ impl Sandbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -202,7 +207,10 @@ mod tests {
         )
         .unwrap();
         let root = beneath::root_at_hand(dir.path()).unwrap();
-        let read = |name: &str, links| read_at_hand(root.as_fd(), &RelPath::new(name).unwrap(), 4096, links);
+        let hidden = HiddenInProject::default();
+        let read = |name: &str, links| {
+            read_at_hand(root.as_fd(), &RelPath::new(name).unwrap(), 4096, links, &hidden)
+        };
         // A machine that is busy renaming files may have to be asked again.
         let at_last = |name: &str, links| (0..1000).find_map(|_| read(name, links));
         for name in ["d/f", "empty", "long"] {
@@ -212,7 +220,7 @@ mod tests {
         // A link is at hand once somebody has followed it: the first who does writes down when.
         let inside = RelPath::new("inside").unwrap();
         let followed = (0..1000).find_map(|_| {
-            read_through_links(root.as_fd(), &inside, 4096).unwrap();
+            read_through_links(root.as_fd(), &inside, 4096, &HiddenInProject::default()).unwrap();
             read("inside", Links::Follow)
         });
         assert_eq!(followed, at_last("d/f", Links::Refuse));

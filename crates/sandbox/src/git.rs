@@ -1,9 +1,8 @@
 //! What is asked of the git program, and a private repository for a copy of a working tree.
 //!
 //! # Invariants
-//! 1. Nothing here writes to the user's repository: git is told to take no optional locks, and no hook or monitor of
-//!    the user's configuration runs.
-//! 2. A pipe in the place of one of its files is not waited for by us, and the index is no pipe when git is asked for it.
+//! 1. Nothing here writes to the user's repository ([`git_command`](crate::git_command)).
+//! 2. A pipe in the place of one of its files is not waited for.
 //! 3. A private repository borrows the user's objects and has everything else of its own: what is committed, branched,
 //!    packed or pruned in it stays in it.
 
@@ -12,8 +11,8 @@ use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
+use crate::git_command::{GitCommand, GitRunError, IsOver};
 use crate::regular::{open_regular, read_regular};
 
 /// Files of a repository that say what the user is in the middle of.
@@ -66,36 +65,38 @@ impl GitDir {
     }
 }
 
-/// A git command in `dir`, deaf to an environment that names another repository.
-pub(crate) fn git(dir: &Path) -> Command {
-    let mut command = Command::new("git");
-    command.arg("-C").arg(dir).args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]);
-    for name in
-        ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX"]
-    {
-        command.env_remove(name);
-    }
-    command.env("GIT_OPTIONAL_LOCKS", "0").env("LC_ALL", "C").stdin(Stdio::null());
-    command
+/// What a git command in `dir` printed.
+pub(crate) fn output<S: AsRef<OsStr>>(
+    dir: &Path,
+    arguments: impl IntoIterator<Item = S>,
+    is_over: &IsOver<'_>,
+) -> Result<Vec<u8>, GitAnswerError> {
+    let (end, printed) = GitCommand::new(dir).args(arguments).until(is_over).output()?;
+    if end.is_success { Ok(printed) } else { Err(GitAnswerError::Failed { message: end.first_line() }) }
 }
 
-/// What a git command printed.
-pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>, String> {
-    let output = command.output().map_err(|source| format!("git cannot be run: {source}"))?;
-    if output.status.success() {
-        return Ok(output.stdout);
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(said.lines().next().map_or_else(|| format!("git failed: {}", output.status), ToOwned::to_owned))
+/// Why git gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GitAnswerError {
+    /// Git did not run to its end.
+    #[error(transparent)]
+    Run(#[from] GitRunError),
+    /// Git said no.
+    #[error("{message}")]
+    Failed {
+        /// What it printed.
+        message: String,
+    },
 }
 
 /// What git lists of `dir` with these options, relative to it, without double entries.
-pub(crate) fn list_files<I, S>(dir: &Path, options: I) -> Result<BTreeSet<Vec<u8>>, String>
-where
-    I: IntoIterator<Item = S>,
-    S: AsRef<OsStr>,
-{
-    Ok(paths_in(&output(git(dir).args(["ls-files", "-z"]).args(options))?))
+pub(crate) fn list_files(
+    dir: &Path,
+    options: &[String],
+    is_over: &IsOver<'_>,
+) -> Result<BTreeSet<Vec<u8>>, GitAnswerError> {
+    let command = ["ls-files", "-z"].into_iter().chain(options.iter().map(String::as_str));
+    Ok(paths_in(&output(dir, command, is_over)?))
 }
 
 /// The paths that git lists, each with a NUL behind it.
@@ -108,9 +109,15 @@ pub(crate) fn paths_in(listed: &[u8]) -> BTreeSet<Vec<u8>> {
 /// Where a command runs, the copy may be mounted over `tree` and so hide the very objects that it borrows. They have a
 /// second place therefore: an empty directory in `lent`, with a link beside it that says what is to be mounted there
 /// ([`ViewRoot::borrowed`](crate::view::ViewRoot::borrowed)).
-pub(crate) fn make_private(tree: &Path, copy: &Path, lent: &Path) -> Result<(), String> {
+pub(crate) fn make_private(
+    tree: &Path,
+    copy: &Path,
+    lent: &Path,
+    is_over: &IsOver<'_>,
+) -> Result<(), String> {
     let git_dir = GitDir::at(tree).ok_or_else(|| format!("{} has no repository", tree.display()))?;
-    let (head, refs) = (head(tree)?, refs(tree)?);
+    let asked = head(tree, is_over).and_then(|head| Ok((head, refs(tree, is_over)?)));
+    let (head, refs) = asked.map_err(|why| why.to_string())?;
     let written = (|| {
         let objects = git_dir.common.join("objects").canonicalize()?;
         let second = lend(&objects, lent)?;
@@ -138,21 +145,21 @@ fn lend(objects: &Path, lent: &Path) -> io::Result<PathBuf> {
     }
 }
 
-fn head(tree: &Path) -> Result<Vec<u8>, String> {
-    match output(git(tree).args(["symbolic-ref", "-q", "HEAD"])) {
+fn head(tree: &Path, is_over: &IsOver<'_>) -> Result<Vec<u8>, GitAnswerError> {
+    match output(tree, ["symbolic-ref", "-q", "HEAD"], is_over) {
         Ok(branch) => Ok([b"ref: ".as_slice(), &branch].concat()),
-        Err(_) => output(git(tree).args(["rev-parse", "HEAD"])),
+        Err(GitAnswerError::Failed { .. }) => output(tree, ["rev-parse", "HEAD"], is_over),
+        Err(why @ GitAnswerError::Run(_)) => Err(why),
     }
 }
 
-fn refs(tree: &Path) -> Result<Vec<u8>, String> {
-    let listed =
-        git(tree).arg("show-ref").output().map_err(|source| format!("git cannot be run: {source}"))?;
+fn refs(tree: &Path, is_over: &IsOver<'_>) -> Result<Vec<u8>, GitAnswerError> {
+    let (end, listed) = GitCommand::new(tree).args(["show-ref"]).until(is_over).output()?;
     // A repository without a commit has no refs, which git calls a failure but says nothing about.
-    if listed.status.success() || listed.stderr.is_empty() {
-        Ok(listed.stdout)
+    if end.is_success || end.complaint.is_empty() {
+        Ok(listed)
     } else {
-        Err(String::from_utf8_lossy(&listed.stderr).trim_end().to_owned())
+        Err(GitAnswerError::Failed { message: end.complaint.trim_end().to_owned() })
     }
 }
 

@@ -1,39 +1,31 @@
 //! The newest commits of a project, as git tells them, without running anything that its configuration names.
 //!
 //! # Invariants
-//! 1. Git runs nothing else: no monitor, no pager, no signature check, no external diff, no fetch of what a partial
-//!    clone lacks. Of `GIT_*` in our environment nothing reaches it.
-//! 2. When it is told to stop, git is killed and reaped before the call returns.
-//! 3. What it prints is read as it comes; no answer, however long, is held whole.
+//! 1. Git runs nothing else, fetches nothing, and is ended and reaped when it is told to stop
+//!    (`git_command`).
+//! 2. What it prints is read as it comes; no answer, however long, is held whole.
 //!
 //! # Not here
 //! What commits mean: that is the index's.
 
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
 use domain::{Hash, RelPath};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 
 use crate::beneath::open_root;
 use crate::file_tools::read_file;
 use crate::git::GitDir;
+pub use crate::git_command::IsOver;
+use crate::git_command::{GitCommand, GitRunError};
 use crate::regular::read_regular;
-
-/// How often a running git is looked at, to see whether it is still wanted.
-const LOOK_MS: i64 = 10;
 
 /// How much of a message is kept.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
 /// A field of git's answer is never longer: a message or a path.
 const FIELD_BYTES_MAX: usize = 16 * 1024 * 1024;
-
-/// How much of what git complains is kept.
-const COMPLAINT_BYTES_MAX: usize = 4096;
 
 /// The name of a commit is shorter.
 const HEAD_BYTES_MAX: usize = 4096;
@@ -94,8 +86,18 @@ pub enum GitLogError {
     Stopped,
 }
 
-/// Whether nobody waits any more.
-pub type IsOver<'a> = dyn Fn() -> bool + 'a;
+impl From<GitRunError> for GitLogError {
+    fn from(error: GitRunError) -> GitLogError {
+        match error {
+            GitRunError::Start { source } => GitLogError::Run { source },
+            GitRunError::Stopped => GitLogError::Stopped,
+            GitRunError::NoFile { .. }
+            | GitRunError::Stuck { .. }
+            | GitRunError::TooLong { .. }
+            | GitRunError::TooMuch => GitLogError::Failed { message: error.to_string() },
+        }
+    }
+}
 
 impl GitHistory {
     /// The history of the repository that a project is or lies in; none if it lies in none.
@@ -127,9 +129,8 @@ impl GitHistory {
 
     fn head_by_git(&self, is_over: &IsOver<'_>) -> Result<Option<String>, GitLogError> {
         let mut printed = Vec::new();
-        let mut command = self.git();
-        command.args(["rev-parse", "-q", "--verify", "HEAD^{commit}"]);
-        let ended = run(&mut command, is_over, &mut |bytes| {
+        let command = self.git(is_over).args(["rev-parse", "-q", "--verify", "HEAD^{commit}"]);
+        let ended = command.run(&mut |bytes| {
             printed.extend_from_slice(bytes);
             match printed.len() > HEAD_BYTES_MAX {
                 true => Err(GitLogError::Failed { message: "its answer is not understood".to_owned() }),
@@ -140,7 +141,7 @@ impl GitHistory {
             (true, _) => Ok(Some(String::from_utf8_lossy(&printed).trim().to_owned())),
             // Quiet about what is not there, loud about everything else.
             (false, true) => Ok(None),
-            (false, false) => Err(GitLogError::Failed { message: ended.complaint }),
+            (false, false) => Err(GitLogError::Failed { message: ended.first_line() }),
         }
     }
 
@@ -159,133 +160,39 @@ impl GitHistory {
         let is_hex = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let mut ancestor = None;
         if let Some(stop_at) = stop_at.filter(is_hex) {
-            let mut command = self.git();
-            command.args(["merge-base", "--is-ancestor", stop_at, "HEAD"]);
-            if run(&mut command, is_over, &mut |_| Ok(()))?.is_success {
+            let command = self.git(is_over).args(["merge-base", "--is-ancestor", stop_at, "HEAD"]);
+            if command.run(&mut |_| Ok::<(), GitLogError>(()))?.is_success {
                 ancestor = Some(stop_at);
             }
         }
-        let mut command = self.git();
-        command.args(["log", "--no-merges", "--no-renames", "--name-only", "-z", "--relative"]).args([
-            "--no-color",
-            "--no-ext-diff",
-            "--no-textconv",
-            "--no-notes",
-            "--no-mailmap",
-            "--encoding=UTF-8",
-            "--format=tformat:%x01%H %ct%n%B",
-        ]);
-        command.arg(format!("--max-count={commits_max}")).arg("HEAD");
-        if let Some(ancestor) = ancestor {
-            command.arg(format!("^{ancestor}"));
-        }
-        command.arg("--");
+        let mut command = self.git(is_over);
+        command =
+            command.args(["log", "--no-merges", "--no-renames", "--name-only", "-z", "--relative"]).args([
+                "--no-color",
+                "--no-ext-diff",
+                "--no-textconv",
+                "--no-notes",
+                "--no-mailmap",
+                "--encoding=UTF-8",
+                "--format=tformat:%x01%H %ct%n%B",
+            ]);
+        command = command.args([format!("--max-count={commits_max}"), "HEAD".to_owned()]);
+        command = command.args(ancestor.map(|ancestor| format!("^{ancestor}"))).args(["--"]);
         let mut reader = LogReader { paths_max, ..LogReader::default() };
-        let ended = run(&mut command, is_over, &mut |bytes| reader.read(bytes))?;
+        let ended = command.run(&mut |bytes| reader.read(bytes))?;
         if !ended.is_success {
             // What `HEAD` names may not be there.
             return match self.head_by_git(is_over)? {
                 None => Ok(GitLog::default()),
-                Some(_) => Err(GitLogError::Failed { message: ended.complaint }),
+                Some(_) => Err(GitLogError::Failed { message: ended.first_line() }),
             };
         }
         Ok(GitLog { commits: reader.commits, joins: ancestor.is_some() })
     }
 
-    fn git(&self) -> Command {
-        quiet_git(&self.dir)
+    fn git<'a>(&self, is_over: &'a IsOver<'a>) -> GitCommand<'a> {
+        GitCommand::new(&self.dir).until(is_over)
     }
-}
-
-/// A git that runs nothing else, in `dir`.
-pub(crate) fn quiet_git(dir: &Path) -> Command {
-    let mut command = Command::new("git");
-    for (name, _) in std::env::vars_os() {
-        if name.as_encoded_bytes().starts_with(b"GIT_") {
-            command.env_remove(name);
-        }
-    }
-    command
-        .current_dir(dir)
-        .env("GIT_NO_LAZY_FETCH", "1")
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .env("GIT_TERMINAL_PROMPT", "0")
-        .env("LC_ALL", "C")
-        .args(["--no-optional-locks", "--no-pager", "-c", "core.fsmonitor=false"])
-        .args(["-c", "log.showSignature=false", "-c", "core.hooksPath=/dev/null"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
-
-/// How a git ended.
-pub(crate) struct Ended {
-    pub(crate) is_success: bool,
-    complaint: String,
-}
-
-/// Kills and reaps its process when it is dropped, however that comes.
-struct Held(Child);
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // One that has ended cannot be killed, one that was reaped not be waited for: both are what is wanted.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Runs git and hands on what it prints, until it ends or nobody waits any more.
-pub(crate) fn run(
-    command: &mut Command,
-    is_over: &IsOver<'_>,
-    sink: &mut dyn FnMut(&[u8]) -> Result<(), GitLogError>,
-) -> Result<Ended, GitLogError> {
-    let mut held = Held(command.spawn()?);
-    let (Some(mut out), Some(mut complaints)) = (held.0.stdout.take(), held.0.stderr.take()) else {
-        return Err(io::Error::other("git has no output").into());
-    };
-    let mut complaint = Vec::new();
-    let mut buffer = vec![0; 64 * 1024];
-    let (mut is_out_open, mut is_err_open) = (true, true);
-    while is_out_open || is_err_open {
-        if is_over() {
-            return Err(GitLogError::Stopped);
-        }
-        let (is_out_ready, is_err_ready) =
-            ready(is_out_open.then_some(&out), is_err_open.then_some(&complaints))?;
-        if is_out_ready {
-            let count = out.read(&mut buffer)?;
-            is_out_open = count > 0;
-            sink(&buffer[..count])?;
-        }
-        if is_err_ready {
-            let count = complaints.read(&mut buffer)?;
-            is_err_open = count > 0;
-            let left = COMPLAINT_BYTES_MAX - complaint.len();
-            complaint.extend_from_slice(&buffer[..count.min(left)]);
-        }
-    }
-    let is_success = held.0.wait()?.success();
-    let said = String::from_utf8_lossy(&complaint);
-    let complaint = said.lines().next().unwrap_or_default().to_owned();
-    Ok(Ended { is_success, complaint })
-}
-
-/// Waits a moment for either to have something to read, or to be at its end.
-fn ready(out: Option<&ChildStdout>, complaints: Option<&ChildStderr>) -> io::Result<(bool, bool)> {
-    let look = Timespec { tv_sec: 0, tv_nsec: LOOK_MS * 1_000_000 };
-    let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(2);
-    fds.extend(out.map(|out| PollFd::new(out, PollFlags::IN)));
-    fds.extend(complaints.map(|complaints| PollFd::new(complaints, PollFlags::IN)));
-    match poll(&mut fds, Some(&look)) {
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(errno) => return Err(errno.into()),
-    }
-    let mut is_ready = fds.iter().map(|fd| !fd.revents().is_empty());
-    let is_out_ready = out.is_some() && is_ready.next() == Some(true);
-    Ok((is_out_ready, complaints.is_some() && is_ready.next() == Some(true)))
 }
 
 /// Takes git's answer apart: fields that end with NUL, each a commit or one of its paths.

@@ -8,8 +8,7 @@
 //! 1. A ref is compared and set by git in one step. Moving it twice is moving it once.
 //! 2. Of the index only the entries that are named change, and each only from the value that was seen when the commit was
 //!    made: what the user stages meanwhile stays.
-//! 3. No hook runs: these are git's plumbing commands, and `core.hooksPath` points nowhere, since `update-ref` alone would
-//!    run one.
+//! 3. No hook runs, and no other program that the repository names, but filters, and those apart (`blobs`).
 //!
 //! # Not here
 //! When it happens, and what it is called (crate `engine`).
@@ -23,6 +22,7 @@ use std::os::fd::BorrowedFd;
 
 use domain::RelPath;
 
+pub use blobs::{CleanFilter, FilterProgram};
 pub use build::{CommitFile, CommitRequest, Onto, commit};
 pub use program::GitError;
 use program::Program;

@@ -66,6 +66,7 @@ use std::sync::Arc;
 
 use domain::BootId;
 
+pub(crate) use attributes::read as read_attributes;
 pub use change::{Attributes, Bytes, Change, Header, Image, JournalRoot, Place, Request};
 /// A journal carries out one apply, and has its name.
 pub use domain::ApplyId as JournalId;
@@ -73,7 +74,7 @@ pub use domain::ApplyId as JournalId;
 pub use domain::ApplyKind as JournalKind;
 pub use hooks::{Hooks, Merger, Moment, NoHooks, Step};
 pub use prepare::{Committed, OPS_MAX, PrepareError, Prepared};
-pub use recover::{Recovered, Recovery};
+pub use recover::{Recovered, Recovery, Seal};
 pub use settled::{Ending, Settled, Stuck, Why};
 pub use target::RootMoved;
 pub use undo::{UndoError, UndoJournal};
@@ -155,6 +156,23 @@ impl Journals {
         list(&self.open_dir)
     }
 
+    /// The journals that are not retired yet, the oldest first. What has the name of one and is no file is moved aside,
+    /// so that nobody waits for a pipe or follows a link.
+    ///
+    /// # Errors
+    /// The directory cannot be read, or something in it cannot be moved.
+    pub fn look(&self) -> io::Result<FoundJournals> {
+        let (open, others) = list_all(&self.open_dir)?;
+        let mut set_aside = Vec::new();
+        for path in others {
+            let mut aside = path.clone().into_os_string();
+            aside.push(".no-file");
+            fs::rename(&path, &aside)?;
+            set_aside.push(aside.into());
+        }
+        Ok(FoundJournals { open, set_aside })
+    }
+
     /// The journals that are kept, the oldest first.
     ///
     /// # Errors
@@ -177,18 +195,41 @@ impl Journals {
         Ok(())
     }
 
+    /// Removes a kept journal that nothing will be undone by any more, unless edits of the user's were saved beside it.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn forget_spent(&self, id: JournalId) -> io::Result<()> {
+        if found::found_files(&self.undo_dir, id)?.is_empty() { self.forget_undo(id) } else { Ok(()) }
+    }
+
     fn open_path(&self, id: JournalId) -> PathBuf {
         self.open_dir.join(format!("{id}.{EXTENSION}"))
     }
 
-    fn undo_path(&self, id: JournalId) -> PathBuf {
+    /// Where a kept journal lies, be it one that can be undone or one that was set aside.
+    pub fn undo_path(&self, id: JournalId) -> PathBuf {
         self.undo_dir.join(format!("{id}.{EXTENSION}"))
     }
 }
 
-/// The journals in a directory. A name that is not ours is passed over.
+/// What a look into the directory of journals found.
+#[derive(Debug)]
+pub struct FoundJournals {
+    /// The journals that are not retired yet, the oldest first.
+    pub open: Vec<Listed>,
+    /// What was no file, at its new place.
+    pub set_aside: Vec<PathBuf>,
+}
+
+/// The journals in a directory.
 fn list(dir: &Path) -> io::Result<Vec<Listed>> {
-    let mut listed = Vec::new();
+    list_all(dir).map(|(listed, _)| listed)
+}
+
+/// The journals in a directory, and what has the name of one and is no file. A name that is not ours is passed over.
+fn list_all(dir: &Path) -> io::Result<(Vec<Listed>, Vec<PathBuf>)> {
+    let (mut listed, mut others) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         let stem = path.file_stem().and_then(|stem| stem.to_str());
@@ -200,9 +241,18 @@ fn list(dir: &Path) -> io::Result<Vec<Listed>> {
         let Some(id) = id.parse::<JournalId>().ok().filter(|parsed| parsed.to_string() == id) else {
             continue;
         };
+        match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_file() => {}
+            Ok(_) => {
+                others.push(path);
+                continue;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        }
         let mut bytes = 0;
         for path in found::found_files(dir, id)?.into_iter().chain([path]) {
-            match fs::metadata(path) {
+            match fs::symlink_metadata(path) {
                 Ok(metadata) => bytes += metadata.len(),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -211,5 +261,5 @@ fn list(dir: &Path) -> io::Result<Vec<Listed>> {
         listed.push(Listed { id, bytes });
     }
     listed.sort_by_key(|listed| listed.id);
-    Ok(listed)
+    Ok((listed, others))
 }

@@ -72,8 +72,7 @@ pub(crate) fn mark_unsynced(lock: BorrowedFd<'_>, text: &str) -> io::Result<()> 
 }
 
 fn write_note(lock: BorrowedFd<'_>, text: &str) -> io::Result<()> {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
-    let mut bytes = serde_json::to_vec(&Note { boot, text: text.to_owned() })?;
+    let mut bytes = serde_json::to_vec(&Note { boot: boot_id()?, text: text.to_owned() })?;
     let room = NOTE_END - WORD.len();
     if bytes.len() > room || rustix::fs::fstat(lock)?.st_size < NOTE_END as _ {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "there is no room for the note"));
@@ -109,7 +108,12 @@ pub(crate) fn read(lock: BorrowedFd<'_>) -> io::Result<(HowOpened, Note)> {
 
 /// Whether this is the boot in which a note was written.
 pub(crate) fn is_this_boot(note: &Note) -> bool {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").is_ok_and(|boot| boot.trim() == note.boot)
+    boot_id().is_ok_and(|boot| boot == note.boot)
+}
+
+/// The name of the present boot.
+pub(crate) fn boot_id() -> io::Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
 fn write_at(lock: BorrowedFd<'_>, bytes: &[u8], at: usize) -> io::Result<()> {

@@ -14,7 +14,7 @@ use domain::{ErrorClass, RootNo};
 use crate::base_known::Opened;
 use crate::beneath;
 use crate::capture::{Watched, Where};
-use crate::copy::{Bytes, Copying, Skipped, try_sharing};
+use crate::copy::{Bytes, CopyWatch, Copying, Skipped, try_sharing};
 use crate::kept::HowOpened;
 use crate::leftovers::{ClaimError, Claimed};
 use crate::manifest::Manifest;
@@ -159,6 +159,18 @@ pub fn open(request: OpenRequest) -> Result<Sandbox, OpenError> {
 /// # Errors
 /// As [`open`], and [`OpenError::Stopped`].
 pub fn open_unless(request: OpenRequest, stop: &(dyn Fn() -> bool + Sync)) -> Result<Sandbox, OpenError> {
+    open_watched(request, &CopyWatch::default(), stop)
+}
+
+/// The same with a bound for copies, which `watch` counts.
+///
+/// # Errors
+/// As [`open_unless`].
+pub fn open_watched(
+    request: OpenRequest,
+    watch: &CopyWatch,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Sandbox, OpenError> {
     let OpenRequest { dir, roots, choice, include } = request;
     let mut projects = roots.into_iter().map(reach).collect::<Result<Vec<_>, _>>()?;
     apart(&projects)?;
@@ -171,7 +183,9 @@ pub fn open_unless(request: OpenRequest, stop: &(dyn Fn() -> bool + Sync)) -> Re
     outside(&projects, &dir).and_then(|()| {
         let mut passed_over = Vec::new();
         for rung in choice.rungs() {
-            let opening = Opening { projects: &mut projects, claimed: &claimed, include: &include, stop };
+            watch.restart();
+            let opening =
+                Opening { projects: &mut projects, claimed: &claimed, include: &include, watch, stop };
             match opening.on(rung) {
                 Ok(made) => {
                     claimed.describe(&how_opened(rung, &made).map_err(directory)?).map_err(directory)?;
@@ -244,6 +258,7 @@ struct Opening<'a> {
     projects: &'a mut Vec<Project>,
     claimed: &'a Claimed,
     include: &'a [String],
+    watch: &'a CopyWatch,
     stop: &'a (dyn Fn() -> bool + Sync),
 }
 
@@ -260,7 +275,7 @@ impl Opening<'_> {
             }
             Rung::Worktree => {
                 for project in self.projects.iter() {
-                    worktree::fits(&project.path)?;
+                    worktree::fits(&project.path, self.stop)?;
                 }
                 let include = self.include;
                 self.copies(|copying| worktree::copy(copying, include), Bytes::Copied)
@@ -311,6 +326,7 @@ impl Opening<'_> {
                 bytes,
                 leave_out,
                 &stop,
+                self.watch,
             );
             let one = copying.map_err(|why| why.to_string()).and_then(&copy).map_err(|why| {
                 let would_fill =
@@ -395,15 +411,16 @@ fn probe_one(scratch_dir: &Path, roots: &[RootSpec], rung: Rung) -> Result<(), S
     let claimed = Claimed::make(&dir).map_err(|why| why.to_string())?;
     match rung {
         Rung::Overlay => {
+            let watch = &CopyWatch::default();
             let opening =
-                Opening { projects: &mut projects, claimed: &claimed, include: &[], stop: &|| false };
+                Opening { projects: &mut projects, claimed: &claimed, include: &[], watch, stop: &|| false };
             opening.on(rung).map(drop)
         }
         Rung::Reflink => {
             let to = beneath::open_root(&dir).map_err(|source| source.to_string())?;
             projects.iter().try_for_each(|project| try_sharing(project.original.as_fd(), to.as_fd()))
         }
-        Rung::Worktree => projects.iter().try_for_each(|project| worktree::fits(&project.path)),
+        Rung::Worktree => projects.iter().try_for_each(|project| worktree::fits(&project.path, &|| false)),
         // That the directory could be made is all a copy needs, but for space.
         Rung::Copy | Rung::InPlace => Ok(()),
     }

@@ -2,12 +2,15 @@
 //!
 //! # Where to begin
 //! - [`beneath`]: every path is resolved by the kernel, beneath its root.
+//! - [`hidden`]: paths of the machine that nothing of a plan sees.
 //! - [`content`]: what capture hands contents to, and restore takes them from.
 //! - [`ladder`]: how a sandbox is opened; [`opened::Sandbox`]: what it is; [`mod@reopen`]: one that was kept.
 //! - [`file_tools`]: single files of it, read and written without a process.
 //! - [`capture`]: what changed in it; [`restore`]: how recorded changes come back into one.
+//! - [`descriptors`]: the open-file limit, and the wait for room when the system has none.
 //! - [`command`] and [`isolation`]: how a command runs, and what keeps it from the rest of the machine.
 //! - [`project_tree`] and [`git_log`]: a project's files and newest commits, for whoever reads all of them.
+//! - [`TreeStamp`]: whether a project's tree is as it was when a sandbox was opened over it.
 //! - [`journal`]: how changes reach the user's files, all or none; [`git_ref`]: the commit that goes with them.
 //!
 //! # Invariants
@@ -21,6 +24,7 @@
 
 pub mod beneath;
 pub mod content;
+pub mod hidden;
 pub mod view;
 
 pub mod command;
@@ -30,7 +34,9 @@ pub mod rung;
 
 mod beside;
 pub mod child;
+pub mod descriptors;
 mod fds;
+mod forwarder;
 
 mod base_known;
 mod listing;
@@ -41,6 +47,8 @@ pub mod opened;
 
 mod copy;
 mod git;
+mod git_command;
+mod git_index;
 mod in_place;
 mod kept;
 mod manifest;
@@ -61,16 +69,20 @@ pub mod journal;
 
 pub mod git_log;
 pub mod project_tree;
+mod tree_stamp;
 
 pub use capture::{CaptureError, CaptureRules, Captured, CapturedChange, NotCaptured};
 pub use child::{ChildProgram, dispatch, inherit_nothing};
-pub use copy::Skipped;
+pub use copy::{CopyWatch, Skipped};
 pub use file_tools::{WriteFileError, read_at_hand, read_file};
+pub use git_command::{GitRunError, git_version};
+pub use hidden::{HiddenInProject, HiddenPaths};
 pub use kept::NOTE_BYTES_MAX;
-pub use ladder::{OpenError, OpenRequest, RootSpec, open, open_unless, probe};
+pub use ladder::{OpenError, OpenRequest, RootSpec, open, open_unless, open_watched, probe};
 pub use layer::{Layer, LayerError};
 pub use leftovers::{Keeper, SweepReport, discard, survey, sweep};
 pub use opened::{NoSuchRoot, Sandbox};
 pub use reopen::{is_kept, reopen};
 pub use restore::RestoreError;
 pub use rung::{Choice, PassedOver, Rung};
+pub use tree_stamp::{TreeComparison, TreeMoves, TreeStamp};

@@ -63,6 +63,10 @@ impl Stamp {
         FileType::from_raw_mode(self.mode)
     }
 
+    pub(crate) fn inode(&self) -> u64 {
+        self.ino
+    }
+
     pub(crate) fn size(&self) -> u64 {
         self.size
     }

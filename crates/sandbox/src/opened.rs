@@ -22,11 +22,14 @@ use crate::beneath::{self, Links};
 use crate::capture::{self, CaptureError, CaptureRules, Captured, Scan, Seen, Watched, Where, read_state};
 use crate::content::{ContentSink, ContentSource};
 use crate::copy::Skipped;
+use crate::hidden::{HiddenInProject, HiddenPaths};
+use crate::ladder::identity;
 use crate::layer::{Layer, LayerError, LayerRoot};
 use crate::leftovers::{Claimed, Keeper};
 use crate::overlay::{self, Cover, Namespaces};
 use crate::restore::{self, RestoreError};
 use crate::rung::{PassedOver, Rung};
+use crate::tree_stamp::TreeStamp;
 use crate::view::{View, ViewRoot};
 
 /// One project in a sandbox.
@@ -55,6 +58,7 @@ pub struct Sandbox {
     made: Made,
     layers: AtomicU32,
     claimed: Claimed,
+    hidden: HiddenPaths,
 }
 
 /// No such project is open in the sandbox.
@@ -64,7 +68,20 @@ pub struct NoSuchRoot(pub RootNo);
 
 impl Sandbox {
     pub(crate) fn new(rung: Rung, passed_over: Vec<PassedOver>, made: Made, claimed: Claimed) -> Sandbox {
-        Sandbox { rung, passed_over, made, layers: AtomicU32::new(0), claimed }
+        let (layers, hidden) = (AtomicU32::new(0), HiddenPaths::default());
+        Sandbox { rung, passed_over, made, layers, claimed, hidden }
+    }
+
+    /// The same sandbox, in which these paths are neither captured nor written by a tool.
+    #[must_use]
+    pub fn hiding(self, hidden: HiddenPaths) -> Sandbox {
+        Sandbox { hidden, ..self }
+    }
+
+    /// The hidden paths of a project.
+    pub fn hidden(&self, no: RootNo) -> HiddenInProject {
+        let root = self.made.watched.iter().find(|root| root.no == no);
+        root.map(|root| self.hidden.within(&root.path)).unwrap_or_default()
     }
 
     /// How the plan's tree is kept apart from the user's.
@@ -90,6 +107,16 @@ impl Sandbox {
     /// When it was opened, by the wall clock.
     pub fn opened_at_ms(&self) -> u64 {
         self.made.opened.at_ms()
+    }
+
+    /// The user's trees at the moment of the opening; what is seen in the sandbox is theirs as they were then.
+    ///
+    /// # Errors
+    /// A project cannot be looked at.
+    pub fn stamp(&self) -> io::Result<TreeStamp> {
+        let roots =
+            self.made.watched.iter().map(|root| identity(&root.original)).collect::<io::Result<_>>()?;
+        TreeStamp::new(&self.made.opened, roots)
     }
 
     /// The tree of a project as the plan sees it, to resolve paths beneath.
@@ -132,7 +159,7 @@ impl Sandbox {
     /// Something could not be read or kept. Then nothing was reported, and the next scan finds it all.
     pub fn scan(&mut self, sink: &dyn ContentSink, rules: &CaptureRules) -> Result<Captured, CaptureError> {
         self.made.opened.wait();
-        let scan = Scan { sink, rules, opened: &self.made.opened };
+        let scan = Scan { sink, rules, opened: &self.made.opened, hidden: &self.hidden };
         capture::scan(&mut self.made.watched, scan)
     }
 
@@ -142,7 +169,7 @@ impl Sandbox {
     /// As [`Sandbox::scan`]; what was kept until then stays kept.
     pub fn save_bases(&mut self, sink: &dyn ContentSink, rules: &CaptureRules) -> Result<(), CaptureError> {
         self.made.opened.wait();
-        let scan = Scan { sink, rules, opened: &self.made.opened };
+        let scan = Scan { sink, rules, opened: &self.made.opened, hidden: &self.hidden };
         capture::save_bases(&mut self.made.watched, scan)
     }
 

@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. Every directory and file is opened beneath the root by the kernel, and no link is followed.
 //! 2. Only regular files are told and read: a pipe is not waited for.
-//! 3. What belongs to version control or to this program is not told.
+//! 3. What belongs to version control or to this program is not told, nor what is hidden; that is not read either.
 //!
 //! # Not here
 //! Which of the files are worth reading: that is the index's.
@@ -19,8 +19,9 @@ use domain::RelPath;
 use rustix::fs::{FileType, Stat};
 
 use crate::beneath::{BeneathError, open_root};
-use crate::capture::{CaptureRules, Filter, GITIGNORE, Tracked};
+use crate::capture::{CaptureRules, Class, Filter, GITIGNORE, Tracked};
 use crate::file_tools::read_file;
+use crate::hidden::{HiddenInProject, HiddenPaths};
 use crate::listing::{Entry, LOOK_ENTRIES, kind_of, list_unless, open_dir, stat_beneath};
 
 /// A project's tree, or that of a sandbox over it, held open.
@@ -28,6 +29,7 @@ use crate::listing::{Entry, LOOK_ENTRIES, kind_of, list_unless, open_dir, stat_b
 pub struct ProjectTree {
     root: OwnedFd,
     project: PathBuf,
+    hidden: HiddenInProject,
 }
 
 /// A regular file, as the walk met it.
@@ -43,6 +45,27 @@ pub struct TreeFile {
     pub ctime_ns: i64,
     /// Which file of its file system it is.
     pub inode: u64,
+}
+
+/// What a walk shows, and what it leaves out.
+#[derive(Clone, Copy)]
+pub(crate) struct WalkRules<'a> {
+    /// What is ignored.
+    pub(crate) rules: &'a CaptureRules,
+    /// Whether git is asked for its index, so that what is tracked counts although it is ignored.
+    pub(crate) asks_git: bool,
+    /// Device and inode of directories that are no part of the project wherever they are.
+    pub(crate) leave_out: &'a [(u64, u64)],
+}
+
+/// An entry of a directory that a walk met.
+pub(crate) struct Met<'a> {
+    pub(crate) path: RelPath,
+    pub(crate) stat: &'a Stat,
+    pub(crate) kind: FileType,
+    /// Whether it is a part of the project: git tracks it or does not ignore it. What is in a directory that does not count
+    /// is not met.
+    pub(crate) counts: bool,
 }
 
 /// Whether nobody waits any more; once it said so, it says so for ever.
@@ -96,7 +119,14 @@ impl ProjectTree {
     /// # Errors
     /// It is no directory, or not to be reached.
     pub fn open(project: &Path) -> io::Result<ProjectTree> {
-        Ok(ProjectTree { root: open_root(project)?, project: project.to_owned() })
+        let (root, hidden) = (open_root(project)?, HiddenInProject::default());
+        Ok(ProjectTree { root, project: project.to_owned(), hidden })
+    }
+
+    /// The same tree without these paths.
+    #[must_use]
+    pub fn hiding(self, hidden: &HiddenPaths) -> ProjectTree {
+        ProjectTree { hidden: hidden.within(&self.project), ..self }
     }
 
     /// Tells every regular file that git tracks or does not ignore, a directory at a time. Directories are listed on several cores,
@@ -106,10 +136,27 @@ impl ProjectTree {
     /// The root cannot be read.
     pub fn walk(&self, is_over: &IsOver<'_>, tell: &mut dyn FnMut(TreeFile)) -> io::Result<WalkEnd> {
         let mut tracked = Tracked::of(&self.project);
-        let rules = CaptureRules::default();
-        let filter = Filter::new(self.root.as_fd(), &mut tracked, &self.project, &rules);
+        let how = WalkRules { rules: &CaptureRules::default(), asks_git: true, leave_out: &[] };
+        self.walk_entries(&mut tracked, how, is_over, &mut |met| {
+            if met.counts && met.kind == FileType::RegularFile {
+                tell(TreeFile::new(met.path, met.stat));
+            }
+            true
+        })
+    }
+
+    /// Shows every entry to `meet`, until that says no: files, directories and links, and whatever else is there.
+    pub(crate) fn walk_entries(
+        &self,
+        tracked: &mut Tracked,
+        how: WalkRules<'_>,
+        is_over: &IsOver<'_>,
+        meet: &mut dyn FnMut(Met<'_>) -> bool,
+    ) -> io::Result<WalkEnd> {
+        let filter =
+            Filter::new(self.root.as_fd(), tracked, &self.project, how.rules).hiding(self.hidden.clone());
         let end = WalkEnd { is_complete: true, unread: Vec::new() };
-        let mut walk = Walk { filter, waiting: vec![None], at_once: 0, looked: 0, end, is_over, tell };
+        let mut walk = Walk { filter, how, waiting: vec![None], at_once: 0, looked: 0, end, is_over, meet };
         thread::scope(|scope| {
             let mut ahead = self.list_ahead(scope, walk.next_dirs(), is_over);
             while !ahead.is_empty() {
@@ -135,6 +182,7 @@ impl ProjectTree {
     /// # Errors
     /// It is not there, no regular file, leads out of the project, or cannot be looked at.
     pub fn size(&self, path: &RelPath) -> io::Result<u64> {
+        self.hidden.check(path)?;
         match stat_beneath(self.root.as_fd(), path).map_err(BeneathError::into_io)? {
             None => Err(io::ErrorKind::NotFound.into()),
             Some(stat) if kind_of(&stat) != FileType::RegularFile => {
@@ -149,6 +197,7 @@ impl ProjectTree {
     /// # Errors
     /// It is not there, no regular file, leads out of the project, or cannot be read.
     pub fn read(&self, path: &RelPath, bytes_max: u64) -> io::Result<Vec<u8>> {
+        self.hidden.check(path)?;
         read_file(self.root.as_fd(), path, bytes_max).map(|(bytes, _)| bytes)
     }
 
@@ -211,6 +260,7 @@ impl Share<'_> {
 /// A walk that is under way.
 struct Walk<'a> {
     filter: Filter<'a>,
+    how: WalkRules<'a>,
     /// Directories that are not listed yet, the next one last.
     waiting: Vec<Option<RelPath>>,
     /// How many of them were listed together last.
@@ -219,7 +269,7 @@ struct Walk<'a> {
     looked: usize,
     end: WalkEnd,
     is_over: &'a IsOver<'a>,
-    tell: &'a mut dyn FnMut(TreeFile),
+    meet: &'a mut dyn FnMut(Met<'_>) -> bool,
 }
 
 impl Walk<'_> {
@@ -243,21 +293,39 @@ impl Walk<'_> {
             if self.looked.is_multiple_of(LOOK_ENTRIES) && (self.is_over)() {
                 return Ok(false);
             }
-            let kind = entry.kind();
-            if kind != FileType::RegularFile && kind != FileType::Directory {
-                continue;
-            }
             // A path too long to be named cannot be asked for either.
             let Ok(path) = entry.path(dir) else { continue };
-            let is_dir = kind == FileType::Directory;
-            let Some(is_git_s) = self.filter.is_git_s(&path, is_dir, self.is_over) else { return Ok(false) };
-            if is_git_s && is_dir {
-                self.waiting.push(Some(path));
-            } else if is_git_s {
-                (self.tell)(TreeFile::new(path, &entry.stat));
+            let Some(counts) = self.counts(&path, &entry) else { return Ok(false) };
+            let kind = entry.kind();
+            if counts && kind == FileType::Directory {
+                self.waiting.push(Some(path.clone()));
+            }
+            if !(self.meet)(Met { path, stat: &entry.stat, kind, counts }) {
+                return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Whether an entry is a part of the project; none if there was no time to find out.
+    fn counts(&mut self, path: &RelPath, entry: &Entry) -> Option<bool> {
+        let is_dir = entry.kind() == FileType::Directory;
+        match entry.kind() {
+            FileType::Directory if self.how.leave_out.contains(&(entry.stat.st_dev, entry.stat.st_ino)) => {
+                Some(false)
+            }
+            FileType::RegularFile | FileType::Directory | FileType::Symlink if self.how.asks_git => {
+                self.filter.is_git_s(path, is_dir, self.is_over)
+            }
+            FileType::RegularFile | FileType::Directory | FileType::Symlink => {
+                Some(self.filter.class(path, is_dir) == Class::Captured)
+            }
+            FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => Some(false),
+        }
     }
 }
 

@@ -19,6 +19,12 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     only_regular(File::from(rustix::fs::openat(CWD, path, flags, Mode::empty())?))
 }
 
+/// Opens a regular file of ours, at its own place: a link is not followed.
+pub(crate) fn open_own(path: &Path, access: OFlags) -> io::Result<File> {
+    let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    only_regular(File::from(rustix::fs::openat(CWD, path, flags, Mode::empty())?))
+}
+
 /// The same of what was opened, without waiting for anybody.
 pub(crate) fn only_regular(file: File) -> io::Result<File> {
     match file.metadata()?.is_file() {

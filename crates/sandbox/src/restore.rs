@@ -5,6 +5,7 @@
 //! 1. What is restored is not reported by the next scan, and keeps the base it was recorded with.
 //! 2. A content that is not what its hash says is not left in the tree.
 //! 3. Nothing is followed out of the tree, and nothing protected is written.
+//! 4. Directories get their modes last, the inner first: a mode may deny what is still to be made in them.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -101,6 +102,11 @@ pub(crate) fn restore(
     // Backwards, what lies in a directory comes before the directory.
     let mut removals: Vec<(RootNo, &RelPath)> = changes.iter().filter_map(removal).collect();
     removals.sort();
+    // A directory that denies it is opened for as long as this takes, and gets its mode in the end.
+    let dirs: Vec<(RootNo, &RelPath)> = changes.iter().filter_map(changed_dir).collect();
+    for (no, path) in &dirs {
+        open_up(root_of(roots, *no)?.tree.as_fd(), path)?;
+    }
     for (no, path) in removals.into_iter().rev() {
         remove(root_of(roots, no)?.tree.as_fd(), path)?;
     }
@@ -110,6 +116,11 @@ pub(crate) fn restore(
     for (change, after) in makings {
         make(root_of(roots, change.root)?.tree.as_fd(), &change.path, &after, source)?;
     }
+    let mut modes: Vec<(RootNo, &RelPath, u16)> = changes.iter().filter_map(mode_of_dir).collect();
+    modes.sort();
+    for (no, path, mode) in modes.into_iter().rev() {
+        set_dir_mode(root_of(roots, no)?.tree.as_fd(), path, mode)?;
+    }
     for change in changes {
         remember(&mut root_of(roots, change.root)?.memory, change);
     }
@@ -118,6 +129,31 @@ pub(crate) fn restore(
 
 fn root_of(roots: &mut [Watched], no: RootNo) -> Result<&mut Watched, RestoreError> {
     roots.iter_mut().find(|root| root.no == no).ok_or(RestoreError::NoSuchRoot { root: no })
+}
+
+/// A directory that is changed or removed.
+fn changed_dir(change: &NetChange) -> Option<(RootNo, &RelPath)> {
+    let is_dir = change.before.is_some_and(|before| before.kind == Kind::Dir);
+    is_dir.then_some((change.root, &change.path))
+}
+
+fn mode_of_dir(change: &NetChange) -> Option<(RootNo, &RelPath, u16)> {
+    let after = change.after.filter(|after| after.kind == Kind::Dir)?;
+    Some((change.root, &change.path, after.mode))
+}
+
+/// Lets us make and remove what lies in a directory; one that is not there is fine.
+fn open_up(tree: BorrowedFd<'_>, path: &RelPath) -> Result<(), RestoreError> {
+    let Some(stat) = crate::listing::stat_beneath(tree, path)? else { return Ok(()) };
+    let mode = crate::listing::permission_bits(stat.st_mode);
+    let is_closed = crate::listing::kind_of(&stat).is_dir() && mode & 0o700 != 0o700;
+    if is_closed { set_dir_mode(tree, path, mode | 0o700) } else { Ok(()) }
+}
+
+fn set_dir_mode(tree: BorrowedFd<'_>, path: &RelPath, mode: u16) -> Result<(), RestoreError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    let held = beneath::open(tree, path, flags, Mode::empty(), beneath::Links::Refuse)?;
+    crate::listing::chmod_held(held.as_fd(), Mode::from_raw_mode(u32::from(mode))).map_err(at(path))
 }
 
 fn removal(change: &NetChange) -> Option<(RootNo, &RelPath)> {
@@ -186,12 +222,15 @@ fn make(
     let mode = Mode::from_raw_mode(u32::from(after.mode));
     match after.kind {
         Kind::Dir => {
-            match rustix::fs::mkdirat(&parent, name.as_c_str(), Mode::RWXU) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => return Err(at(path)(errno.into())),
+            // What lay there as another kind was not removed: it is the same path.
+            let stat = crate::listing::stat_beneath(tree, path)?;
+            if stat.is_some_and(|stat| !crate::listing::kind_of(&stat).is_dir()) {
+                remove(tree, path)?;
             }
-            let dir = crate::listing::open_dir(tree, Some(path))?;
-            rustix::fs::fchmod(&dir, mode).map_err(|errno| at(path)(errno.into()))
+            match rustix::fs::mkdirat(&parent, name.as_c_str(), Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => Ok(()),
+                Err(errno) => Err(at(path)(errno.into())),
+            }
         }
         Kind::Symlink => {
             remove(tree, path)?;

@@ -10,17 +10,21 @@ use domain::RelPath;
 
 use crate::copy::{Copying, Skipped, join, join_name};
 use crate::git::{self, GitDir};
+use crate::git_command::IsOver;
 
 /// Copies the files of the working tree, and of those nested in it.
 pub(crate) fn copy(mut copying: Copying<'_>, include: &[String]) -> Result<Skipped, String> {
     let mut trees: Vec<Option<RelPath>> = vec![None];
     while let Some(tree) = trees.pop() {
         let path = join(copying.from_path, tree.as_ref());
-        let mut files = git::list_files(&path, ["--cached", "--others", "--exclude-standard"])?;
+        let words = |why: git::GitAnswerError| why.to_string();
+        let known = ["--cached", "--others", "--exclude-standard"].map(ToOwned::to_owned);
+        let mut files = git::list_files(&path, &known, copying.stop()).map_err(words)?;
         if !include.is_empty() {
             let wanted = include.iter().map(|pattern| pathspec(pattern));
-            let options = ["--others".to_owned(), "--".to_owned()].into_iter().chain(wanted);
-            files.extend(git::list_files(&path, options)?);
+            let options: Vec<String> =
+                ["--others".to_owned(), "--".to_owned()].into_iter().chain(wanted).collect();
+            files.extend(git::list_files(&path, &options, copying.stop()).map_err(words)?);
         }
         let paths: Vec<RelPath> = files
             .iter()
@@ -31,15 +35,17 @@ pub(crate) fn copy(mut copying: Copying<'_>, include: &[String]) -> Result<Skipp
         let nested = |dir: &RelPath| GitDir::at(&join(copying.from_path, Some(dir))).is_some();
         trees.extend(directories.into_iter().filter(nested).map(Some));
         if GitDir::at(&path).is_some() {
-            git::make_private(&path, &join(copying.to_path, tree.as_ref()), &copying.lent())?;
+            let copy = join(copying.to_path, tree.as_ref());
+            git::make_private(&path, &copy, &copying.lent(), copying.stop())?;
         }
     }
     copying.finish().map_err(|why| why.to_string())
 }
 
 /// Whether git knows this directory.
-pub(crate) fn fits(project: &std::path::Path) -> Result<(), String> {
-    let inside = git::output(git::git(project).args(["rev-parse", "--is-inside-work-tree"]))?;
+pub(crate) fn fits(project: &std::path::Path, is_over: &IsOver<'_>) -> Result<(), String> {
+    let inside = git::output(project, ["rev-parse", "--is-inside-work-tree"], is_over)
+        .map_err(|why| why.to_string())?;
     if inside.trim_ascii() == b"true" { Ok(()) } else { Err("not a git working tree".to_owned()) }
 }
 

@@ -1,9 +1,11 @@
 //! The port for changesets: started, recorded into, closed; each call fenced and atomic.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use domain::{
-    ChangeEntry, Changeset, ChangesetError, ChangesetId, Claim, Closed, Ending, ErrorClass, NewChange,
-    PlanId, PlanState, RecordError, Recorded, Started,
+    ChangeEntry, Changeset, ChangesetError, ChangesetId, Claim, Closed, Ending, ErrorClass, NetChange,
+    NewChange, PlanId, PlanState, ProjectLink, RecordError, Recorded, Started, fold,
 };
 use sync::{Effect, Finisher};
 
@@ -39,20 +41,19 @@ impl From<RecordError> for ChangesetStoreError {
     }
 }
 
-/// A place on the disk that a plan changes: where a file lies, or where a moved one was.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ChangedPlace {
+/// A plan that changed something, as a forecast needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedPlan {
     /// Which plan.
     pub plan: PlanId,
-    /// The root of the project, a slash, and the path in it.
-    pub at: Vec<u8>,
-}
-
-impl ChangedPlace {
-    /// The place of a path in a project.
-    pub fn new(plan: PlanId, root: &[u8], path: &[u8]) -> Self {
-        Self { plan, at: [root, b"/", path].concat() }
-    }
+    /// Its projects.
+    pub projects: Vec<ProjectLink>,
+    /// Its present attempt.
+    pub attempt: u32,
+    /// How many entries were recorded for it in all.
+    pub entries: u64,
+    /// What was stored by [`ChangesetStore::keep_footprint`] for just this attempt and number of entries.
+    pub footprint: Option<Vec<u8>>,
 }
 
 /// Keeps the changesets of plans.
@@ -106,13 +107,34 @@ pub trait ChangesetStore: Send + Sync {
     /// while the plan was in that attempt. A plan that was never created is in attempt 1.
     async fn entries(&self, plan: PlanId, attempt: u32) -> Result<Vec<ChangeEntry>, StoreError>;
 
-    /// Where plans in these states change something in their present attempt, newest plan first; a place that is changed
-    /// twice comes twice. No more than `entries_max` entries are looked at, those of the newest plans.
-    async fn changed_places(
+    /// What these entries come to, without all of them in memory at once.
+    async fn net_changes(&self, plan: PlanId, attempt: u32) -> Result<Vec<NetChange>, StoreError> {
+        Ok(fold(&self.entries(plan, attempt).await?))
+    }
+
+    /// The plans in these states that changed something in any attempt, newest first, at most `plans_max`; and how many
+    /// more plans changed something and have not come to their end.
+    async fn changed_plans(
         &self,
         states: &[PlanState],
-        entries_max: usize,
-    ) -> Result<Vec<ChangedPlace>, StoreError>;
+        plans_max: usize,
+    ) -> Result<(Vec<ChangedPlan>, usize), StoreError>;
+
+    /// The same of one plan, in whatever state; `None` if it changed nothing.
+    async fn changed_plan(&self, plan: PlanId) -> Result<Option<ChangedPlan>, StoreError>;
+
+    /// Stores the footprint of a plan and how many files it changed. It holds as long as the plan is in this attempt and
+    /// has this number of entries (`stamp`).
+    async fn keep_footprint(
+        &self,
+        plan: PlanId,
+        stamp: (u32, u64),
+        files: usize,
+        bytes: Vec<u8>,
+    ) -> Result<(), StoreError>;
+
+    /// How many files these plans changed, of those whose stored number still holds.
+    async fn files_changed(&self, plans: &[PlanId]) -> Result<BTreeMap<PlanId, usize>, StoreError>;
 
     /// The plan's changesets in the order they were started; none for an unknown plan.
     async fn changesets(&self, plan: PlanId) -> Result<Vec<Changeset>, StoreError>;

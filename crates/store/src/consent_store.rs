@@ -1,8 +1,8 @@
-//! The port for consents: a user's yes, once, to what a project's file asks for.
+//! The port for consents: a user's yes, once, to what a project's files run and ask for.
 //!
 //! # Invariants
 //! 1. A yes is to one content at one place: the same file elsewhere, or another content there, has none.
-//! 2. It belongs to no plan, and stays when plans are forgotten.
+//! 2. It belongs to no plan, and stays when plans are forgotten, until the user revokes it.
 
 use async_trait::async_trait;
 
@@ -14,6 +14,12 @@ pub trait ConsentStore: Send + Sync {
     /// Whether the user said yes to the content with this digest in the project at `root`, as bytes of a path.
     async fn consented(&self, root: &[u8], digest: &str) -> Result<bool, StoreError>;
 
-    /// Keeps the user's yes. Said again, it does no more.
+    /// Stores the user's yes. Said again, it does no more.
     async fn consent(&self, root: &[u8], digest: &str) -> Result<(), StoreError>;
+
+    /// Returns every root with a yes, in order, and the number of contents that it has one for.
+    async fn consented_roots(&self) -> Result<Vec<(Vec<u8>, usize)>, StoreError>;
+
+    /// Removes every yes for this root. Returns how many there were.
+    async fn revoke_consents(&self, root: &[u8]) -> Result<usize, StoreError>;
 }

@@ -38,6 +38,17 @@ pub struct Collected {
     pub bytes: u64,
 }
 
+/// What the store gave back to the disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GivenBack {
+    /// How many bytes its file is smaller.
+    pub bytes: u64,
+    /// How many bytes of its file are free and were not given back.
+    pub kept_bytes: u64,
+    /// The reason, if that has to wait for something.
+    pub kept_because: Option<String>,
+}
+
 /// Keeps contents.
 pub trait ContentStore: Send + Sync {
     /// Reads to the end.
@@ -65,6 +76,12 @@ pub trait ContentStore: Send + Sync {
     /// # Errors
     /// The store failed.
     fn collectable(&self, without: &[PlanId]) -> io::Result<Collected>;
+
+    /// Gives the space back to the disk that forgotten plans and collected contents left in the store's own file.
+    ///
+    /// # Errors
+    /// The store failed; it is as it was.
+    fn give_back(&self) -> io::Result<GivenBack>;
 }
 
 /// What was staged after this moment may still be named: by whoever stages and names at once, or by a job that runs, of

@@ -40,9 +40,9 @@ mod store_error;
 
 pub use apply_store::ApplyStore;
 pub use call_store::{By, CallOutcome, CallStore};
-pub use changeset_store::{ChangedPlace, ChangesetStore, ChangesetStoreError};
+pub use changeset_store::{ChangedPlan, ChangesetStore, ChangesetStoreError};
 pub use consent_store::ConsentStore;
-pub use content_store::{Collected, ContentStore, INLINE_BYTES_MAX, STAGED_KEPT, Staged};
+pub use content_store::{Collected, ContentStore, GivenBack, INLINE_BYTES_MAX, STAGED_KEPT, Staged};
 pub use context_store::ContextStore;
 pub use error_store::ErrorStore;
 pub use job_store::{JobEnd, JobStore, JobStoreError, QUEUED_JOBS_MAX};
@@ -50,16 +50,22 @@ pub use ledger_store::{LedgerStore, LedgerStoreError};
 pub use lock_store::{LockStore, LockStoreError};
 pub use memory::{MemoryImage, MemoryStore};
 pub use node_store::NodeStore;
-pub use plan_store::{DecisionStoreError, PlanFilter, PlanMove, PlanStore, PlanStoreError};
+pub use plan_store::{
+    DecisionStoreError, EndedPlans, Neighbours, PlanFilter, PlanMove, PlanStore, PlanStoreError,
+};
 #[cfg(not(shuttle))]
 pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
 pub use store_error::StoreError;
 
+/// A store for what the owner of a job records: its calls and what they changed.
+pub trait RecordStore: ChangesetStore + CallStore {}
+
+impl<S: ChangesetStore + CallStore> RecordStore for S {}
+
 /// A store for everything; whoever implements the ports has it.
 pub trait Store:
     PlanStore
-    + ChangesetStore
-    + CallStore
+    + RecordStore
     + NodeStore
     + ContextStore
     + ContentStore

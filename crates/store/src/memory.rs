@@ -33,13 +33,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::{
     ChangeEntry, Changeset, ChangesetId, Claim, Closed, Ending, ErrorHistory, Job, JobId, JobRefused,
-    LeaseLost, Lock, LockResource, Ms, NewChange, NewError, Op, Plan, PlanId, PlanRecord, PlanState, Policy,
-    Recorded, Recovery, Started,
+    LeaseLost, Lock, LockResource, Ms, NewChange, NewError, PlanId, PlanRecord, PlanState, Policy, Recorded,
+    Recovery, Started,
 };
 use sync::primitives::Mutex;
 use sync::{Clock, Effect, Finisher, KeyedHistories};
 
-use crate::{ChangedPlace, ChangesetStore, ChangesetStoreError, ErrorStore, StoreError};
+use crate::{ChangedPlan, ChangesetStore, ChangesetStoreError, ErrorStore, StoreError};
 use consents::Consents;
 use contents::Contents;
 pub use image::MemoryImage;
@@ -169,19 +169,32 @@ impl ChangesetStore for MemoryStore {
         Ok(entries)
     }
 
-    async fn changed_places(
+    async fn changed_plans(
         &self,
         states: &[PlanState],
-        entries_max: usize,
-    ) -> Result<Vec<ChangedPlace>, StoreError> {
-        let mut found = self.plans.update_all(|plans| {
-            let rows = plans.values().filter_map(|record| Some((record.row()?, record)));
-            let asked = rows.filter(|(plan, _)| states.contains(&plan.state));
-            asked.flat_map(|(plan, record)| changes_of(plan, record)).collect::<Vec<_>>()
+        plans_max: usize,
+    ) -> Result<(Vec<ChangedPlan>, usize), StoreError> {
+        let mut found: Vec<ChangedPlan> = self.plans.update_all(|plans| {
+            let asked = |record: &&PlanRecord| record.row().is_some_and(|row| states.contains(&row.state));
+            plans.values().filter(asked).filter_map(changed_plan).collect()
         });
-        found.sort_by_key(|(plan, _)| std::cmp::Reverse(*plan));
-        found.truncate(entries_max);
-        Ok(found.into_iter().flat_map(|(_, places)| places).collect())
+        found.sort_by_key(|changed| std::cmp::Reverse(changed.plan));
+        let more = found.len().saturating_sub(plans_max);
+        found.truncate(plans_max);
+        Ok((found, more))
+    }
+
+    async fn changed_plan(&self, plan: PlanId) -> Result<Option<ChangedPlan>, StoreError> {
+        Ok(self.plans.read(&plan, |record| record.and_then(changed_plan)))
+    }
+
+    /// In memory a footprint is as soon made as read.
+    async fn keep_footprint(&self, _: PlanId, _: (u32, u64), _: usize, _: Vec<u8>) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn files_changed(&self, _: &[PlanId]) -> Result<BTreeMap<PlanId, usize>, StoreError> {
+        Ok(BTreeMap::new())
     }
 
     async fn changesets(&self, plan: PlanId) -> Result<Vec<Changeset>, StoreError> {
@@ -190,20 +203,17 @@ impl ChangesetStore for MemoryStore {
     }
 }
 
-/// The places of each entry of the plan's present attempt.
-fn changes_of(plan: &Plan, record: &PlanRecord) -> Vec<(PlanId, Vec<ChangedPlace>)> {
-    let sets = record.changesets().iter().filter(|set| set.attempt == plan.attempt);
-    let entries = sets.flat_map(|set| &set.entries);
-    let places = entries.filter_map(|entry| {
-        let root = plan.projects.get(usize::from(entry.root.0))?.root.as_bytes();
-        let from = match &entry.op {
-            Op::Rename { from } => Some(from),
-            Op::Create | Op::Modify | Op::Delete | Op::Mode => None,
-        };
-        let paths = [Some(&entry.path), from].into_iter().flatten();
-        Some((plan.id, paths.map(|path| ChangedPlace::new(plan.id, root, path.as_bytes())).collect()))
-    });
-    places.collect()
+/// The plan as a forecast needs it; `None` if it changed nothing.
+fn changed_plan(record: &PlanRecord) -> Option<ChangedPlan> {
+    let row = record.row()?;
+    let entries: usize = record.changesets().iter().map(|set| set.entries.len()).sum();
+    (entries > 0).then(|| ChangedPlan {
+        plan: row.id,
+        projects: row.projects.clone(),
+        attempt: row.attempt,
+        entries: entries as u64,
+        footprint: None,
+    })
 }
 
 #[async_trait]

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use domain::{
-    Claim, DecideError, Decision, DecisionInvalid, ErrorClass, EventKind, EventRecord, JobRefused,
-    NewDecision, NewJob, NewPlan, Plan, PlanEvent, PlanId, PlanRefused, PlanState, StepDecision,
+    ApplyId, Claim, DecideError, Decision, DecisionInvalid, ErrorClass, EventKind, EventRecord, JobRefused,
+    NewDecision, NewJob, NewPlan, Plan, PlanEvent, PlanId, PlanRefused, PlanState, StepDecision, WallMs,
 };
 use serde_json::Value;
 use sync::Effect;
@@ -141,6 +141,24 @@ pub struct PlanFilter {
     pub limit: usize,
 }
 
+/// The plans next to one in the order of ids: only they can have more of its id in common with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Neighbours {
+    /// The last one before it.
+    pub before: Option<PlanId>,
+    /// The first one after it.
+    pub after: Option<PlanId>,
+}
+
+/// Plans that came to their end, by name only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EndedPlans {
+    /// The plans.
+    pub plans: Vec<PlanId>,
+    /// All their applies.
+    pub applies: Vec<ApplyId>,
+}
+
 /// Keeps plans, their decisions and what happened to them.
 ///
 /// A plan follows its job: [`JobStore`](crate::JobStore) moves both in one step, by [`domain::follow`]. What is here are
@@ -168,8 +186,17 @@ pub trait PlanStore: Send + Sync {
     /// Plans, newest first by id, and how many match in all.
     async fn plans(&self, filter: &PlanFilter) -> Result<(Vec<Plan>, usize), StoreError>;
 
-    /// The plan with the last id; none when there is no plan.
-    async fn newest_plan(&self) -> Result<Option<PlanId>, StoreError>;
+    /// The same without the count, for which all of them have to be looked at.
+    async fn newest_plans(&self, filter: &PlanFilter) -> Result<Vec<Plan>, StoreError>;
+
+    /// The plan with the last id, of those with a project at `root` if one is given; `None` if there is no such plan.
+    async fn newest_plan(&self, root: Option<&[u8]>) -> Result<Option<PlanId>, StoreError>;
+
+    /// The plans next to each of these in the order of ids, whether or not these exist.
+    async fn neighbours(&self, plans: &[PlanId]) -> Result<Vec<Neighbours>, StoreError>;
+
+    /// The final plans that did not change since `before`, and of which no apply is open.
+    async fn ended_plans(&self, before: WallMs) -> Result<EndedPlans, StoreError>;
 
     /// The plans whose id begins so, in upper case; at most `limit`, in order of id.
     async fn plans_like(&self, prefix: &str, limit: usize) -> Result<Vec<PlanId>, StoreError>;
@@ -209,9 +236,9 @@ pub trait PlanStore: Send + Sync {
     /// The number of the last of them; 0 when there is none.
     async fn last_event(&self, plan: PlanId) -> Result<u64, StoreError>;
 
-    /// Forgets a final plan with all that is kept of it; locks, which outlive their plans, and contents, which are
-    /// collected, excepted. Says whether it was there and final.
-    async fn forget(&self, plan: PlanId) -> Result<bool, StoreError>;
+    /// Forgets final plans with all that is kept of them, in one step; locks, which outlive their plans, and contents,
+    /// which are collected, excepted. Returns those that were there and final.
+    async fn forget(&self, plans: Vec<PlanId>) -> Result<Vec<PlanId>, StoreError>;
 }
 
 /// The state that a plan has to be in to be forgotten.

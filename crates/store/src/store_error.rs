@@ -1,6 +1,6 @@
 //! What can go wrong with a store itself, whatever was asked of it.
 
-use domain::{ErrorClass, LeaseLost};
+use domain::{ErrorClass, LeaseLost, PlanId};
 
 /// The store could not do it, or would not for this claim.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +29,14 @@ pub enum StoreError {
         /// What, and why not.
         why: String,
     },
+    /// What it holds of a plan's changes is not what was recorded. All else can be read and written.
+    #[error("what is recorded of plan {plan} is damaged: {what}")]
+    Damaged {
+        /// Which plan.
+        plan: PlanId,
+        /// What does not go together.
+        what: String,
+    },
     /// It can no longer be trusted with writes.
     #[error("the store is broken: {why}")]
     Broken {
@@ -43,9 +51,11 @@ impl StoreError {
         match self {
             Self::LeaseLost(lost) => lost.class(),
             Self::Busy => ErrorClass::Transient,
-            Self::Full | Self::TooNew { .. } | Self::Unreadable { .. } | Self::Broken { .. } => {
-                ErrorClass::Permanent
-            }
+            Self::Full
+            | Self::TooNew { .. }
+            | Self::Unreadable { .. }
+            | Self::Damaged { .. }
+            | Self::Broken { .. } => ErrorClass::Permanent,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! | every source file opens with a header | [`headers`] |
 //! | nothing is left for later or skipped | [`placeholders`] |
 //! | tests do not sleep | [`sleeps`] |
+//! | git is started in one place | [`git_commands`] |
 //! | no path of somebody's machine, no host of a registry | [`machine_paths`], [`registry_hosts`] |
 //! | the arrows between crates | [`arrows`] |
 //! | ARCHITECTURE.md names every crate | [`code_map`] |
@@ -16,6 +17,7 @@
 
 mod arrows;
 mod code_map;
+mod git_commands;
 mod headers;
 mod machine_paths;
 mod placeholders;
@@ -105,6 +107,7 @@ fn in_files(files: &[File]) -> Vec<Finding> {
         findings.extend(headers::check(path, text));
         findings.extend(placeholders::check(path, text));
         findings.extend(sleeps::check(path, text));
+        findings.extend(git_commands::check(path, text));
     }
     findings
 }

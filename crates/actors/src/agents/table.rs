@@ -57,7 +57,7 @@ pub struct Agent {
     pub keys: &'static [&'static str],
     /// Files below the home directory that are there once somebody has logged in.
     pub logins: &'static [&'static str],
-    /// What it writes outside the project.
+    /// What it writes outside the project. One that is not there is made in its own home, and thrown away.
     pub writable: &'static [&'static str],
     /// What it leaves in the project, and is no part of the result.
     pub ignore: &'static [&'static str],
@@ -215,7 +215,6 @@ pub const AGENTS: [Agent; 5] = [
         ],
         keys: &["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"],
         logins: &[],
-        // It has to be there before: without it aider ends at once.
         writable: &["~/.aider"],
         ignore: &[".aider*"],
         install: "pip install aider-chat",

@@ -4,6 +4,7 @@
 //! 1. A tool that is offered has a name that can be shown, a description within its bound, and schemas of objects that
 //!    compile.
 //! 2. A name names one tool.
+//! 3. Patterns are bounded: how many there are, and how large each is once it is compiled.
 
 use serde_json::{Map, Value, json};
 
@@ -17,6 +18,10 @@ pub const TOOLS_MAX: usize = 256;
 pub const PAGES_MAX: usize = 64;
 /// How long a schema may be, as JSON.
 pub const SCHEMA_BYTES_MAX: usize = 128 << 10;
+/// How many patterns the schemas of one tool may have.
+const PATTERNS_MAX: usize = 64;
+/// How many those of all tools of a server may have together.
+const PATTERNS_OF_SERVER_MAX: usize = 512;
 const NAME_BYTES_MAX: usize = 128;
 const DESCRIPTION_BYTES_MAX: usize = 8 << 10;
 
@@ -30,8 +35,17 @@ pub(super) struct Offered {
     pub(super) is_structured: bool,
 }
 
-/// The tools in a list as the server wrote it, and what is wrong with those that are left out.
-pub(super) fn offered(server: &str, settings: &McpSettings, listed: &[Value]) -> (Vec<Offered>, Vec<String>) {
+/// Tools, and what is wrong with those that are left out.
+pub(super) type Offers = (Vec<Offered>, Vec<String>);
+
+/// Reads a list as the server wrote it, as long as `is_wanted` says so.
+pub(super) fn offered(
+    server: &str,
+    settings: &McpSettings,
+    listed: &[Value],
+    is_wanted: impl Fn() -> bool,
+) -> Offers {
+    let mut patterns_left = PATTERNS_OF_SERVER_MAX;
     let mut tools: Vec<Offered> = Vec::new();
     let mut problems = Vec::new();
     for (at, tool) in listed.iter().enumerate() {
@@ -39,7 +53,10 @@ pub(super) fn offered(server: &str, settings: &McpSettings, listed: &[Value]) ->
             problems.push(format!("{server} offers more than {TOOLS_MAX} tools; the others are left out"));
             break;
         }
-        let read = read_tool(server, settings, tool);
+        if !is_wanted() {
+            break;
+        }
+        let read = count_patterns(tool, &mut patterns_left).and_then(|()| read_tool(server, settings, tool));
         let read = read.and_then(|read| match tools.iter().any(|known| known.name == read.name) {
             true => Err("there are two of this name".to_owned()),
             false => Ok(read),
@@ -82,6 +99,40 @@ fn read_tool(server: &str, settings: &McpSettings, tool: &Value) -> Result<Offer
         source: ToolSource::Mcp,
     };
     Ok(Offered { name: name.to_owned(), spec, is_structured })
+}
+
+/// Refuses a tool with too many patterns, and counts those of the others.
+fn count_patterns(tool: &Value, left: &mut usize) -> Result<(), String> {
+    let schemas = [tool.get("inputSchema"), tool.get("outputSchema")];
+    let patterns: usize = schemas.into_iter().flatten().map(patterns_in).sum();
+    if patterns > PATTERNS_MAX {
+        return Err(format!("its schemas have {patterns} patterns, {PATTERNS_MAX} are allowed"));
+    }
+    *left = left.checked_sub(patterns).ok_or_else(|| {
+        format!(
+            "the schemas of the server have more than the {PATTERNS_OF_SERVER_MAX} patterns that are allowed"
+        )
+    })?;
+    Ok(())
+}
+
+/// Returns how many patterns a schema has. What only looks like one, in a default or an example, counts too.
+fn patterns_in(schema: &Value) -> usize {
+    match schema {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| {
+                let own = match (key.as_str(), value) {
+                    ("pattern", Value::String(_)) => 1,
+                    ("patternProperties", Value::Object(patterns)) => patterns.len(),
+                    (_, _) => 0,
+                };
+                own + patterns_in(value)
+            })
+            .sum(),
+        Value::Array(items) => items.iter().map(patterns_in).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
 }
 
 fn is_showable(name: &str) -> bool {

@@ -14,9 +14,10 @@ use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, Serve
 use rmcp::service::{ClientInitializeError, Peer, PeerRequestOptions, RunningService, serve_client};
 use serde_json::Value;
 use sync::Observed;
+use tokio::time::Instant;
 
 use super::error::McpError;
-use super::offered::{Offered, PAGES_MAX, TOOLS_MAX, offered};
+use super::offered::{Offered, Offers, PAGES_MAX, TOOLS_MAX, offered};
 use super::settings::McpSettings;
 use super::tool::{Asking, McpTool};
 use super::wire::{Heard, Wire};
@@ -74,18 +75,17 @@ impl McpServer {
             let wire = Wire::new(pipes.stdout, Writing::to(pipes.stdin), heard);
             let connected = connect(&asking, wire, settings).await;
             match connected {
-                Ok((service, listed)) => Ok((service, process, asking, listed)),
+                Ok((service, offers)) => Ok((service, process, asking, offers)),
                 Err(error) => {
                     process.end(Duration::ZERO).await;
                     Err(error)
                 }
             }
         };
-        let (service, process, asking, listed) = tokio::select! {
+        let (service, process, asking, (offered, problems)) = tokio::select! {
             begun = begun => begun?,
             reason = scope.cancelled() => return Err(cancelled(reason)),
         };
-        let (offered, problems) = offered(name, settings, &listed);
         let limit = Duration::from_secs(u64::from(settings.call_limit_s()));
         let tool = |Offered { name, spec, is_structured }| {
             let peer = service.peer().clone();
@@ -125,20 +125,42 @@ impl std::fmt::Debug for McpServer {
     }
 }
 
-type Connected = (RunningService<RoleClient, Us>, Vec<Value>);
+type Connected = (RunningService<RoleClient, Us>, Offers);
 
 async fn connect(asking: &Asking, wire: Wire, settings: &McpSettings) -> Result<Connected, McpError> {
     let limit = settings.start_limit();
-    let service = match tokio::time::timeout(limit, serve_client(Us, wire)).await {
+    let end = Instant::now() + limit;
+    let service = match tokio::time::timeout_at(end, serve_client(Us, wire)).await {
         Ok(Ok(service)) => service,
         Ok(Err(error)) => return Err(no_handshake(asking, error).await),
         Err(_) => return Err(asking.too_late("initialize", limit)),
     };
     let doing = "tools/list";
-    match tokio::time::timeout(limit, list(asking, service.peer(), limit, doing)).await {
-        Ok(listed) => Ok((service, listed?)),
+    let offers = async {
+        let listed = list(asking, service.peer(), limit, doing).await?;
+        Ok(read_offers(asking, settings, listed).await)
+    };
+    match tokio::time::timeout_at(end, offers).await {
+        Ok(offers) => offers.map(|offers| (service, offers)),
         Err(_) => Err(asking.too_late(doing, limit)),
     }
+}
+
+/// Reads the list on a thread that may be busy: a server decides how much there is to compile. The thread ends after the
+/// tool that it is at when the offers are not wanted any more.
+async fn read_offers(asking: &Asking, settings: &McpSettings, listed: Vec<Value>) -> Offers {
+    let (server, settings) = (asking.server.clone(), settings.clone());
+    let wanted = Arc::new(());
+    let is_wanted = Arc::downgrade(&wanted);
+    let read = tokio::task::spawn_blocking(move || {
+        offered(&server, &settings, &listed, || is_wanted.strong_count() > 0)
+    });
+    // Only a panic of what compiles schemas fails this.
+    let offers = read.await.unwrap_or_else(|_| {
+        (Vec::new(), vec![format!("the tools of {} cannot be read: a schema broke down", asking.server)])
+    });
+    drop(wanted);
+    offers
 }
 
 #[allow(clippy::wildcard_enum_match_arm, reason = "a foreign enum that may grow")]

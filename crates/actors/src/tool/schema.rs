@@ -3,13 +3,17 @@
 //! # Invariants
 //! 1. A message names the field, what was wrong with it, and what is allowed; it never repeats the value, which may be
 //!    long or secret.
-//! 2. A schema is compiled once. It reaches no file and no network.
+//! 2. A schema is compiled once. It reaches no file and no network. Its patterns are bounded in size.
 
 use domain::did_you_mean;
-use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
+use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
+/// How large a pattern may be once it is compiled, and what is remembered while it is matched.
+const PATTERN_BYTES_MAX: usize = 256 << 10;
+/// How often the matching of a pattern may go back.
+const BACKTRACK_STEPS_MAX: usize = 100_000;
 /// How many problems are told at once.
 const PROBLEMS_MAX: usize = 8;
 /// How long one of them may be.
@@ -35,8 +39,14 @@ impl Schema {
     /// # Errors
     /// It is not a schema, or refers to something elsewhere.
     pub fn new(schema: &Value) -> Result<Schema, SchemaError> {
-        let validator =
-            Validator::new(schema).map_err(|error| SchemaError { message: error.masked().to_string() })?;
+        let patterns = PatternOptions::fancy_regex()
+            .size_limit(PATTERN_BYTES_MAX)
+            .dfa_size_limit(PATTERN_BYTES_MAX)
+            .backtrack_limit(BACKTRACK_STEPS_MAX);
+        let validator = jsonschema::options()
+            .with_pattern_options(patterns)
+            .build(schema)
+            .map_err(|error| SchemaError { message: error.masked().to_string() })?;
         let fields = schema.get("properties").and_then(Value::as_object);
         let fields = fields.map(|fields| fields.keys().cloned().collect()).unwrap_or_default();
         Ok(Schema { validator, fields })

@@ -74,6 +74,39 @@ fn does(server: &McpServer, name: &str) -> Arc<dyn ForeignTool> {
 }
 
 #[tokio::test]
+async fn patterns_that_grow_are_refused_and_the_other_tools_stay() {
+    // Each of these takes megabytes once it is compiled, if it may.
+    let nasty = |at: usize| format!("^(\\w{{1,{}}}\\s){{1,500}}$", 400 + at);
+    let tool = |name: usize, patterns: usize| {
+        let fields: serde_json::Map<String, Value> = (0..patterns)
+            .map(|at| (format!("f{at}"), json!({ "type": "string", "pattern": nasty(at) })))
+            .collect();
+        json!({ "name": format!("nasty{name}"), "inputSchema": { "type": "object", "properties": fields } })
+    };
+    let plain = json!({
+        "name": "plain",
+        "inputSchema": { "type": "object", "properties": { "a": { "type": "string", "pattern": "^(?!-)[a-z]{1,63}$" } } }
+    });
+    let crowd = json!({
+        "name": "crowd",
+        "inputSchema": { "type": "object", "patternProperties": (0..65).map(|at| (format!("^{at}$"), json!({}))).collect::<serde_json::Map<_, _>>() }
+    });
+    let mut tools: Vec<Value> = (0..10).map(|name| tool(name, 60)).collect();
+    tools.extend([crowd, plain]);
+    // A line of this length is more than a word of a command may be.
+    let dir = tempfile::tempdir().unwrap();
+    let line = json!({ "jsonrpc": "2.0", "id": 1, "result": { "tools": tools } }).to_string();
+    std::fs::write(dir.path().join("list"), format!("{line}\n")).unwrap();
+    let program = greeted(&[&format!("cat {}", dir.path().join("list").display())]);
+    let server = started(&program, &settings("start_s = 60")).await.unwrap();
+    let names: Vec<&str> = server.tools().iter().map(|(spec, _)| spec.name.as_str()).collect();
+    assert_eq!(names, ["box.plain"]);
+    assert_eq!(server.problems().len(), 11, "{:?}", server.problems());
+    assert!(server.problems()[10].contains("65 patterns, 64 are allowed"), "{:?}", server.problems());
+    server.end().await;
+}
+
+#[tokio::test]
 async fn tools_of_a_server_get_into_the_catalog_and_are_checked_there() {
     let output =
         json!({ "type": "object", "properties": { "sum": { "type": "integer" } }, "required": ["sum"] });

@@ -1,6 +1,9 @@
-//! `cargo xtask bench apply [--runs N] [--files N] [--seed N]`: the program itself, killed while it applies or undoes.
+//! `cargo xtask bench apply [--runs N] [--files N] [--kills N] [--seed N]`: the program itself, killed while it works.
 //!
-//! A plan that changes 1000 files is applied with `agents plan apply --yes` and taken back with `agents plan undo --yes`,
+//! First it is struck at single system calls: 44 shapes of changes (`shapes`), 2000 kills in apply, undo, recovery and
+//! capture, and errors of the system among them (`strikes`). No tree may be anything but before or after.
+//!
+//! Then a plan that changes 1000 files is applied with `agents plan apply --yes` and taken back with `agents plan undo --yes`,
 //! and each of them is killed with `kill -9`: a third at a moment drawn over its whole life, the others after its journal
 //! was begun. So are some of the commands after it, which recover first of all. Then the files are read and the plan is asked for: both are wholly applied or wholly not,
 //! and they agree. Every fortieth of `--runs` is done here; the many are done by the sandbox's part of this benchmark,
@@ -34,6 +37,8 @@ mod row;
 mod trees;
 
 mod program;
+mod shapes;
+mod strikes;
 
 use std::collections::BTreeMap;
 use std::process::{Child, ExitCode};
@@ -58,6 +63,12 @@ const LOOK_EVERY: Duration = Duration::from_micros(100);
 fn main() -> ExitCode {
     let (runs, files) = (option("--runs", 1000).div_ceil(SHARE), option("--files", 1000));
     let seed = option("--seed", moments::fresh_seed());
+    let kills = option("--kills", 2000);
+    println!("{kills} kills at system calls; again with --seed {seed}");
+    let struck = strikes::run(kills, seed as u64);
+    if struck != ExitCode::SUCCESS || runs == 0 {
+        return struck;
+    }
     println!("{runs} × `agents plan apply` and `undo` of {files} files, killed; again with --seed {seed}");
     let mut dice = Dice::new(seed as u64);
     let program = Program::new(files);

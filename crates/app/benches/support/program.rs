@@ -85,7 +85,11 @@ impl Program {
 
     /// A worker process for so many plans at once, which tells `to` what it does.
     pub(crate) fn worker(&self, max: usize, to: &Sender<News>) -> Worker {
-        let mut command = self.command(&["worker", "--max", &max.to_string()]);
+        Self::watched(&mut self.command(&["worker", "--max", &max.to_string()]), to)
+    }
+
+    /// A worker process that is started so.
+    pub(crate) fn watched(command: &mut Command, to: &Sender<News>) -> Worker {
         let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (lines, worker, to) = (process.stderr.take().unwrap(), process.id(), to.clone());
         std::thread::spawn(move || {

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -127,12 +127,13 @@ fn spawned(data_dir: &Path, log: &Path, words: &[&str]) -> std::io::Result<Child
     worker.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
     // A caller that waits for the end of a pipe, or for a lock, would else wait for the worker.
     sandbox::inherit_nothing()?;
+    sandbox::descriptors::restore_limit(&mut worker);
     worker.spawn()
 }
 
 fn open_log(log: &Path) -> std::io::Result<File> {
     if let Some(dir) = log.parent() {
-        fs::create_dir_all(dir)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     }
     let out = OpenOptions::new().create(true).append(true).mode(0o600).open(log)?;
     if out.metadata()?.len() > LOG_BYTES_MAX {

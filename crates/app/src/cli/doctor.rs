@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::Invocation;
 use super::actor_views::tried_json;
 use super::invocation::short_id;
+use crate::config::Key;
 use crate::failure::{Failure, codes, from_engine};
 use crate::output::{Look, Report, calm};
 use crate::project;
@@ -52,7 +53,7 @@ pub(super) async fn run(invocation: &Invocation) -> Result<Report, Failure> {
     data["providers"] = providers.iter().map(provider_json).collect();
     data["programs"] = programs.iter().map(program_json).collect();
     let report = Report::new(data, text);
-    Ok(match failure_of(&found) {
+    Ok(match failure_of(&found, settings.word(Key::PolicySandbox)) {
         Some(failure) => report.failed(failure),
         None => report,
     })
@@ -148,15 +149,33 @@ async fn open_line(open: &OpenApply, engine: &Engine) -> Result<String, Failure>
     Ok(format!("open {kind} of plan {id} to {}{since}: {advice}\n", projects.join(", ")))
 }
 
-fn failure_of(found: &DoctorReport) -> Option<Failure> {
+/// How user namespaces are allowed where they usually are not.
+const NAMESPACES_HINT: &str = "install bubblewrap, or allow user namespaces: `sysctl -w user.max_user_namespaces=10000`, and on \
+     Ubuntu 24.04 and later also `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`";
+
+fn failure_of(found: &DoctorReport, policy: &str) -> Option<Failure> {
     let works = |findings: &[Finding]| findings.iter().any(|finding| finding.works);
     if !works(&found.sandbox) {
         return Some(Failure::new(&codes::NO_SANDBOX, "no kind of sandbox works here: plans cannot run")
             .hint("see the reasons above; another place for sandboxes may help: `agents config set sandbox.dir=DIR`"));
     }
-    if !works(&found.isolation) {
-        return Some(Failure::new(&codes::NO_ISOLATION, "no way to isolate commands works here: plans cannot run")
-            .hint("see the reasons above; to run without isolation at your own risk: `agents config set policy.sandbox=optional`"));
+    let suffices = |finding: &&Finding| finding.works && (finding.name != "landlock" || policy != "required");
+    if policy != "optional" && !found.isolation.iter().any(|finding| suffices(&finding)) {
+        let failure = match works(&found.isolation) {
+            true => Failure::new(
+                &codes::NO_ISOLATION,
+                "only Landlock works here, and `policy.sandbox` requires namespaces: plans cannot run",
+            )
+            .hint(NAMESPACES_HINT)
+            .hint("or do with Landlock, which hides less from commands: `agents config set policy.sandbox=landlock`"),
+            false => Failure::new(
+                &codes::NO_ISOLATION,
+                "no way to isolate commands works here: plans cannot run",
+            )
+            .hint(NAMESPACES_HINT)
+            .hint("to run without isolation at your own risk: `agents config set policy.sandbox=optional`"),
+        };
+        return Some(failure);
     }
     if !found.disk.works {
         return Some(

@@ -1,21 +1,25 @@
 //! One call of the program: its options, its environment, where it was made, and what is opened for it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use domain::{Gate, PlanId, Policy, ProjectLink, REVERSIONS_MAX};
 use engine::contexts::ContextsSetup;
-use engine::plans::{Cast, Engine, EngineOptions, ModelsSetup, RecoveredEnd, Renewal, Servers};
-use sync::BreakerConfig;
+use engine::plans::{
+    Cast, Engine, EngineOptions, FoundJournal, ModelsSetup, RecheckWhen, RecoveredEnd, Renewal, Servers,
+};
+use sandbox::HiddenPaths;
 
 use super::Global;
+use super::consent;
 use super::context::HeldContexts;
 use super::tape::TapeArgs;
-use crate::config::{self, FileRules, Key, Settings, Sources, Value, contexts_setup};
+use crate::config::{self, FileRules, Key, Settings, Sources, Value, breakers, contexts_setup};
 use crate::failure::{Failure, codes, from_engine};
+use crate::home_paths;
 use crate::output::{self, Look, Note};
-use crate::places::{self, Env};
+use crate::places::{self, DataDirState, EmptyDir, Env};
 use crate::project;
 
 /// One call of the program.
@@ -29,8 +33,12 @@ pub struct Invocation {
     pub env: Env,
     /// Where it was made.
     pub here: PathBuf,
+    /// The only projects that may be worked in and looked at; none allows all.
+    pub(super) only: Option<Vec<PathBuf>>,
     /// The pipeline of contexts, for all calls of a process.
     pub(super) held: Arc<HeldContexts>,
+    /// Stands for a data directory that is not there.
+    pub(super) empty: OnceLock<EmptyDir>,
 }
 
 /// A plan that was named.
@@ -51,7 +59,8 @@ impl Invocation {
         let here = std::env::current_dir().map_err(|error| {
             Failure::new(&codes::IO_FAILED, format!("the working directory cannot be found: {error}"))
         })?;
-        Ok(Self { global, look, env, here, held: Arc::default() })
+        let (held, empty) = (Arc::default(), OnceLock::new());
+        Ok(Self { global, look, env, here, only: None, held, empty })
     }
 
     /// The settings as they hold for these projects.
@@ -71,13 +80,33 @@ impl Invocation {
         Ok(settings)
     }
 
-    /// Opens the engine with the user's own settings: what a project says was frozen in each plan.
+    /// Opens the engine with the user's own settings, for commands about what is there: what a project says was frozen in
+    /// each plan. Where there is no data nothing is made.
     ///
     /// # Errors
     /// The data directory or the store cannot be used.
     pub async fn engine(&self) -> Result<Engine, Failure> {
-        let settings = self.settings(Vec::new(), &[])?;
-        self.engine_with(&settings).await
+        self.engine_of_data(&self.settings(Vec::new(), &[])?).await
+    }
+
+    /// The same with these settings.
+    ///
+    /// # Errors
+    /// The data directory or the store cannot be used.
+    pub async fn engine_of_data(&self, settings: &Settings) -> Result<Engine, Failure> {
+        match places::look_at_data_dir(&self.data_dir()?)? {
+            DataDirState::Ours => self.engine_with(settings).await,
+            DataDirState::Absent | DataDirState::Empty => {
+                let empty = match self.empty.get() {
+                    Some(empty) => empty,
+                    None => {
+                        let made = EmptyDir::new()?;
+                        self.empty.get_or_init(|| made)
+                    }
+                };
+                self.opened(self.options_in(settings, empty.path().to_owned())?).await
+            }
+        }
     }
 
     /// Opens the engine with these settings.
@@ -130,6 +159,8 @@ impl Invocation {
     }
 
     async fn opened(&self, options: EngineOptions) -> Result<Engine, Failure> {
+        // Whatever it runs, it runs with all the descriptors that it may have.
+        sandbox::descriptors::raise_limit();
         let engine = Engine::open(options).await.map_err(|error| from_engine::open(&error))?;
         self.tell_recovered(&engine).await?;
         for plan in engine.finish_cancels().await {
@@ -155,7 +186,10 @@ impl Invocation {
     /// # Errors
     /// There is no data directory, or a setting cannot be.
     pub fn options(&self, settings: &Settings) -> Result<EngineOptions, Failure> {
-        let data_dir = self.made_data_dir()?;
+        self.options_in(settings, self.made_data_dir()?)
+    }
+
+    fn options_in(&self, settings: &Settings, data_dir: PathBuf) -> Result<EngineOptions, Failure> {
         let sandbox_dir = match settings.word(Key::SandboxDir) {
             "" => data_dir.join("sandboxes"),
             named => places::expanded(named, &self.env),
@@ -169,9 +203,14 @@ impl Invocation {
             data_dir,
             sandbox_dir,
             child: sandbox::child::ChildProgram::default(),
+            copy_max: (
+                settings.count(Key::SandboxCopyMaxFiles),
+                settings.count(Key::SandboxCopyMaxMb).saturating_mul(1024 * 1024),
+            ),
             plan_concurrency: u32::try_from(settings.count(Key::PlanConcurrency)).unwrap_or(u32::MAX),
             lease: Duration::from_secs(settings.count(Key::AsyncLease)),
             capture_wait: Duration::from_secs(settings.count(Key::CaptureWait)),
+            recheck: RecheckWhen::parse(settings.word(Key::ApplyRecheck)).unwrap_or_default(),
             recovery,
             retention: Duration::from_secs(settings.count(Key::RetentionDays).saturating_mul(86_400)),
             models: self.models(settings),
@@ -220,7 +259,24 @@ impl Invocation {
                 Some(plan) => format!(" of plan {}", short_id(engine, plan).await?),
                 None => String::new(),
             };
-            self.tell(&recovered_note(recovered, &whose));
+            let note = recovered_note(recovered, &whose);
+            // Files that are half an apply's need a person before anything else is done.
+            let is_damaged = matches!(recovered.journal, FoundJournal::Damaged { .. });
+            if is_damaged && recovered.end == RecoveredEnd::TakenBack {
+                let advice = match recovered.plan {
+                    Some(plan) => format!(
+                        "compare your files with `agents plan diff {}` or your version control, then try again",
+                        short_id(engine, plan).await?
+                    ),
+                    None => "compare your files with your version control, then try again".to_owned(),
+                };
+                return Err(Failure::new(&codes::JOURNAL_DAMAGED, note.message).hint(advice));
+            }
+            self.tell(&note);
+        }
+        for path in engine.set_aside_files() {
+            let what = "something in the place of a journal was no file, and was set aside";
+            self.tell(&Note::warning(format!("{what}: {}", path.display())));
         }
         Ok(())
     }
@@ -232,7 +288,46 @@ impl Invocation {
     pub async fn plan(&self, engine: &Engine, word: &str) -> Result<Named, Failure> {
         let root = project::root_of(&self.here).ok();
         let id = engine.find(word, root.as_deref()).await.map_err(|error| from_engine::find(&error))?;
-        Ok(Named { id, short: short_id(engine, id).await? })
+        let named = Named { id, short: short_id(engine, id).await? };
+        if self.only.is_some() {
+            let plan =
+                engine.store().plan(id).await.map_err(|error| from_engine::plan(&error, &named.short))?;
+            plan.projects
+                .iter()
+                .try_for_each(|project| self.check_allowed(&path_of(project.root.as_bytes())))?;
+        }
+        Ok(named)
+    }
+
+    /// Returns an error if one of the projects may not be worked in: it is not among those that this process was started
+    /// with, or it is hidden and no person at the terminal agrees.
+    ///
+    /// # Errors
+    /// One may not.
+    pub(super) fn admit(&self, projects: &[ProjectLink], settings: &Settings) -> Result<(), Failure> {
+        let hidden = HiddenPaths::new(home_paths::hidden(settings, &self.env));
+        for project in projects {
+            let root = path_of(project.root.as_bytes());
+            self.check_allowed(&root)?;
+            if let Some(above) = hidden.above(&root) {
+                consent::to_hidden_project(&root, above, self)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns an error if this process was not started with the project.
+    ///
+    /// # Errors
+    /// It was not.
+    pub(super) fn check_allowed(&self, root: &Path) -> Result<(), Failure> {
+        let Some(only) = &self.only else { return Ok(()) };
+        if only.iter().any(|allowed| allowed == root) {
+            return Ok(());
+        }
+        let message = format!("this server was not started with the project {}", root.display());
+        Err(Failure::new(&codes::PROJECT_NOT_ALLOWED, message)
+            .hint(format!("the person who starts it may add `--project {}` to `agents mcp`", root.display())))
     }
 
     /// Tells something at once, beside the answer.
@@ -250,18 +345,6 @@ fn servers(settings: &Settings) -> Servers {
     servers
 }
 
-/// How often a provider may fail, and how long it then rests. No rest is shorter than the first.
-fn breakers(settings: &Settings) -> BreakerConfig {
-    let usual = BreakerConfig::default();
-    let cool_down = Duration::from_secs(settings.count(Key::BreakerCoolDown));
-    BreakerConfig {
-        threshold: u32::try_from(settings.count(Key::BreakerThreshold)).unwrap_or(usual.threshold),
-        cool_down,
-        cool_down_max: usual.cool_down_max.max(cool_down),
-        ..usual
-    }
-}
-
 /// The shortest text that names the plan.
 pub(super) async fn short_id(engine: &Engine, id: PlanId) -> Result<String, Failure> {
     engine.short_id(id).await.map_err(|error| from_engine::store(&error))
@@ -272,23 +355,33 @@ fn recovered_note(recovered: &engine::plans::RecoveredApply, whose: &str) -> Not
         domain::ApplyKind::Apply => "apply",
         domain::ApplyKind::Undo => "undo",
     };
-    let how = match (recovered.end, recovered.journal_is_missing) {
-        (RecoveredEnd::Finished, false) => "was finished now",
-        (RecoveredEnd::TakenBack, false) => "was taken back now",
-        (RecoveredEnd::NeverBegan, false) => "had not begun to write, and is dropped",
-        (RecoveredEnd::Finished, true) => "is whole in your files, though its journal is missing",
-        (RecoveredEnd::TakenBack, true) => {
-            "is given up: its journal is missing, and the files are as it left them"
+    let state = match &recovered.journal {
+        FoundJournal::Whole => None,
+        FoundJournal::Missing => Some("missing"),
+        FoundJournal::Damaged { .. } => Some("damaged"),
+    };
+    let how = match (recovered.end, state) {
+        (RecoveredEnd::Finished, None) => "was finished now".to_owned(),
+        (RecoveredEnd::TakenBack, None) => "was taken back now".to_owned(),
+        (RecoveredEnd::NeverBegan, None) => "had not begun to write, and is dropped".to_owned(),
+        (RecoveredEnd::Finished, Some(state)) => {
+            format!("is whole in your files, though its journal is {state}")
         }
-        (RecoveredEnd::NeverBegan, true) => {
-            "is dropped: its journal is missing, and nothing of it is in your files"
+        (RecoveredEnd::TakenBack, Some(state)) => {
+            format!("is given up: its journal is {state}, and the files are as it left them")
+        }
+        (RecoveredEnd::NeverBegan, Some(state)) => {
+            format!("is dropped: its journal is {state}, and nothing of it is in your files")
         }
     };
     let mut message = format!("an interrupted {what}{whose} {how}");
-    if recovered.journal_is_missing && !recovered.left.is_empty() {
+    if state.is_some() && !recovered.left.is_empty() {
         message.push_str(&format!("; of it these are there: {}", recovered.left.join(", ")));
     } else if !recovered.left.is_empty() {
         message.push_str(&format!("; left as you edited them: {}", recovered.left.join(", ")));
+    }
+    if let FoundJournal::Damaged { kept } = &recovered.journal {
+        message.push_str(&format!("; the journal is kept in {}", kept.display()));
     }
     Note::warning(message)
 }

@@ -7,10 +7,12 @@
 //!    plan that is made here waits for a person whatever the settings say.
 //! 3. Nothing that a caller says becomes an option or asks for more than the tool offers: values stand behind `=` or
 //!    `--`, or have to fit a pattern; the network, variables, paths outside and consent are not offered.
-//! 4. One call is done after the other, and the one that is being done is finished before the program ends.
+//! 4. It works in, looks at and tells of the projects that it was started with, and no others.
+//! 5. One call is done after the other, and the one that is being done is finished before the program ends.
 
 mod context_tools;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -25,6 +27,7 @@ use super::{Cli, Command, Global, Invocation, alone, context, dispatch, timing, 
 use crate::failure::{Failure, codes};
 use crate::output::{ColorWhen, Envelope, Format, Look, Note, Report};
 use crate::places::Env;
+use crate::project;
 use crate::time::now;
 
 /// How long a cancel is waited for.
@@ -42,12 +45,16 @@ pub(super) struct McpArgs {
     /// Let other agents apply plans: change the files of your projects
     #[arg(long)]
     allow_apply: bool,
+    /// A project that other agents may work in and look at; may be repeated [default: the project you are in]
+    #[arg(long, value_name = "DIR")]
+    project: Vec<PathBuf>,
 }
 
 pub(super) async fn run(args: McpArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let (calls, waiting) = mpsc::channel(CALLS_WAITING_MAX);
     let commands = Commands { calls, may_apply: args.allow_apply };
-    let doing = do_all(waiting, invocation)?;
+    let projects = allowed(&args.project, invocation)?;
+    let doing = do_all(waiting, invocation, projects)?;
     let served = serve(commands, tokio::io::stdin(), tokio::io::stdout()).await;
     // The last caller is gone, so this ends after the call that is being done.
     let joined = tokio::task::spawn_blocking(move || doing.join()).await;
@@ -63,6 +70,13 @@ pub(super) async fn run(args: McpArgs, invocation: &Invocation) -> Result<Report
         }
         Err(error @ ServeError::Schema { .. }) => Err(Failure::new(&codes::INTERNAL, error.to_string())),
     }
+}
+
+/// The roots of the projects that the server is for.
+fn allowed(named: &[PathBuf], invocation: &Invocation) -> Result<Vec<PathBuf>, Failure> {
+    let here = [PathBuf::from(".")];
+    let dirs = if named.is_empty() { &here[..] } else { named };
+    dirs.iter().map(|dir| project::root_of(&invocation.here.join(dir))).collect()
 }
 
 /// What a call asks for.
@@ -129,27 +143,41 @@ impl Offers for Commands {
 }
 
 /// Does the calls on a thread of their own: each command has a runtime of its own, as from a shell.
-fn do_all(mut waiting: mpsc::Receiver<Call>, invocation: &Invocation) -> Result<JoinHandle<()>, Failure> {
+fn do_all(
+    mut waiting: mpsc::Receiver<Call>,
+    invocation: &Invocation,
+    projects: Vec<PathBuf>,
+) -> Result<JoinHandle<()>, Failure> {
+    // The one that it stands in is meant where a call names none, else the first.
+    let is_inside = projects.iter().any(|root| invocation.here.starts_with(root));
+    let here = projects.first().filter(|_| !is_inside).cloned();
+    let place = (here.unwrap_or_else(|| invocation.here.clone()), projects);
     let (data_dir, env) = (invocation.global.data_dir.clone(), invocation.env.clone());
     let global = Global { format: Some(Format::Json), color: ColorWhen::Never, data_dir, quiet: true };
     let thread = std::thread::Builder::new().name("calls".to_owned()).spawn(move || {
         let held = Arc::default();
         while let Some(Call { asked, answer }) = waiting.blocking_recv() {
             // A caller that is gone is no reason to leave the call undone: it may have been told that it was made.
-            let _ = answer.send(done(asked, &global, &env, &held));
+            let _ = answer.send(done(asked, &global, &env, &held, &place));
         }
     });
     thread.map_err(|error| Failure::new(&codes::IO_FAILED, format!("no thread can be started: {error}")))
 }
 
 /// What is asked for, done.
-fn done(asked: Asked, global: &Global, env: &Env, held: &Arc<HeldContexts>) -> Given {
+fn done(
+    asked: Asked,
+    global: &Global,
+    env: &Env,
+    held: &Arc<HeldContexts>,
+    (here, projects): &(PathBuf, Vec<PathBuf>),
+) -> Given {
     let started = (now(), Instant::now());
     let mut look = Look::find(global.format, global.color, |name| env.get(name).cloned());
     look.can_ask = false;
     let invocation = || {
         let made = Invocation::new(global.clone(), look, env.clone())?;
-        Ok(Invocation { held: Arc::clone(held), ..made })
+        Ok(Invocation { held: Arc::clone(held), here: here.clone(), only: Some(projects.clone()), ..made })
     };
     let (name, report) = match asked {
         Asked::Budget => ("get_context_budget", Ok(context_tools::budget())),
@@ -176,6 +204,8 @@ fn done(asked: Asked, global: &Global, env: &Env, held: &Arc<HeldContexts>) -> G
             Err(failure) => ("agents", Err(failure)),
         },
     };
+    let unwritten = |error: std::io::Error| Failure::new(&codes::IO_FAILED, error.to_string());
+    let report = report.and_then(|report| report.whole().map_err(unwritten));
     given(&report.unwrap_or_else(Report::from), name, started)
 }
 

@@ -30,6 +30,7 @@ mod tape;
 mod task;
 mod tool;
 mod top;
+mod trust;
 mod unpriced;
 mod work;
 mod worker;
@@ -43,6 +44,7 @@ use std::time::{Duration, Instant};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+pub(crate) use consent::trust_command;
 pub use invocation::Invocation;
 
 use crate::failure::{Exit, Failure, codes};
@@ -127,6 +129,8 @@ enum Command {
     /// Read and write settings
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    /// Trust the checks, actions and actors of a project as they are now
+    Trust(trust::TrustArgs),
     /// Find out what this machine offers, and clear what a crash left
     Doctor,
     /// Print the completions of a shell
@@ -150,6 +154,7 @@ impl Command {
             Command::Mcp(_) => "mcp",
             Command::Context(command) => command.name(),
             Command::Config(command) => command.name(),
+            Command::Trust(_) => "trust",
             Command::Doctor => "doctor",
             Command::Completions(_) => "completions",
             Command::Man(_) => "man",
@@ -215,6 +220,7 @@ fn dispatch(command: Command, invocation: &Invocation) -> Result<Report, Failure
         Command::Mcp(args) => working(mcp::run(args, invocation)),
         Command::Context(command) => context::dispatch(command, invocation),
         Command::Config(command) => config::run(command, invocation),
+        Command::Trust(args) => alone(trust::run(args, invocation)),
         Command::Doctor => working(doctor::run(invocation)),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
@@ -359,6 +365,7 @@ mod tests {
             "plan artifacts 01 --out d",
             "plan apply 01 --only a --reject b#1 --take c --allow-empty --yes",
             "plan apply 01 -i",
+            "plan apply 01 --unchecked",
             "plan apply 01 --commit --message m",
             "plan apply 01 --branch b",
             "plan undo 01 --yes",
@@ -380,6 +387,9 @@ mod tests {
             "config get plan.concurrency --origin",
             "config set a=b c=d",
             "config list",
+            "trust",
+            "trust shop --list",
+            "trust shop --revoke",
             "run rename-symbol --arg from=a --arg to=b --trust",
             "run fix.yaml",
             "run --actor codex task",
@@ -398,6 +408,7 @@ mod tests {
             "context inspect src/a.rs",
             "context index --verify",
             "context index --clear",
+            "context breakers --reset all",
             "doctor --format json",
             "completions bash",
             "man --out d",

@@ -9,8 +9,9 @@
 
 use std::path::PathBuf;
 
-use domain::{AskWhy, Gate, GatePoint, PlanSpec};
+use domain::{AskWhy, Gate, GatePoint};
 use engine::plans::{ApplyRequest, Engine, ExecuteOptions, PlanFacts};
+use sync::Observed;
 
 use super::invocation::{Named, short_id};
 use super::tape::TapeArgs;
@@ -49,7 +50,7 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report
     let mut asked = args.task.asked(invocation, gate, lines.as_ref(), replayed.as_ref()).await?;
     args.tape.apart(&asked.request.projects, invocation)?;
     let engine = invocation.engine_with_tape(&asked.settings, &args.tape, asked.cast()).await?;
-    asked.consent.settle(&engine, invocation).await?;
+    asked.settle_trust(&engine, invocation).await?;
     asked.tell_unpriced(&engine, invocation)?;
     if let Some(lines) = lines {
         return for_each::leave_all(&lines.items, &asked, invocation, &engine).await;
@@ -87,19 +88,14 @@ pub(super) async fn finish(
     }
     let report = shown(&facts, plan, invocation);
     let is_done = gate.point == GatePoint::Apply && facts.validations.lets_through();
-    if is_done && facts.net.is_empty() && was_sent_through(&facts.plan.spec) {
+    if is_done && facts.net.is_empty() && plan_failure::is_sent_on(&facts) {
         let note = "nothing to apply: the plan changed nothing";
         return Ok(report.note(Note::info(note)));
     }
     Ok(match gate.asks().filter(|why| why.is_settled_by_a_yes()) {
-        Some(why) if was_sent_through(&facts.plan.spec) => waiting(report, why, &facts),
+        Some(why) if plan_failure::is_sent_on(&facts) => waiting(report, why, &facts),
         Some(_) | None => report,
     })
-}
-
-/// Whether somebody said that the result is to reach the user's files.
-fn was_sent_through(spec: &PlanSpec) -> bool {
-    spec.apply == Gate::Auto || spec.automation.apply == Gate::Auto
 }
 
 fn waiting(report: Report, why: AskWhy, facts: &PlanFacts) -> Report {
@@ -116,13 +112,17 @@ fn waiting(report: Report, why: AskWhy, facts: &PlanFacts) -> Report {
 
 async fn apply(invocation: &Invocation, engine: &Engine, plan: &Named) -> Result<Report, Failure> {
     let request = ApplyRequest::default();
-    let applied = work::follow(invocation, engine, plan, engine.apply(plan.id, &request)).await?;
+    let (id, wanted) = (plan.id, &request);
+    let apply = |stop: Observed| async move { engine.apply_unless(id, wanted, &stop).await };
+    let applied = work::follow_files(invocation, engine, plan, apply).await;
     let facts = plan::facts(engine, plan).await?;
     let mut report = shown(&facts, plan, invocation);
     match applied {
         Ok(summary) => {
             report.data["apply"] = plan::apply::summary_json(&summary, plan);
-            report.text.extend(plan::apply::summary_line(&summary, plan, "applied").into_bytes());
+            report
+                .text
+                .extend(plan::apply::summary_line(&summary, plan, &facts.plan, "applied").into_bytes());
             Ok(report)
         }
         Err(error) => Ok(report.failed(from_engine::apply(&error, &plan.short))),
@@ -138,7 +138,7 @@ pub(super) fn with_notes(report: Report, notes: Vec<Note>, invocation: &Invocati
 /// The plan as it stands, and why it did not come further when it should have.
 pub(super) fn shown(facts: &PlanFacts, plan: &Named, invocation: &Invocation) -> Report {
     let mut text = plan_view::to_text(facts, &plan.short, &invocation.look).into_bytes();
-    text.extend(plan_view::answer_text(facts, &invocation.look).into_iter().flatten());
+    text.extend(plan_view::answer_text(facts).into_iter().flatten());
     let report = Report::new(plan_view::to_json(facts, &plan.short), text);
     match plan_failure::failure_of(facts, &plan.short) {
         Some(failure) => report.failed(failure),

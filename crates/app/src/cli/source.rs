@@ -13,8 +13,8 @@ use std::io::Read;
 
 use domain::{ArgError, DefinitionSource, ProjectLink};
 use engine::definition::{
-    Action, ActorRef, DefinitionError, Frozen, Library, Loaded, StrategistDefault, Surroundings,
-    freeze_action, freeze_actor, is_name,
+    Action, ActorRef, DefinitionError, Frozen, Kind, Library, Loaded, StrategistDefault, Surroundings,
+    freeze_action, freeze_actor, is_name, is_reference,
 };
 use engine::plans::Cast;
 
@@ -105,7 +105,11 @@ impl Source {
             let message = "`--for-each` gives the argument `item`, and `--arg item=…` does too";
             return Err(Failure::new(&codes::USAGE, message).hint("leave one of them out"));
         }
-        let mut notes = Vec::new();
+        let mut notes: Vec<Note> = Vec::new();
+        let twin = asked.and_then(|word| Some((word, library.project_twin(Kind::Actor, word)?)));
+        notes.extend(twin.map(|(word, twin)| {
+            Note::info(format!("`{word}` is the built-in actor; that of the project is `{twin}`"))
+        }));
         if is_left_open && words.actor.is_none() {
             let (env, replayed) = (&invocation.env, words.replayed);
             notes.extend(choose_actor::choose(&mut surroundings, settings, env, replayed).await?);
@@ -118,12 +122,12 @@ impl Source {
     pub(super) fn cast(&self) -> Cast {
         let Surroundings { actor_default, model_default, strategist_default, .. } = &self.surroundings;
         let strategist = match strategist_default {
-            StrategistDefault::Named(name) => name.clone(),
+            StrategistDefault::Named(chosen) => chosen.name.clone(),
             StrategistDefault::Nobody | StrategistDefault::Unset => NOBODY.to_owned(),
         };
         Cast {
             asked: self.asked.clone(),
-            actor: actor_default.clone(),
+            actor: actor_default.as_ref().map(|chosen| chosen.name.clone()),
             model: model_default.clone(),
             strategist: Some(strategist),
         }
@@ -188,7 +192,7 @@ fn read_word(word: Option<&OsStr>) -> Result<Word, Failure> {
             read.map_err(|error| usage(format!("the task cannot be read: {error}")))?;
             String::from_utf8(bytes).map_err(|_| usage("a task is text in UTF-8".to_owned()))?
         }
-        word if word.ends_with(".yaml") || is_name(word) => return Ok(Word::Action(word.to_owned())),
+        word if word.ends_with(".yaml") || is_reference(word) => return Ok(Word::Action(word.to_owned())),
         word => word.to_owned(),
     };
     match task.trim().is_empty() {

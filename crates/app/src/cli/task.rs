@@ -13,7 +13,7 @@ use domain::invariant::effective;
 use domain::{
     ByteText, CommandTask, Does, FIX_ATTEMPTS, Gate, INVARIANTS_MAX, Instructions, Invariant, InvariantScope,
     Limits, PARALLEL, PlanSpec, ProjectLink, RETRIES_PER_STEP_MAX, RULE_PREFIX, RootNo, Run, STEPS_MAX, Step,
-    Validation, ValidationMode,
+    Validation, ValidationMode, Walls,
 };
 use engine::definition::Frozen;
 use engine::plans::{Cast, Engine, NewPlanRequest};
@@ -28,8 +28,9 @@ use super::unpriced;
 use crate::choose_actor::Replayed;
 use crate::config::{Key, Settings, Value, join_validations};
 use crate::failure::{Failure, codes};
+use crate::home_paths;
 use crate::instructions;
-use crate::output::{Note, one_line_of};
+use crate::output::{Note, confirm, one_line_of};
 use crate::places;
 use crate::project::{self, ProjectArg};
 use crate::time::parse_duration;
@@ -59,9 +60,21 @@ pub(super) struct TaskArgs {
     /// When to stop the command: 30s, 10m, 2h
     #[arg(long, value_name = "DURATION", default_value = TIMEOUT_DEFAULT, value_parser = timeout)]
     timeout: u64,
+    /// With `--project`: a directory of the system or the home is really meant
+    #[arg(long, requires = "project")]
+    system_project: bool,
     /// Let the command use the network
     #[arg(long)]
     network: bool,
+    /// Let the command speak to sockets of programs outside the sandbox, by their path
+    #[arg(long)]
+    unix_sockets: bool,
+    /// Let the command use io_uring
+    #[arg(long)]
+    io_uring: bool,
+    /// A port of this machine that the command may reach at its own loopback; may be repeated
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    allow_loopback: Vec<u16>,
     /// A variable of your environment that the command gets; may be repeated
     #[arg(long, value_name = "NAME")]
     pass_env: Vec<String>,
@@ -89,7 +102,8 @@ pub(super) struct TaskArgs {
     /// An argument of the action; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = argument, conflicts_with_all = ["command", "step"])]
     arg: Vec<(String, String)>,
-    /// Allow what a definition of the project asks for: the network, variables, paths outside
+    /// Trust the checks, actions and actors of the project as they are now, and allow what they ask for: the network,
+    /// variables, paths outside
     #[arg(long)]
     trust: bool,
     /// How often a step that failed is done again, its changes taken back first: 0 to 100 [default: only after a
@@ -181,6 +195,23 @@ impl Asked {
         self.source.as_ref().map(Source::cast).unwrap_or_default()
     }
 
+    /// Finds the user's yes to what the project's files run and ask for, or asks for it. Reports the checks that do not
+    /// run without it.
+    ///
+    /// # Errors
+    /// Returns an error if an action or an actor has no yes.
+    pub(super) async fn settle_trust(
+        &mut self,
+        engine: &Engine,
+        invocation: &Invocation,
+    ) -> Result<(), Failure> {
+        if let Some(note) = self.consent.settle(engine, invocation).await? {
+            invocation.tell(&note);
+            self.notes.push(note);
+        }
+        Ok(())
+    }
+
     /// Tells of models whose price is not known.
     ///
     /// # Errors
@@ -206,10 +237,12 @@ impl TaskArgs {
     ) -> Result<Asked, Failure> {
         self.refuse_unclear()?;
         let projects = project::find_all(&self.project, &invocation.here)?;
+        self.refuse_system_dirs(&projects, invocation)?;
         let level = self.automation.clone().map(|level| (Key::Automation, Value::Word(level)));
         let holds = Value::Invariants(self.invariant.clone());
         let flags = level.into_iter().chain([(Key::Invariants, holds)]).collect();
         let settings = invocation.settings(flags, &projects)?;
+        invocation.admit(&projects, &settings)?;
         let words = Words {
             what: self.what.as_deref(),
             actor: self.actor.as_deref(),
@@ -224,7 +257,8 @@ impl TaskArgs {
         }
         let item = lines.and_then(|lines| lines.items.first()).map(ToString::to_string);
         let frozen = source.as_ref().map(|source| source.freeze(item.as_deref())).transpose()?;
-        let consent = Consent::to(frozen.as_ref(), &projects, self.trust);
+        let trusts_all = settings.word(Key::PolicyTrust) == "all";
+        let mut consent = Consent::to(frozen.as_ref(), &projects, trusts_all, self.trust);
         let mut instructions = Vec::new();
         if source.is_some() {
             let (said, odd) = instructions::of(&projects);
@@ -232,6 +266,7 @@ impl TaskArgs {
             notes.extend(odd);
         }
         let request = self.request(apply, &settings, projects, frozen, instructions, invocation)?;
+        consent.add_checks(&request.spec, &request.projects);
         notes.iter().for_each(|note| invocation.tell(note));
         if request.spec.uses_network() && settings.word(Key::PolicyNetwork) == "never" {
             let message = "the plan asks for the network, and `policy.network` is `never`";
@@ -304,16 +339,19 @@ impl TaskArgs {
             timeout_s: CHECK_TIMEOUT_S,
             root: RootNo(0),
             cwd: cwd.clone(),
+            needs_trust: false,
         });
-        let paths = |key: Key| -> Vec<ByteText> {
-            let words = settings.words(key).iter().map(|word| places::expanded(word, &invocation.env));
-            words.map(|path| ByteText(path.into_os_string().into_vec())).collect()
+        let texts = |paths: Vec<PathBuf>| -> Vec<ByteText> {
+            paths.into_iter().map(|path| ByteText(path.into_os_string().into_vec())).collect()
         };
+        let scratch = settings.words(Key::IsolationScratch).iter();
+        let scratch = scratch.map(|word| places::expanded(word, &invocation.env)).collect();
         let task = CommandTask {
             run: Run::Argv(self.command.iter().cloned().map(|word| ByteText(word.into_vec())).collect()),
             cwd: cwd.clone(),
             timeout_s: Some(self.timeout),
             network: self.network,
+            allow_loopback: self.allow_loopback.clone(),
             env: self.env.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect(),
             pass_env: self.pass_env.clone(),
             writable: self.writable_paths(invocation)?,
@@ -329,8 +367,13 @@ impl TaskArgs {
         };
         let (limits, time_limit_s) = limit::set(set, settings.count(Key::LimitsTime), &self.limit);
         let of_definition = frozen.as_mut().map(|frozen| std::mem::take(&mut frozen.validations));
-        let validations =
-            checks.chain(of_definition.into_iter().flatten()).chain(settings.validations.iter().cloned());
+        let is_trusted = settings.word(Key::PolicyTrust) == "all";
+        let of_settings = settings
+            .validations
+            .iter()
+            .cloned()
+            .map(|check| Validation { needs_trust: check.needs_trust && !is_trusted, ..check });
+        let validations = checks.chain(of_definition.into_iter().flatten()).chain(of_settings);
         let mut spec = PlanSpec {
             steps: if frozen.is_some() { Vec::new() } else { self.steps(task.clone())? },
             validations: join_validations(validations),
@@ -341,9 +384,19 @@ impl TaskArgs {
             deny_tools: settings.words(Key::PolicyDenyTools).to_vec(),
             max_file_bytes: settings.count(Key::CaptureMaxFileMb).saturating_mul(1024 * 1024),
             sandbox: settings.word(Key::SandboxStrategy).to_owned(),
-            isolation_required: settings.word(Key::PolicySandbox) == "required",
-            hide: paths(Key::IsolationHide),
-            scratch: paths(Key::IsolationScratch),
+            isolation_required: settings.word(Key::PolicySandbox) != "optional",
+            walls: Walls {
+                landlock: settings.word(Key::PolicySandbox) == "landlock",
+                unix_sockets: self.unix_sockets || settings.word(Key::IsolationUnixSockets) == "allow",
+                io_uring: self.io_uring || settings.word(Key::IsolationIoUring) == "allow",
+                processes_max: settings.count(Key::LimitsProcesses),
+                memory_mb_max: settings.count(Key::LimitsMemory),
+                disk_free_mb_min: settings.count(Key::LimitsDisk),
+            },
+            hide: texts(home_paths::hidden(settings, &invocation.env)),
+            show: Some(texts(home_paths::shown(settings, &invocation.env))),
+            allow_loopback: ports(settings)?,
+            scratch: texts(scratch),
             time_limit_s,
             limits,
             parallel: u32::try_from(settings.count(Key::LimitsParallel)).unwrap_or(PARALLEL),
@@ -384,6 +437,32 @@ impl TaskArgs {
         Ok(spec)
     }
 
+    /// Refuses a directory of the system as a project, unless it was named and a person says so.
+    fn refuse_system_dirs(&self, projects: &[ProjectLink], invocation: &Invocation) -> Result<(), Failure> {
+        let home = invocation.env.get("HOME").map(Path::new);
+        let roots = projects.iter().map(|project| path_of(project.root.as_bytes()));
+        let Some(root) = roots.into_iter().find(|root| project::is_system_dir(root, home)) else {
+            return Ok(());
+        };
+        let shown = root.display();
+        let refused = Failure::new(
+            &codes::PROJECT_IS_SYSTEM,
+            format!("{shown} is a directory of the system or your home, and no project; nothing was done"),
+        );
+        if self.project.is_empty() {
+            return Err(refused.hint("go to your project, or name it with `--project DIR`"));
+        }
+        let is_asked = invocation.look.can_ask && !invocation.look.format.is_for_programs();
+        if !self.system_project && !is_asked {
+            return Err(refused.hint("if it is really meant, add `--system-project`"));
+        }
+        let question = format!("{shown} is a directory of the system or your home. Work on all of it?");
+        match self.system_project || confirm(&question).unwrap_or(false) {
+            true => Ok(()),
+            false => Err(refused),
+        }
+    }
+
     /// What the command line says of all commands, for one of a definition.
     fn complete(&self, step: &mut Step, like: &CommandTask, invocation: &Invocation) {
         let Some(task) = step.command_mut() else { return };
@@ -392,6 +471,7 @@ impl TaskArgs {
         }
         task.timeout_s = task.timeout_s.or(like.timeout_s);
         task.network |= like.network;
+        task.allow_loopback.extend(&like.allow_loopback);
         task.pass_env.extend(like.pass_env.iter().cloned());
         self.env.iter().for_each(|(name, value)| task.set_variable(name, &ByteText::from(value.as_str())));
         let named = std::mem::take(&mut task.writable);
@@ -446,6 +526,19 @@ impl TaskArgs {
         };
         self.writable.iter().map(find).collect()
     }
+}
+
+/// The ports of `isolation.allow_loopback`.
+fn ports(settings: &Settings) -> Result<Vec<u16>, Failure> {
+    let port = |word: &String| match word.parse::<u16>() {
+        Ok(port @ 1..) => Ok(port),
+        Ok(0) | Err(_) => {
+            let message = format!("`isolation.allow_loopback` takes ports from 1 to 65535, not `{word}`");
+            Err(Failure::new(&codes::CONFIG_VALUE_INVALID, message)
+                .hint("see where it is set: `agents config get isolation.allow_loopback --origin`"))
+        }
+    };
+    settings.words(Key::IsolationAllowLoopback).iter().map(port).collect()
 }
 
 /// Tells which variables are to be passed on and are not there: the command would only show that it misses them. A

@@ -2,10 +2,10 @@
 //!
 //! # Invariants
 //! 1. The store is the truth: what is shown was read, and is read again when somebody says that a plan moved, and soon
-//!    after anyway. Nothing that is read often costs more than what changed, and a forecast never takes more than a
-//!    small part of the time.
+//!    after anyway. Nothing that is read often costs more than what changed.
 //! 2. One errand at a time: a cancel or an apply goes on while the table lives. Who quits meanwhile waits for its end.
-//! 3. A store that fails for a moment is told of, and the table stays as it was last seen.
+//! 3. A forecast is made on a thread of its own, one at a time, and rests longer than it took: keys are answered meanwhile.
+//! 4. A store that fails for a moment is told of, and the table stays as it was last seen.
 
 use std::future::Future;
 use std::io::Write;
@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use domain::PlanId;
 use engine::plans::{
-    ApplyRequest, BreakerChange, Conflict, DiffRequest, Engine, Forecast, Glance, Glances, Reveal, Seen,
+    ApplyRequest, BreakerChange, Conflict, DiffRequest, Engine, Forecasts, Glance, Glances, Reveal, Seen,
 };
 use serde_json::Value;
 use store::StoreError;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::Invocation;
@@ -29,6 +30,7 @@ use crate::config::Key;
 use crate::diff_view;
 use crate::failure::{Failure, codes, from_engine};
 use crate::output::{Format, Report, calm, calm_bytes};
+use crate::plan_view;
 use crate::review::{self, Ending, Review};
 use crate::screen::{Keys, Screen};
 use crate::time::now;
@@ -65,6 +67,7 @@ pub(super) async fn run(args: TopArgs, invocation: &Invocation) -> Result<Report
     let is_screen = look.format == Format::Rich && look.is_live && look.can_ask && look.width.is_some();
     if args.once || !is_screen {
         let seen = sight.look(&engine).await.map_err(|error| from_engine::store(&error))?;
+        sight.made().await.map_err(|error| from_engine::store(&error))?;
         let (rows, summary) = sight.rows(&seen);
         let mut data = top::to_json(&rows, &summary, &seen);
         data["breakers"] = top::breakers_json(&sight.breakers, now());
@@ -74,6 +77,7 @@ pub(super) async fn run(args: TopArgs, invocation: &Invocation) -> Result<Report
         invocation,
         engine,
         sight,
+        seen: None,
         top: Top::new(),
         with_colour: look.err_paint.is_on(),
         rings: settings.word(Key::NotifyBell) == "on",
@@ -91,7 +95,8 @@ pub(super) async fn run(args: TopArgs, invocation: &Invocation) -> Result<Report
 /// What was seen of the plans, to be looked at again.
 struct Sight {
     glances: Glances,
-    forecasts: Vec<Forecast>,
+    forecasts: Forecasts,
+    making: Option<ForecastTask>,
     breakers: Vec<BreakerChange>,
     /// Whether something happened since the forecast was made.
     is_stale: bool,
@@ -103,7 +108,8 @@ impl Sight {
     fn new(all: bool) -> Sight {
         Sight {
             glances: Glances::default(),
-            forecasts: Vec::new(),
+            forecasts: Forecasts::default(),
+            making: None,
             breakers: Vec::new(),
             is_stale: true,
             forecast_due: Instant::now(),
@@ -115,19 +121,48 @@ impl Sight {
         let seen = self.glances.look(engine).await?;
         self.is_stale |= seen.is_news;
         self.breakers = engine.breaker_changes();
-        let began = Instant::now();
-        if self.is_stale && began >= self.forecast_due {
-            self.forecasts = engine.forecasts().await?;
+        if self.is_stale && self.making.is_none() && Instant::now() >= self.forecast_due {
             self.is_stale = false;
-            self.forecast_due = Instant::now() + FORECAST_EVERY.max(began.elapsed() * FORECAST_RESTS);
+            self.making = Some(ForecastTask::begin(engine.clone()));
         }
         Ok(seen)
+    }
+
+    /// Waits for the forecast that is being made; for ever if none is.
+    async fn made(&mut self) -> Result<(), StoreError> {
+        let Some(ForecastTask { began, task }) = &mut self.making else {
+            return std::future::pending().await;
+        };
+        let made = task.await;
+        self.forecast_due = Instant::now() + FORECAST_EVERY.max(began.elapsed() * FORECAST_RESTS);
+        self.making = None;
+        // One whose thread was lost is made again.
+        self.is_stale |= !matches!(made, Ok(Ok(_)));
+        if let Ok(made) = made {
+            self.forecasts = made?;
+        }
+        Ok(())
     }
 
     fn rows(&self, seen: &Seen) -> (Vec<Row>, Summary) {
         let (rows, mut summary) = top::rows(seen, &self.forecasts, now(), self.all);
         summary.breakers = self.breakers.iter().map(|change| top::breaker_words(change, now())).collect();
         (rows, summary)
+    }
+}
+
+/// A forecast that is being made.
+struct ForecastTask {
+    began: Instant,
+    task: JoinHandle<Result<Forecasts, StoreError>>,
+}
+
+impl ForecastTask {
+    fn begin(engine: Engine) -> ForecastTask {
+        let runtime = tokio::runtime::Handle::current();
+        // Reading the store blocks, and comparing takes the processor.
+        let task = tokio::task::spawn_blocking(move || runtime.block_on(engine.forecasts()));
+        ForecastTask { began: Instant::now(), task }
     }
 }
 
@@ -139,6 +174,8 @@ struct Shown<'a> {
     invocation: &'a Invocation,
     engine: Engine,
     sight: Sight,
+    /// What was seen last.
+    seen: Option<Seen>,
     top: Top,
     with_colour: bool,
     /// Whether the terminal rings when a plan comes to need a person.
@@ -177,6 +214,13 @@ impl Shown<'_> {
                     next_look = Instant::now();
                     None
                 }
+                made = self.sight.made() => {
+                    match made {
+                        Ok(()) => self.show(),
+                        Err(error) => self.top.say(format!("the plans cannot be compared: {error}")),
+                    }
+                    None
+                }
                 () = onlooker.stirred() => {
                     next_look = next_look.min(looked + LOOK_APART);
                     None
@@ -209,9 +253,8 @@ impl Shown<'_> {
         match self.sight.look(&self.engine).await {
             Ok(seen) => {
                 is_lively = seen.plans.iter().any(Glance::is_running);
-                let (rows, summary) = self.sight.rows(&seen);
-                self.ring(&rows);
-                self.top.see(rows, summary);
+                self.seen = Some(seen);
+                self.show();
             }
             Err(error) => self.top.say(format!("the plans cannot be read: {error}")),
         }
@@ -219,6 +262,14 @@ impl Shown<'_> {
             self.show_logs(plan).await;
         }
         is_lively
+    }
+
+    /// Shows what was seen last, with what is forecast of it.
+    fn show(&mut self) {
+        let Some(seen) = &self.seen else { return };
+        let (rows, summary) = self.sight.rows(seen);
+        self.ring(&rows);
+        self.top.see(rows, summary);
     }
 
     /// Rings when a plan has come to need a person since the last look.
@@ -384,7 +435,11 @@ async fn cancelled(engine: Engine, plan: PlanId) -> String {
     let short = short_id(&engine, plan).await.unwrap_or_else(|_| plan.to_string());
     match engine.cancel(plan, "cancelled by the user", work::CANCEL_WAIT).await {
         Ok(report) => {
-            format!("cancelled {short}: {} kept", diff_view::counted(report.entries_kept, "change"))
+            let projects = plan_view::projects_words(&report.plan);
+            format!(
+                "cancelled {short} of {projects}: {} kept",
+                diff_view::counted(report.entries_kept, "change")
+            )
         }
         Err(error) => from_engine::cancel(&error, &short).message,
     }
@@ -392,7 +447,10 @@ async fn cancelled(engine: Engine, plan: PlanId) -> String {
 
 async fn applied(engine: Engine, plan: Named, request: ApplyRequest) -> String {
     match engine.apply(plan.id, &request).await {
-        Ok(summary) => apply::summary_line(&summary, &plan, "applied").trim_end().to_owned(),
+        Ok(summary) => match engine.store().plan(plan.id).await {
+            Ok(found) => apply::summary_line(&summary, &plan, &found, "applied").trim_end().to_owned(),
+            Err(_) => format!("applied {}", plan.short),
+        },
         Err(error) => from_engine::apply(&error, &plan.short).message,
     }
 }

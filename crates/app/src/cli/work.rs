@@ -4,17 +4,20 @@
 //! 1. The first request to stop cancels the plan and waits until nothing of it can happen any more; the second ends the
 //!    program as soon as the cancel is written down, and the kernel kills what lives of the plan with it. So the next
 //!    command knows that it has a cancel to finish. The third waits for nothing.
-//! 2. An apply that cannot be cancelled any more is finished, not abandoned.
+//! 2. An apply that cannot be cancelled any more is finished, not abandoned. One that waits is stopped, and its plan is as it
+//!    was: work that is done is not thrown away by an impatient Ctrl-C.
 //! 3. Showing progress never delays the work: it only reads, and what cannot be read is not shown.
 //!
 //! # Not here
 //! Which signals ask to stop: `super::stops`.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::time::Duration;
 
 use domain::PlanId;
 use engine::plans::{CancelError, Engine, Reveal};
+use sync::{CancelReason, CancellationToken, Observed};
 
 use super::Invocation;
 use super::invocation::Named;
@@ -29,6 +32,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How long a cancel by a signal waits for its acknowledgement: longer than the owner takes, by default, to kill what
 /// lives and to store what it changed.
 pub(super) const CANCEL_WAIT: Duration = Duration::from_secs(180);
+/// How much of what a command printed is looked at for its last line.
+const LAST_BYTES: usize = 16 * 1024;
 /// How many events are read at a time.
 const EVENTS_MAX: usize = 100;
 
@@ -39,10 +44,39 @@ pub(super) async fn follow<T>(
     plan: &Named,
     work: impl Future<Output = T>,
 ) -> Result<T, Failure> {
+    let stopping = stop_when_asked(invocation, engine, plan, Stops::listen());
+    show_while(invocation, engine, plan, work, stopping).await
+}
+
+/// Does `work` on the user's files, showing progress. The first request to stop cancels the token that `work` was given: it
+/// ends unless it has begun to write, and leaves the plan as it was. The second ends the program.
+pub(super) async fn follow_files<T, F: Future<Output = T>>(
+    invocation: &Invocation,
+    engine: &Engine,
+    plan: &Named,
+    work: impl FnOnce(Observed) -> F,
+) -> T {
+    let stop = CancellationToken::new();
+    let work = work(stop.observe());
+    let stopping = stop_files(invocation, plan, stop, Stops::listen());
+    match show_while(invocation, engine, plan, work, stopping).await {
+        Ok(done) => done,
+        Err(never) => match never {},
+    }
+}
+
+/// Shows progress until `work` is done, or `stopping` answers.
+async fn show_while<T, E>(
+    invocation: &Invocation,
+    engine: &Engine,
+    plan: &Named,
+    work: impl Future<Output = T>,
+    stopping: impl Future<Output = E>,
+) -> Result<T, E> {
     let mut progress = Progress::new(&invocation.look, invocation.global.quiet, &plan.short);
     let mut cursor = engine.store().last_event(plan.id).await.unwrap_or(0);
     let mut work = std::pin::pin!(work);
-    let mut stopping = std::pin::pin!(stop_when_asked(invocation, engine, plan, Stops::listen()));
+    let mut stopping = std::pin::pin!(stopping);
     loop {
         tokio::select! {
             biased;
@@ -51,10 +85,25 @@ pub(super) async fn follow<T>(
                 progress.clear();
                 return Ok(done);
             }
-            failure = &mut stopping => return Err(failure),
+            stopped = &mut stopping => return Err(stopped),
             () = tokio::time::sleep(LOOK_EVERY) => show_news(engine, plan.id, &mut cursor, &mut progress).await,
         }
     }
+}
+
+/// Cancels the token at the first request to stop, and ends the program at the second.
+async fn stop_files(
+    invocation: &Invocation,
+    plan: &Named,
+    stop: CancellationToken,
+    mut stops: Stops,
+) -> Infallible {
+    let again = stops.next().await.once_more();
+    stop.cancel(CancelReason::User);
+    let plan = &plan.short;
+    invocation.tell(&Note::info(format!("stopping; plan {plan} stays as it is; {again} ends at once")));
+    stops.next().await;
+    end_at_once()
 }
 
 /// Cancels at the first request to stop and ends the program at the second; answers only when the cancel failed.
@@ -116,6 +165,9 @@ async fn show_news(engine: &Engine, plan: PlanId, cursor: &mut u64, progress: &m
     {
         progress.waits(&words);
     }
+    if let Some((files, bytes)) = engine.copied(plan) {
+        progress.waits(&format!("copying the project: {files} files, {} MB", bytes >> 20));
+    }
     let last_line = if progress.is_live() { last_line(engine, plan).await } else { None };
     progress.beat(last_line.as_deref());
 }
@@ -128,11 +180,13 @@ async fn last_line(engine: &Engine, plan: PlanId) -> Option<String> {
     let log = logs.first()?;
     let redactor = engine.redactor()?;
     let of = |bytes: &[u8]| {
-        let text = String::from_utf8_lossy(bytes.get(bytes.len().saturating_sub(4096)..).unwrap_or_default())
-            .into_owned();
-        let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
-        // Of all that a command prints only this line is looked through: it is asked for again and again.
-        Some(redactor.redact_str(line).into_owned())
+        // Of all that a command prints only the end is looked through: it is asked for again and again. A line that
+        // begins before it is shown from its next word.
+        let end = bytes.get(bytes.len().saturating_sub(LAST_BYTES)..).unwrap_or_default();
+        let cut =
+            if end.len() < bytes.len() { end.iter().position(u8::is_ascii_whitespace) } else { Some(0) };
+        let text = redactor.redact_str(&String::from_utf8_lossy(end.get(cut?..)?)).into_owned();
+        text.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_owned)
     };
     of(&log.stdout).or_else(|| of(&log.stderr))
 }

@@ -7,12 +7,12 @@
 //! # Not here
 //! How a worker is started in the background: `super::detach`.
 
-use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use engine::plans::{ServeEnd, ServeError, ServeNews, ServeOptions, ServeReport};
 use engine::{RunningJob, Settled};
+use sandbox::descriptors::{open_files_max, plans_at_once_max};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -23,7 +23,7 @@ use crate::config::Key;
 use crate::diff_view::counted;
 use crate::failure::{Failure, codes, from_engine};
 use crate::notify::Notifier;
-use crate::output::Report;
+use crate::output::{Note, Report, write_err};
 use crate::time::{local, now, parse_duration, stamp};
 
 /// How many jobs one process may run at once.
@@ -65,6 +65,7 @@ pub(super) async fn run(args: WorkerArgs, invocation: &Invocation) -> Result<Rep
         until_idle: args.until_idle,
         drain: Duration::from_secs(settings.count(Key::AsyncDrain)),
     };
+    tell_bound(invocation, options.max);
     let (ask, asked) = mpsc::channel(STOPS_MAX);
     let mut stops = Stops::listen();
     let listening = tokio::spawn(async move {
@@ -92,6 +93,17 @@ pub(super) async fn run(args: WorkerArgs, invocation: &Invocation) -> Result<Rep
     notifier.finish().await;
     listening.abort();
     served.map(|report| shown(&report)).map_err(|error| failure(&error))
+}
+
+/// Tells when the open-file limit allows fewer plans at once than were asked for.
+fn tell_bound(invocation: &Invocation, asked: usize) {
+    let (allowed, files) = (plans_at_once_max(), open_files_max());
+    if let Some(files) = files.filter(|_| allowed < asked) {
+        invocation.tell(&Note::warning(format!(
+            "it works on {} at once, not on {asked}: the system allows it {files} open files; raise the hard limit (`ulimit -Hn`) for more",
+            counted(allowed, "plan")
+        )));
+    }
 }
 
 fn failure(error: &ServeError) -> Failure {
@@ -151,7 +163,7 @@ impl Teller {
             (false, true) => format!("{}  {}", local(now()), self.words(news)),
         };
         // Progress that cannot be shown is not worth an error.
-        let _ = writeln!(std::io::stderr(), "{line}");
+        let _ = write_err(&format!("{line}\n"));
         if self.has_times {
             begin_anew(std::io::stderr().as_fd(), LOG_BYTES_MAX);
         }
@@ -232,6 +244,8 @@ fn settled_word(how: Settled) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]

@@ -14,12 +14,14 @@ use engine::contexts::{
     ContextRules, ContextSettings, ContextsSetup, ExecutorConfig, IndexConfig, Name, PipelineConfig,
     ProjectSettings, RulesError, ViewRules, Views,
 };
+use sync::BreakerConfig;
 
 use super::error::ConfigError;
 use super::file::Place;
 use super::load::{Origin, PROJECT_FILE, Settings, Sources, load};
 use super::registry::{ENTRIES, Key, Scope};
 use super::value::Value;
+use crate::home_paths;
 use crate::places::Env;
 
 /// The weights of strategies have these names.
@@ -83,6 +85,7 @@ fn unused(settings: &Settings) -> Vec<String> {
 
 /// What the contexts of a process are made with.
 pub fn contexts_setup(settings: &Settings, rules: FileRules) -> ContextsSetup {
+    let hidden = home_paths::hidden(settings, &rules.env);
     // A strategy never has longer than all of them.
     let deadline = span(settings.get(Key::ContextDeadline).0);
     let executor = ExecutorConfig {
@@ -93,8 +96,22 @@ pub fn contexts_setup(settings: &Settings, rules: FileRules) -> ContextsSetup {
     let memory = settings.count(Key::ContextMemoryMb).saturating_mul(MB);
     ContextsSetup {
         executor,
+        breakers: breakers(settings),
         memory_bytes_max: usize::try_from(memory).unwrap_or(usize::MAX),
         rules: std::sync::Arc::new(rules),
+        hidden,
+    }
+}
+
+/// How often a provider or a strategy may fail, and how long it then rests. No rest is shorter than the first.
+pub fn breakers(settings: &Settings) -> BreakerConfig {
+    let usual = BreakerConfig::default();
+    let cool_down = Duration::from_secs(settings.count(Key::BreakerCoolDown));
+    BreakerConfig {
+        threshold: u32::try_from(settings.count(Key::BreakerThreshold)).unwrap_or(usual.threshold),
+        cool_down,
+        cool_down_max: usual.cool_down_max.max(cool_down),
+        ..usual
     }
 }
 

@@ -267,8 +267,16 @@ impl Reader<'_> {
                 place: Some(whole),
             });
         }
-        // Which of the plan's projects this is, whoever reads several files knows.
-        Ok(Validation { name, run, mode, timeout_s, root: RootNo::default(), cwd: ByteText::default() })
+        // The reader of several files knows which project this is, and whether it is one.
+        Ok(Validation {
+            name,
+            run,
+            mode,
+            timeout_s,
+            root: RootNo::default(),
+            cwd: ByteText::default(),
+            needs_trust: false,
+        })
     }
 }
 
@@ -365,6 +373,7 @@ mod tests {
                 timeout_s: 600,
                 root: RootNo(0),
                 cwd: ByteText::default(),
+                needs_trust: false,
             },
             Validation {
                 name: "lint".into(),
@@ -373,6 +382,7 @@ mod tests {
                 timeout_s: 120,
                 root: RootNo(0),
                 cwd: ByteText::default(),
+                needs_trust: false,
             },
         ];
         assert_eq!(file.unwrap().validations, expected);

@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. Of what guards the user, nothing a project says makes it looser, whatever the other levels say.
 //! 2. Every level that named a setting is kept with the answer, also one that lost.
-//! 3. A check that several levels ask for is run once, and is required if one of them requires it.
+//! 3. A check that several levels ask for is run once, and is required if one of them requires it. It needs the user's
+//!    trust if projects alone ask for it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -120,7 +121,11 @@ pub fn load(sources: &Sources<'_>) -> Result<Settings, ConfigError> {
     let (automation, origin) = Profiles::of(&user).joined(&levels)?;
     values.insert(Key::Automation, (Value::Word(automation.name.clone()), origin, levels));
     let of_projects = projects.iter().zip(0..).flat_map(|(file, no)| {
-        file.validations.iter().map(move |check| Validation { root: RootNo(no), ..check.clone() })
+        file.validations.iter().map(move |check| Validation {
+            root: RootNo(no),
+            needs_trust: true,
+            ..check.clone()
+        })
     });
     let validations = join_validations(user.validations.iter().cloned().chain(of_projects));
     let own = user.lines.iter().map(|(name, value, at)| (name, value, Origin::User(at.clone())));
@@ -237,6 +242,8 @@ pub fn join_validations(all: impl IntoIterator<Item = Validation>) -> Vec<Valida
                 if validation.mode == ValidationMode::Required {
                     known.mode = ValidationMode::Required;
                 }
+                // A command that the user asks for as well is the user's own.
+                known.needs_trust &= validation.needs_trust;
             }
             None => joined.push(validation),
         }

@@ -28,7 +28,7 @@ mod servers;
 mod set;
 mod value;
 
-pub use context::{FileRules, contexts_setup};
+pub use context::{FileRules, breakers, contexts_setup};
 pub use error::ConfigError;
 pub use file::{ConfigFile, Place};
 pub use lines::Line;

@@ -38,6 +38,7 @@ impl Scope {
 pub enum Key {
     ActorDefault,
     ActorStrategist,
+    ApplyRecheck,
     AsyncDrain,
     AsyncLease,
     AsyncMaxWorkers,
@@ -84,11 +85,18 @@ pub enum Key {
     ContextWeightSimpleKeyword,
     ContextWeightTemporalArchaeology,
     Invariants,
+    IsolationAllowLoopback,
     IsolationHide,
+    IsolationIoUring,
     IsolationScratch,
+    IsolationShow,
+    IsolationUnixSockets,
     LimitsCost,
     LimitsDayCost,
+    LimitsDisk,
+    LimitsMemory,
     LimitsParallel,
+    LimitsProcesses,
     LimitsSteps,
     LimitsTime,
     LimitsTokens,
@@ -101,10 +109,13 @@ pub enum Key {
     PolicyDenyTools,
     PolicyNetwork,
     PolicySandbox,
+    PolicyTrust,
     RecoveryMaxRetriesPerPlan,
     RecoveryMaxRetriesPerStep,
     RetentionDays,
     RetentionMaxMb,
+    SandboxCopyMaxFiles,
+    SandboxCopyMaxMb,
     SandboxDir,
     SandboxStrategy,
     ValidationFixAttempts,
@@ -154,7 +165,7 @@ pub fn entry_named(name: &str) -> Option<&'static Entry> {
 }
 
 /// All settings, by name.
-pub static ENTRIES: [Entry; 72] = joined([&BEFORE_CONTEXT, &CONTEXT, &AFTER_CONTEXT]);
+pub static ENTRIES: [Entry; 83] = joined([&BEFORE_CONTEXT, &CONTEXT, &AFTER_CONTEXT]);
 
 /// The parts of the table as one.
 const fn joined<const ALL: usize>(parts: [&[Entry]; 3]) -> [Entry; ALL] {
@@ -171,7 +182,7 @@ const fn joined<const ALL: usize>(parts: [&[Entry]; 3]) -> [Entry; ALL] {
     all
 }
 
-const BEFORE_CONTEXT: [Entry; 11] = [
+const BEFORE_CONTEXT: [Entry; 12] = [
     Entry {
         key: Key::ActorDefault,
         name: "actor.default",
@@ -187,6 +198,14 @@ const BEFORE_CONTEXT: [Entry; 11] = [
         default: "",
         scope: Scope::Anybody,
         doc: "the actor that thinks before another works, or none; `strategist` when empty and `model.default` is set",
+    },
+    Entry {
+        key: Key::ApplyRecheck,
+        name: "apply.recheck",
+        shape: Shape::Word(&["auto", "always", "never"]),
+        default: "auto",
+        scope: Scope::User,
+        doc: "when an apply runs the required checks again on the merged tree: auto, if your tree or the choice is not the one they passed on",
     },
     Entry {
         key: Key::AsyncDrain,
@@ -226,7 +245,7 @@ const BEFORE_CONTEXT: [Entry; 11] = [
         shape: Shape::Span { min_s: 1, max_s: 86_400 },
         default: "30s",
         scope: Scope::User,
-        doc: "how long a model's provider that failed too often is not asked; twice as long each further time",
+        doc: "how long a model's provider, or a strategy of contexts, that failed too often is not asked; twice as long each further time",
     },
     Entry {
         key: Key::BreakerThreshold,
@@ -234,7 +253,7 @@ const BEFORE_CONTEXT: [Entry; 11] = [
         shape: Shape::Count { min: 1, max: 1_000 },
         default: "3",
         scope: Scope::User,
-        doc: "how many failures in a row are too often for a model's provider",
+        doc: "how many failures in a row are too often for a model's provider, or a strategy of contexts",
     },
     Entry {
         key: Key::CaptureIgnore,
@@ -262,7 +281,7 @@ const BEFORE_CONTEXT: [Entry; 11] = [
     },
 ];
 
-const AFTER_CONTEXT: [Entry; 25] = [
+const AFTER_CONTEXT: [Entry; 35] = [
     Entry {
         key: Key::Invariants,
         name: "invariants",
@@ -272,12 +291,28 @@ const AFTER_CONTEXT: [Entry; 25] = [
         doc: "what must hold of every plan's changes: sentences for models, and rules that are checked; all levels add up",
     },
     Entry {
+        key: Key::IsolationAllowLoopback,
+        name: "isolation.allow_loopback",
+        shape: Shape::Words,
+        default: "",
+        scope: Scope::User,
+        doc: "ports of this machine that commands with the network may reach, like 11434 for a local model",
+    },
+    Entry {
         key: Key::IsolationHide,
         name: "isolation.hide",
         shape: Shape::Words,
-        default: "~/.ssh,~/.gnupg,~/.aws,~/.kube,~/.docker,~/.netrc",
+        default: "@credentials",
         scope: Scope::User,
-        doc: "paths that commands of a plan cannot see",
+        doc: "paths that commands, tools and contexts never see, even below a shown one: @credentials is the built-in list",
+    },
+    Entry {
+        key: Key::IsolationIoUring,
+        name: "isolation.io_uring",
+        shape: Shape::Word(&["refuse", "allow"]),
+        default: "refuse",
+        scope: Scope::User,
+        doc: "whether commands of a plan may use io_uring, as with `--io-uring`",
     },
     Entry {
         key: Key::IsolationScratch,
@@ -286,6 +321,22 @@ const AFTER_CONTEXT: [Entry; 25] = [
         default: "~/.cache,~/.cargo,~/.npm,~/go",
         scope: Scope::User,
         doc: "paths of which commands of a plan get a throw-away copy to write to",
+    },
+    Entry {
+        key: Key::IsolationShow,
+        name: "isolation.show",
+        shape: Shape::Words,
+        default: "@toolchains",
+        scope: Scope::User,
+        doc: "paths of your home that commands see, read-only: @toolchains is the built-in list, ~ shows all of it",
+    },
+    Entry {
+        key: Key::IsolationUnixSockets,
+        name: "isolation.unix_sockets",
+        shape: Shape::Word(&["refuse", "allow"]),
+        default: "refuse",
+        scope: Scope::User,
+        doc: "whether commands of a plan may speak to sockets of programs outside, as with `--unix-sockets`",
     },
     Entry {
         key: Key::LimitsCost,
@@ -304,12 +355,36 @@ const AFTER_CONTEXT: [Entry; 25] = [
         doc: "what all plans together may spend on models in one day (UTC), in dollars",
     },
     Entry {
+        key: Key::LimitsDisk,
+        name: "limits.disk",
+        shape: Shape::Count { min: 0, max: 1_048_576 },
+        default: "256",
+        scope: Scope::User,
+        doc: "a command that leaves less than this free on a disk is ended, in MB; 0 lets it fill the disk",
+    },
+    Entry {
+        key: Key::LimitsMemory,
+        name: "limits.memory",
+        shape: Shape::Count { min: 0, max: 1_073_741_824 },
+        default: "0",
+        scope: Scope::User,
+        doc: "how much memory a command may use, in MB, half of it for /tmp and the like; 0: three quarters of the machine's",
+    },
+    Entry {
         key: Key::LimitsParallel,
         name: "limits.parallel",
         shape: Shape::Count { min: 1, max: 32 },
         default: "4",
         scope: Scope::Tighten,
         doc: "how many nodes of a plan run beside each other",
+    },
+    Entry {
+        key: Key::LimitsProcesses,
+        name: "limits.processes",
+        shape: Shape::CountOrAny { max: 4_194_304 },
+        default: "8192",
+        scope: Scope::User,
+        doc: "how many processes and threads a command may have at once; 0 for no bound",
     },
     Entry {
         key: Key::LimitsSteps,
@@ -402,10 +477,18 @@ const AFTER_CONTEXT: [Entry; 25] = [
     Entry {
         key: Key::PolicySandbox,
         name: "policy.sandbox",
-        shape: Shape::Word(&["required", "optional"]),
+        shape: Shape::Word(&["required", "landlock", "optional"]),
         default: "required",
         scope: Scope::User,
-        doc: "whether commands may run without isolation where the machine offers none",
+        doc: "what has to keep commands apart: namespaces, or, where those do not work, Landlock alone, or nothing",
+    },
+    Entry {
+        key: Key::PolicyTrust,
+        name: "policy.trust",
+        shape: Shape::Word(&["ask", "all"]),
+        default: "ask",
+        scope: Scope::User,
+        doc: "whether checks, actions and actors of a project need your trust before they run in the sandbox; what they ask for beyond it always does",
     },
     Entry {
         key: Key::RecoveryMaxRetriesPerPlan,
@@ -438,6 +521,22 @@ const AFTER_CONTEXT: [Entry; 25] = [
         default: "5120",
         scope: Scope::User,
         doc: "above this the oldest finished plans go first",
+    },
+    Entry {
+        key: Key::SandboxCopyMaxFiles,
+        name: "sandbox.copy_max_files",
+        shape: Shape::Count { min: 1, max: 1_000_000_000 },
+        default: "500000",
+        scope: Scope::User,
+        doc: "how many files a sandbox may have that is a copy of the project",
+    },
+    Entry {
+        key: Key::SandboxCopyMaxMb,
+        name: "sandbox.copy_max_mb",
+        shape: Shape::Count { min: 1, max: 1_000_000_000 },
+        default: "8192",
+        scope: Scope::User,
+        doc: "how many megabytes a sandbox may have that is a copy of the project",
     },
     Entry {
         key: Key::SandboxDir,

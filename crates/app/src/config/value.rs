@@ -106,10 +106,7 @@ impl Shape {
         match self {
             Shape::Word(words) => format!("one of {}", words.join(", ")),
             Shape::Count { min, max } => format!("a whole number from {min} to {max}"),
-            Shape::Span { min_s, max_s } => {
-                let bound = |seconds: &u64| typed(Duration::from_secs(*seconds));
-                format!("a duration from {} to {}, like 30s, 10m or 2h", bound(min_s), bound(max_s))
-            }
+            Shape::Span { min_s, max_s } => domain::allowed_durations(*min_s, *max_s),
             Shape::Words => "a list, like `a,b` on the command line or [\"a\", \"b\"] in a file".to_owned(),
             Shape::Path => "an absolute path, or one that begins with `~/`".to_owned(),
             Shape::Name => "a name without spaces".to_owned(),

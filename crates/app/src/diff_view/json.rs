@@ -7,22 +7,28 @@ use domain::{Base, FileState, Hunk, LineTag, NotCaptured, Op, RelPath};
 use engine::plans::{FileDiff, Unread};
 use serde_json::{Value, json};
 
-use super::{ShownDiff, kind_word, sums};
+use super::{DiffSum, ShownDiff, kind_word};
 
-/// The changes as programs read them.
+/// What all changes come to, as programs read it.
+pub fn summary_json(sum: &DiffSum, not_captured: &NotCaptured) -> Value {
+    json!({
+        "files": sum.files, "insertions": sum.insertions, "deletions": sum.deletions, "not_captured": not_captured,
+        "redacted": !sum.redacted.is_empty(),
+    })
+}
+
+/// All changes as programs read them.
+#[cfg(test)]
 pub fn to_json(plan: &str, files: &[ShownDiff<'_>], not_captured: &NotCaptured) -> Value {
-    let (insertions, deletions) = sums(files);
     json!({
         "plan": plan,
-        "summary": {
-            "files": files.len(), "insertions": insertions, "deletions": deletions, "not_captured": not_captured,
-            "redacted": files.iter().any(ShownDiff::is_redacted),
-        },
+        "summary": summary_json(&DiffSum::new(files), not_captured),
         "files": files.iter().map(file_json).collect::<Vec<_>>(),
     })
 }
 
-fn file_json(shown: &ShownDiff<'_>) -> Value {
+/// One file as programs read it.
+pub fn file_json(shown: &ShownDiff<'_>) -> Value {
     let file = shown.file;
     let change = &file.change;
     let text = |path: &RelPath| String::from_utf8_lossy(path.as_bytes()).into_owned();

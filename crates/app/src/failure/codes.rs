@@ -97,12 +97,14 @@ codes! {
             "Please report it, with what `agents plan watch ID` shows.";
         CANCEL_UNCONFIRMED: "The cancel is requested, and the worker that runs the plan has not confirmed it in time.",
             "Nothing is lost: repeat the cancel, or look with `agents plan status ID`.";
+        CHANGES_DAMAGED: "What the store holds of a plan's changes is not what was recorded: the file is damaged. Nothing was applied.",
+            "Restore `agents.db` of the data directory from a backup, or run the work again. All other plans go on.";
         INDEX_DIFFERS: "The index of a project says other things of its files than one that is built from nothing. A fault of the program, or of the disk.",
             "Throw it away with `agents context index --clear`: nothing but time is lost. Please report it.";
         INTERNAL: "A fault of the program.", "Please report it with the whole message.";
         IO_FAILED: "The system refused to read or write a file.", "See the message: permissions, space, or the path.";
         NO_ISOLATION: "No way to isolate commands works on this machine, and `policy.sandbox` requires one.",
-            "See `agents doctor` for the reason; or set `policy.sandbox` to `optional` and accept the risk.";
+            "See `agents doctor` for the reason and what helps; or set `policy.sandbox` to `landlock` or `optional` and accept the risk.";
         NO_SANDBOX: "No kind of sandbox could be opened, or not the one that `sandbox.strategy` names.",
             "See the reasons in the message and `agents doctor`.";
         PLAN_ERRORED: "A phase of the plan failed, and going on as it is makes no sense; nothing of it reached your files.",
@@ -132,6 +134,8 @@ codes! {
         CONFIG_NOT_ALLOWED_HERE: "A project's config sets what only the user may set.",
             "Remove the line from the project; set it for yourself with `agents config set`.";
         CONFIG_VALUE_INVALID: "A setting has a value that it cannot have.", "The message says what is allowed.";
+        DATA_DIR_FOREIGN: "The directory that is to hold the program's data holds other files. Nothing was changed.",
+            "Name a directory that is not there yet, or an empty one, with `--data-dir DIR`.";
         DECISION_AMBIGUOUS: "Several decisions begin with the given letters.", "Give more letters, or name it as PLAN:NUMBER.";
         DECISION_INVALID: "What was said to a plan cannot be a decision of it: it is empty or too long.",
             "Say it in 1 to 16384 bytes.";
@@ -148,6 +152,8 @@ codes! {
             "See the addresses with `agents plan diff ID`.";
         PLAN_AMBIGUOUS: "Several plans begin with the given letters.", "Give more letters of the id.";
         PROJECT_ALIAS_TAKEN: "Two projects of a plan have one name.", "Name one of them: `--project NAME=DIR`.";
+        PROJECT_IS_SYSTEM: "The project would be a directory of the system, like `/` or `/usr`, or your home. Nothing was done.",
+            "Go to your project, or name it with `--project DIR`; if the directory is really meant, add `--system-project`.";
         PROJECT_NESTED: "One project of a plan lies inside another, or is given twice.", "Give the outer one only.";
         STRATEGY_UNKNOWN: "There is no such strategy.", "The message has the nearest name and all that there are.";
         TEMPLATE_IN_SHELL: "A placeholder stands in a line for the shell, where its value would be read as code.",
@@ -199,10 +205,14 @@ codes! {
             "See what it found with `agents plan logs ID`.";
         PREFLIGHT_FAILED: "The plan cannot be started as it was asked for. Nothing was stored.", "Correct what the message lists.";
         QUEUE_FULL: "Ten thousand plans wait already.", "See them with `agents plan list --state queued`; cancel them all: `agents plan cancel --state queued --all`.";
+        RECHECK_FAILED: "A required check passed in the plan's sandbox, and fails on your tree as it is now with the plan's changes in it. Nothing was written.",
+            "See what moved in the message, and the check's output with `agents plan logs ID`; do the work anew with `agents plan execute ID --again`, or apply it all the same with `--no-recheck`.";
         REVERSIONS_SPENT: "The plan has begun again with a new strategy as often as it may.",
             "Say it without `--replan`, do the work anew with `agents plan execute ID --again`, or make a new plan.";
         TOO_LARGE: "A changed file is larger than `capture.max_file_mb`, or could not be read, so its content was not kept.",
             "Leave it out with `--reject`, or raise the setting and run again.";
+        TREE_MOVING: "Your tree changed during every run of the checks, so no result holds for it. Nothing was written.",
+            "Wait until what writes there has ended, or apply without checks on the merged tree: `--no-recheck`.";
         UNDO_EXPIRED: "What is needed to undo the plan was removed by `agents plan gc`.", "Use your version control.";
         VALIDATION_FAILED: "A required validation failed, so the plan is not applied.",
             "See its output with `agents plan logs ID`; run again with `agents plan execute ID --again`.";
@@ -215,14 +225,22 @@ codes! {
     }
     NeedsPerson {
         CONFIRMATION_NEEDED: "The command changes your files and nobody is there to say yes.", "Add `--yes`.";
-        CONSENT_NEEDED: "A definition that is not your own asks for the network, your variables or paths outside, and nobody is there to say yes.",
-            "Read the file that the message names; if you trust it, add `--trust`.";
+        CONSENT_NEEDED: "An action or an actor that came with a project has not been trusted, or asks for the network, your variables or paths outside, and nobody is there to say yes.",
+            "Read the file that the message names; if you trust it, add `--trust`, or trust all of the project with `agents trust DIR`.";
+        JOURNAL_DAMAGED: "The journal of an apply is damaged: it does not say any more what was to be written, or what was there before. Nothing of it was removed.",
+            "Compare your files with `agents plan diff ID` or your version control; the message names the files and where the journal is kept.";
         JOURNAL_STUCK: "An apply that was interrupted can be neither finished nor taken back.",
             "Remove the cause that the message names (often a full disk), then run any command; or give it up: `agents plan gc --set-aside ID`.";
         LIMIT_REACHED: "The plan has used all that a limit allows. What it did so far is kept.",
             "Let it use more and go on: `agents plan resume ID --limit steps=400`.";
         PLAN_ASKS: "A phase of the plan failed, and a person says how to go on; nothing of it reached your files.",
             "See `agents plan errors ID` and `agents plan logs ID`; when the cause is gone: `agents plan resume ID`.";
+        PROJECT_HIDDEN: "A project lies at a path that is hidden from plans, and nobody is at a terminal to agree to it.",
+            "Agree to it at a terminal, or change `isolation.hide` of your settings.";
+        PROJECT_NOT_ALLOWED: "A caller of `agents mcp` names a project that the server was not started with.",
+            "Who starts the server adds `--project DIR`.";
+        VALIDATION_UNTRUSTED: "Required validations came with the project, and did not run because you have not trusted them.",
+            "See what they run with `agents trust DIR --list`, trust them with `agents trust DIR`, then run them with `agents plan execute ID --again`; or apply without them: `agents plan apply ID --unchecked`.";
     }
 }
 

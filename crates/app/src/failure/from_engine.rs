@@ -5,7 +5,7 @@
 
 use std::io;
 
-use domain::{ApplyState, PlanState, REVERSIONS_MAX, SelectionError, Work};
+use domain::{ApplyState, PlanState, REVERSIONS_MAX, Reason, SelectionError, ValidationSummary, Work};
 use engine::plans::{
     ApplyError, ArtifactsError, CancelError, Conflict, EngineOpenError, ExecuteError, FindDecisionError,
     FindError, GcError, GuideError, LimitsError, LocksError, SetAsideError, UseError,
@@ -28,6 +28,8 @@ pub fn store(error: &StoreError) -> Failure {
             Failure::new(&codes::PLAN_UNREADABLE, format!("{error}; it was left as it is"))
                 .hint("a newer `agents` made it, most likely: use that one; all other plans go on")
         }
+        StoreError::Damaged { .. } => Failure::new(&codes::CHANGES_DAMAGED, error.to_string())
+            .hint("restore `agents.db` of the data directory from a backup, or run the work again; all other plans go on"),
         StoreError::Full => Failure::new(&codes::STORE_FULL, FULL).hint(FREE_SPACE),
         StoreError::Busy => store_busy(),
         StoreError::LeaseLost(_) | StoreError::Broken { .. } => {
@@ -64,6 +66,19 @@ pub fn find(error: &FindError) -> Failure {
         FindError::NotFound { word } => {
             Failure::new(&codes::PLAN_NOT_FOUND, format!("there is no plan `{word}`"))
                 .hint("see `agents plan list`; a plan is named by its id, the beginning of its id, or @last")
+        }
+        FindError::NotHere { newest, roots } => {
+            let shown: Vec<String> =
+                roots.iter().map(|root| String::from_utf8_lossy(root).into_owned()).collect();
+            Failure::new(
+                &codes::PLAN_NOT_FOUND,
+                format!(
+                    "there is no plan of this project; the newest is {newest} of {}",
+                    one_line(&shown.join(", "))
+                ),
+            )
+            .detail(json!({ "newest": newest, "roots": shown }))
+            .hint(format!("name it if you mean it: `agents plan status {newest}`"))
         }
         FindError::Ambiguous { word, candidates } => {
             let ids: Vec<String> = candidates.iter().map(ToString::to_string).collect();
@@ -305,7 +320,9 @@ pub fn apply(error: &ApplyError, id: &str) -> Failure {
             Failure::new(&codes::NOTHING_TO_APPLY, format!("plan {id} has nothing to apply"))
                 .hint("if an apply of nothing is meant, add `--allow-empty`")
         }
-        ApplyError::Validation { summary, .. } => validation(&summary.failed, &summary.not_run, id),
+        ApplyError::Validation { summary, .. } => validation(summary, id),
+        ApplyError::Recheck { reasons, .. } => recheck(reasons, id),
+        ApplyError::TreeMoving { reasons, .. } => tree_moving(reasons, id),
         ApplyError::TooLarge { files, .. } => {
             let failure = Failure::new(
                 &codes::TOO_LARGE,
@@ -329,10 +346,23 @@ pub fn apply(error: &ApplyError, id: &str) -> Failure {
             format!("plan {id} cannot be undone any more: its journal was removed"),
         )
         .hint("use your version control to take the changes back"),
+        ApplyError::UndoDamaged { journal, .. } => Failure::new(
+            &codes::JOURNAL_DAMAGED,
+            format!(
+                "plan {id} cannot be undone: its journal is damaged; nothing was written, and {} is left as it is",
+                journal.display()
+            ),
+        )
+        .hint("use your version control to take the changes back"),
         ApplyError::BranchExists { name } => {
             Failure::new(&codes::BRANCH_EXISTS, format!("there is a branch `{name}` already"))
                 .hint("choose another name: `--branch NAME`")
         }
+        ApplyError::Withdrawn { .. } => Failure::new(
+            &codes::CANCELLED,
+            format!("stopped; nothing was written, and plan {id} is as it was"),
+        )
+        .hint(format!("apply it when you like: `agents plan apply {id}`")),
         ApplyError::Cancelled { .. } => Failure::new(
             &codes::CANCELLED,
             format!("the apply of plan {id} was cancelled; nothing was written"),
@@ -411,7 +441,11 @@ pub fn set_aside(error: &SetAsideError, id: &str) -> Failure {
 }
 
 /// Checks that failed or did not run stand in the way.
-pub fn validation(failed: &[String], not_run: &[String], id: &str) -> Failure {
+pub fn validation(summary: &ValidationSummary, id: &str) -> Failure {
+    let ValidationSummary { failed, not_run, untrusted, .. } = summary;
+    if summary.waits_for_trust() {
+        return untrusted_checks(not_run, untrusted, id);
+    }
     let (code, what, names) = if failed.is_empty() {
         (&codes::VALIDATION_NOT_RUN, "has not run for the plan's present changes", not_run)
     } else {
@@ -425,10 +459,53 @@ pub fn validation(failed: &[String], not_run: &[String], id: &str) -> Failure {
     names
         .iter()
         .fold(failure, |failure, name| failure.line(one_line(name)))
-        .detail(json!({ "failed": failed, "not_run": not_run }))
+        .detail(json!({ "failed": failed, "not_run": not_run, "untrusted": untrusted }))
         .hint(format!(
             "see their output with `agents plan logs {id}`; try anew with `agents plan execute {id} --again`"
         ))
+}
+
+/// Checks failed on the merged tree.
+pub fn recheck(reasons: &[Reason], id: &str) -> Failure {
+    let message = format!("plan {id} passed alone, fails on your present tree; nothing was written");
+    told(Failure::new(&codes::RECHECK_FAILED, message), reasons)
+        .hint(format!("see the output of the checks with `agents plan logs {id}`"))
+        .hint(format!(
+            "do the work anew on your present tree: `agents plan execute {id} --again`; apply it all the same: `agents plan apply {id} --no-recheck`"
+        ))
+}
+
+/// The tree does not come to rest.
+pub fn tree_moving(reasons: &[Reason], id: &str) -> Failure {
+    let message =
+        format!("plan {id} is not applied: your tree changes while its checks run; nothing was written");
+    told(Failure::new(&codes::TREE_MOVING, message), reasons)
+        .hint(format!("when what writes there has ended: `agents plan apply {id}`"))
+}
+
+/// The failure with the reasons, one on a line.
+fn told(failure: Failure, reasons: &[Reason]) -> Failure {
+    let failure = reasons.iter().fold(failure, |failure, reason| {
+        failure.line(format!("{}  {}", one_line(&reason.subject), one_line(&reason.message)))
+    });
+    failure.detail(json!({ "reasons": reasons }))
+}
+
+/// Checks of the project that the user does not trust did not run.
+fn untrusted_checks(not_run: &[String], untrusted: &[String], id: &str) -> Failure {
+    let count = match not_run.len() {
+        1 => "a required validation of the project has".to_owned(),
+        several => format!("{several} required validations of the project have"),
+    };
+    let message = format!("plan {id} is not applied: {count} not run, because you have not trusted it");
+    let failure = Failure::new(&codes::VALIDATION_UNTRUSTED, message);
+    not_run
+        .iter()
+        .fold(failure, |failure, name| failure.line(one_line(name)))
+        .detail(json!({ "failed": [], "not_run": not_run, "untrusted": untrusted }))
+        .hint("in the project: see what they run with `agents trust --list`, trust them with `agents trust`")
+        .hint(format!("then run them with `agents plan execute {id} --again`"))
+        .hint(format!("or apply without them: `agents plan apply {id} --unchecked`"))
 }
 
 /// Conflicts, named one by one.
@@ -484,6 +561,9 @@ pub fn undo(error: &ApplyError, id: &str) -> Failure {
     }
     let mut failure = apply(error, id);
     failure.message = failure.message.replacen("not applied", "not undone", 1);
+    if let ApplyError::Withdrawn { .. } = error {
+        failure.hints = vec![format!("take it back when you like: `agents plan undo {id}`")];
+    }
     if let ApplyError::Conflicts { .. } = error {
         let hint = "you edited the same lines since: change them back by hand, then undo again";
         failure.hints = vec![hint.to_owned()];

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Format;
+use super::escape::calm_json;
 
 /// When a command began and how long it took.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -46,7 +47,7 @@ impl Envelope<'_> {
     pub fn encoded(&self, format: Format) -> io::Result<String> {
         let text = match format {
             Format::Yaml => serde_saphyr::to_string(self).map_err(io::Error::other)?,
-            Format::Json | Format::Rich | Format::Plain => serde_json::to_string(self)?,
+            Format::Json | Format::Rich | Format::Plain => calm_json(&serde_json::to_string(self)?),
         };
         Ok(if text.ends_with('\n') { text } else { text + "\n" })
     }

@@ -1,7 +1,8 @@
 //! How answers are shown: to people with or without colour, to programs as one envelope.
 //!
 //! # Where to look
-//! `envelope` is what programs read, `terminal` what is known of the screen, `table` columns, `prompt` a question.
+//! `envelope` is what programs read, `terminal` what is known of the screen, `table` columns, `prompt` a question, `escape`
+//! the way of all text to a terminal.
 //!
 //! # Invariants
 //! 1. Data goes to the output, all else (progress, notes, failures) to the error output. With `json` and `yaml` the
@@ -13,23 +14,23 @@
 //! What the answers are: each command makes its own [`Report`].
 
 mod envelope;
+mod escape;
 mod prompt;
 mod table;
 mod terminal;
 
 pub use envelope::{Envelope, Timing};
+pub use escape::{CalmStream, WrittenForm, calm_json, clear_line, write_err, write_out};
 pub use prompt::confirm;
 pub use table::Table;
 pub use terminal::{ColorWhen, Look, Paint, calm, calm_bytes, one_line, one_line_of};
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure, codes};
-
-/// Takes away the line that the cursor is on.
-pub const CLEAR_LINE: &str = "\r\x1b[2K";
 
 /// In which form answers are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -100,12 +101,72 @@ pub struct Report {
     pub notes: Vec<Note>,
     /// Why it did not end well, when it did not: the answer is shown all the same.
     pub failure: Option<Failure>,
+    /// The answer, where it is made while it is written; then `data` and `text` are empty.
+    pub body: Option<Body>,
+}
+
+/// An answer that is made piece by piece while it is written, so that it never lies in memory whole.
+#[derive(Clone)]
+pub struct Body(Arc<WriteBody>);
+
+type WriteBody = dyn Fn(BodyForm, &mut dyn Write) -> io::Result<Vec<Note>> + Send + Sync;
+
+/// What is to be written of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyForm {
+    /// What people read.
+    Text,
+    /// What programs read: one JSON value.
+    Data,
+}
+
+impl Body {
+    /// What `write` writes. It returns what is told beside it.
+    pub fn new(
+        write: impl Fn(BodyForm, &mut dyn Write) -> io::Result<Vec<Note>> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(write))
+    }
+
+    fn write(&self, form: BodyForm, out: &mut dyn Write) -> io::Result<Vec<Note>> {
+        (self.0)(form, out)
+    }
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Body").finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for Body {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 impl Report {
     /// An answer that is done.
     pub fn new(data: Value, text: impl Into<Vec<u8>>) -> Self {
-        Self { data, text: text.into(), exit: Exit::Done, notes: Vec::new(), failure: None }
+        Self { data, text: text.into(), exit: Exit::Done, notes: Vec::new(), failure: None, body: None }
+    }
+
+    /// An answer that is made while it is written.
+    pub fn streamed(body: Body) -> Self {
+        Self { body: Some(body), ..Self::new(Value::Null, Vec::new()) }
+    }
+
+    /// The same answer as one value, for whoever cannot write it piece by piece.
+    ///
+    /// # Errors
+    /// It could not be made.
+    pub fn whole(mut self) -> io::Result<Self> {
+        if let Some(body) = self.body.take() {
+            let mut data = Vec::new();
+            self.notes.extend(body.write(BodyForm::Data, &mut data)?);
+            self.data = serde_json::from_slice(&data)?;
+        }
+        Ok(self)
     }
 
     /// Adds something to tell.
@@ -134,7 +195,14 @@ impl From<Failure> for Report {
 /// Writes the answer in the chosen format and says how the program ends.
 pub fn write(report: &Report, command: &str, timing: Timing, look: &Look) -> Exit {
     let written = match look.format {
-        Format::Json | Format::Yaml => write_envelope(report, command, timing, look.format),
+        Format::Json => match &report.body {
+            Some(body) => write_json_body(body, report, command, timing),
+            None => write_envelope(report, command, timing, look.format),
+        },
+        // YAML is written in one piece.
+        Format::Yaml => {
+            report.clone().whole().and_then(|whole| write_envelope(&whole, command, timing, look.format))
+        }
         Format::Rich | Format::Plain => write_for_people(report, look),
     };
     match written {
@@ -151,7 +219,34 @@ pub fn write(report: &Report, command: &str, timing: Timing, look: &Look) -> Exi
 /// Says that an answer could not be written, where there is somebody to hear it.
 pub fn tell_unwritten(error: &io::Error, look: &Look) {
     let failure = Failure::new(&codes::IO_FAILED, format!("the answer cannot be written: {error}"));
-    let _ = io::stderr().write_all(failure.shown(look.err_paint).as_bytes());
+    let _ = write_err(&failure.shown(look.err_paint));
+}
+
+/// Writes the envelope around an answer that is made meanwhile.
+fn write_json_body(body: &Body, report: &Report, command: &str, timing: Timing) -> io::Result<()> {
+    // The place of the answer in an envelope without one.
+    const PLACE: &str = "\"data\":null,";
+    let encoded = |messages: Vec<Value>| -> io::Result<String> {
+        let (status, exit_code) = (report.exit.word(), report.exit.number());
+        let (data, timing) = (&Value::Null, timing.clone());
+        Envelope { command, status, exit_code, data, timing, messages }.encoded(Format::Json)
+    };
+    let around = |text: &str| -> io::Result<(String, String)> {
+        let parts =
+            text.split_once(PLACE).ok_or_else(|| io::Error::other("an envelope without its answer"))?;
+        Ok((parts.0.to_owned(), parts.1.to_owned()))
+    };
+    let mut out = CalmStream::out(WrittenForm::Json);
+    let (before, _) = around(&encoded(Vec::new())?)?;
+    out.write_all(before.as_bytes())?;
+    out.write_all(b"\"data\":")?;
+    let notes = body.write(BodyForm::Data, &mut out)?;
+    let notes = report.notes.iter().chain(&notes).map(Note::to_json);
+    let messages = notes.chain(report.failure.iter().map(Failure::to_json)).collect();
+    let (_, after) = around(&encoded(messages)?)?;
+    out.write_all(b",")?;
+    out.write_all(after.as_bytes())?;
+    out.flush()
 }
 
 fn write_envelope(report: &Report, command: &str, timing: Timing, format: Format) -> io::Result<()> {
@@ -164,20 +259,20 @@ fn write_envelope(report: &Report, command: &str, timing: Timing, format: Format
         timing,
         messages: messages.collect(),
     };
-    let mut out = io::stdout().lock();
-    out.write_all(envelope.encoded(format)?.as_bytes())?;
-    out.flush()
+    write_out(envelope.encoded(format)?.as_bytes())
 }
 
 fn write_for_people(report: &Report, look: &Look) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    let written = out.write_all(&report.text).and_then(|()| out.flush());
-    let mut err = io::stderr().lock();
-    for note in &report.notes {
-        err.write_all(note.shown(look.err_paint).as_bytes())?;
+    let mut told = Vec::new();
+    let mut out = CalmStream::out(WrittenForm::Text);
+    let streamed = report.body.as_ref().map_or(Ok(Vec::new()), |body| body.write(BodyForm::Text, &mut out));
+    let written = streamed.map(|notes| told = notes);
+    let written = written.and_then(|()| out.write_all(&report.text)).and_then(|()| out.flush());
+    for note in report.notes.iter().chain(&told) {
+        write_err(&note.shown(look.err_paint))?;
     }
     if let Some(failure) = &report.failure {
-        err.write_all(failure.shown(look.err_paint).as_bytes())?;
+        write_err(&failure.shown(look.err_paint))?;
     }
     written
 }
@@ -185,8 +280,8 @@ fn write_for_people(report: &Report, look: &Look) -> io::Result<()> {
 /// Writes a line beside the answer at once, while the command still works; programs read it from the envelope only.
 pub fn tell(note: &Note, look: &Look) {
     if !look.format.is_for_programs() {
-        let gone = if look.is_live { CLEAR_LINE } else { "" };
+        let gone = if look.is_live { clear_line() } else { String::new() };
         // Nobody can be told that nobody can be told.
-        let _ = io::stderr().write_all(format!("{gone}{}", note.shown(look.err_paint)).as_bytes());
+        let _ = write_err(&format!("{gone}{}", note.shown(look.err_paint)));
     }
 }

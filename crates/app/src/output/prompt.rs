@@ -1,16 +1,19 @@
 //! One question to a person at a terminal.
 //!
 //! # Invariants
-//! Only `y` and `yes` are a yes: an empty line, an end of input and anything else are a no.
+//! 1. Nothing of a question is obeyed by the terminal or hidden on it.
+//! 2. Only `y` and `yes` are a yes: an empty line, an end of input and anything else are a no.
 
 use std::io::{self, BufRead, Write};
+
+use super::escape::for_question;
 
 /// Asks, on the error output, and waits for a line.
 ///
 /// # Errors
 /// The terminal cannot be read or written.
 pub fn confirm(question: &str) -> io::Result<bool> {
-    answered(question, &mut io::stdin().lock(), &mut io::stderr())
+    answered(&for_question(question), &mut io::stdin().lock(), &mut io::stderr())
 }
 
 fn answered(question: &str, input: &mut impl BufRead, output: &mut impl Write) -> io::Result<bool> {

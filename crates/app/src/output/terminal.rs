@@ -2,13 +2,15 @@
 //!
 //! # Invariants
 //! 1. `NO_COLOR` (not empty), `TERM=dumb` and an output that is no terminal switch colour off, `--color` decides over all.
-//! 2. Text from files and programs is [`calm`] before it reaches a terminal: it cannot move the cursor or set a title.
+//! 2. Text from files and programs is [`calm`] where it is measured and cut. That nothing else reaches a terminal is seen
+//!    to by `escape`, through which everything is written.
 
 use std::io::IsTerminal;
 
 use domain::path::is_obeyed;
 
 use super::Format;
+use super::escape::sealed;
 
 /// When to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -151,7 +153,11 @@ impl Paint {
     }
 
     fn wrap(self, code: &str, text: &str) -> String {
-        if self.on && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.on && !text.is_empty() {
+            format!("{}{text}{}", sealed(&format!("[{code}m")), sealed("[0m"))
+        } else {
+            text.to_owned()
+        }
     }
 }
 
@@ -206,7 +212,7 @@ mod tests {
     #[test]
     fn paint_that_is_off_leaves_the_words_alone() {
         assert_eq!(Paint::OFF.red("x"), "x");
-        assert_eq!(Paint::ON.red("x"), "\x1b[31mx\x1b[0m");
+        assert_eq!(Paint::ON.red("x"), format!("{}x{}", sealed("[31m"), sealed("[0m")));
         assert_eq!(Paint::ON.dim(""), "");
     }
 

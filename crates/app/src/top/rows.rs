@@ -4,8 +4,10 @@
 //! 1. What works comes first, then what needs a person, then what waits, then what has ended a while ago.
 //! 2. Text of plans is calm before it is in a row.
 
+use std::collections::BTreeMap;
+
 use domain::{ApplyState, PlanId, PlanState, WallMs, Work};
-use engine::plans::{BreakerChange, Forecast, Glance, GlanceStep, QueuePlace, Seen};
+use engine::plans::{BreakerChange, Forecasts, Glance, GlanceStep, QueuePlace, Seen};
 use serde_json::{Value, json};
 
 use crate::forecast_view::{self, Met};
@@ -88,6 +90,8 @@ pub struct Summary {
     pub needs_you: usize,
     /// How many pairs of plans will be in conflict.
     pub conflicts: usize,
+    /// How much of what plans share was not compared.
+    pub not_compared: usize,
     /// Whether a worker lives that takes any plan.
     pub has_worker: bool,
     /// Whether there are plans that have ended and are not in the table.
@@ -97,22 +101,27 @@ pub struct Summary {
 }
 
 /// The rows of what was seen; `all` has also those that ended long ago.
-pub fn rows(seen: &Seen, forecasts: &[Forecast], now: WallMs, all: bool) -> (Vec<Row>, Summary) {
-    let short = |id: PlanId| {
-        let known = seen.plans.iter().find(|glance| glance.plan.id == id);
-        known.map_or_else(|| id.to_string(), |glance| glance.short.clone())
-    };
+pub fn rows(seen: &Seen, forecasts: &Forecasts, now: WallMs, all: bool) -> (Vec<Row>, Summary) {
+    let shorts: BTreeMap<PlanId, &str> =
+        seen.plans.iter().map(|glance| (glance.plan.id, glance.short.as_str())).collect();
+    let short = |id: PlanId| shorts.get(&id).map_or_else(|| id.to_string(), |short| (*short).to_owned());
+    let mut mets: BTreeMap<PlanId, Vec<Met>> = BTreeMap::new();
+    for forecast in &forecasts.pairs {
+        for plan in [forecast.plan, forecast.other] {
+            mets.entry(plan).or_default().extend(Met::by(plan, forecast, short));
+        }
+    }
     let mut rows: Vec<Row> = Vec::new();
     let mut summary = Summary {
         slots: seen.slots,
         queued: seen.queued,
         has_worker: seen.has_worker,
-        conflicts: forecasts.iter().filter(|forecast| forecast.kind().is_conflict()).count(),
+        conflicts: forecasts.pairs.iter().filter(|forecast| forecast.kind.is_conflict()).count(),
+        not_compared: forecasts.left_out(),
         ..Summary::default()
     };
     for glance in &seen.plans {
-        let met = forecasts.iter().filter_map(|forecast| Met::by(glance.plan.id, forecast, short)).collect();
-        let row = row(glance, met, now);
+        let row = row(glance, mets.remove(&glance.plan.id).unwrap_or_default(), now);
         summary.running += usize::from(row.group == Group::Running);
         summary.needs_you += usize::from(row.group == Group::NeedsYou);
         if row.group == Group::Ended && row.since_ms > ENDED_MS && !all {
@@ -264,6 +273,7 @@ impl Summary {
             1 => parts.push("1 conflict to come".to_owned()),
             more => parts.push(format!("{more} conflicts to come")),
         }
+        parts.extend(forecast_view::not_compared_line(self.not_compared));
         parts.extend(self.breakers.iter().take(BREAKERS_SHOWN_MAX).cloned());
         parts.join(", ")
     }
@@ -343,6 +353,7 @@ pub fn to_json(rows: &[Row], summary: &Summary, seen: &Seen) -> Value {
     json!({
         "plans": plans, "running": summary.running, "slots": summary.slots, "queued": summary.queued,
         "needs_you": summary.needs_you, "conflicts": summary.conflicts, "worker_lives": summary.has_worker,
+        "not_compared": summary.not_compared,
     })
 }
 

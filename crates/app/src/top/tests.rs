@@ -2,7 +2,7 @@
 
 use domain::{ApplyState, ByteText, Job, WorkerId};
 use domain::{JobId, Ms, NewJob, NewPlan, Phase, Plan, PlanSpec, PlanState, ProjectLink, WallMs, Work};
-use engine::plans::{Forecast, ForecastKind, ForecastPath, Glance, GlanceStep, QueuePlace, Seen};
+use engine::plans::{Forecast, ForecastKind, ForecastPath, Forecasts, Glance, GlanceStep, QueuePlace, Seen};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::json;
@@ -40,7 +40,7 @@ fn job(no: u128, is_running: bool) -> Job {
 }
 
 /// One of each group, and two that will be in conflict.
-fn seen() -> (Seen, Vec<Forecast>) {
+fn seen() -> (Seen, Forecasts) {
     let mut runs = glance(1, "rename the cart everywhere", PlanState::Execute(Work::Processing));
     runs.job = Some(job(1, true));
     runs.step = Some(GlanceStep { node: "build".to_owned(), place: Some((2, 5)) });
@@ -53,10 +53,20 @@ fn seen() -> (Seen, Vec<Forecast>) {
     let failed = glance(4, "format all", PlanState::Execute(Work::Errored));
     let mut applied = glance(5, "bump", PlanState::Apply(ApplyState::Applied));
     applied.files = 1;
-    let path = ForecastPath { address: "src/cart.rs".to_owned(), kind: ForecastKind::SameLines };
-    let forecast = Forecast { plan: PlanId::from_u128(1), other: PlanId::from_u128(3), paths: vec![path] };
+    let kind = ForecastKind::SameLines;
+    let forecast = Forecast {
+        plan: PlanId::from_u128(1),
+        other: PlanId::from_u128(3),
+        paths: vec![ForecastPath { address: "src/cart.rs".to_owned(), kind }],
+        more_conflicts: 0,
+        more_merges: 0,
+        kind,
+    };
     let plans = vec![applied, failed, done, waits, runs];
-    (Seen { plans, queued: 3, slots: 4, has_worker: true, is_news: true }, vec![forecast])
+    (
+        Seen { plans, queued: 3, slots: 4, has_worker: true, is_news: true },
+        Forecasts { pairs: vec![forecast], ..Forecasts::default() },
+    )
 }
 
 fn top() -> Top {
@@ -131,9 +141,9 @@ fn an_empty_table_says_what_to_type() {
     let mut older = seen().0;
     older.plans.retain(|glance| glance.plan.state == PlanState::Apply(ApplyState::Applied));
     let late = WallMs(NOW.0 + 3_600_001);
-    let (rows, summary) = rows(&older, &[], late, false);
+    let (rows, summary) = rows(&older, &Forecasts::default(), late, false);
     assert!(rows.is_empty() && summary.nothing().contains("agents plan list"));
-    assert_eq!(super::rows(&older, &[], late, true).0.len(), 1, "unless all are asked for");
+    assert_eq!(super::rows(&older, &Forecasts::default(), late, true).0.len(), 1, "unless all are asked for");
     assert_eq!(type_in(&mut top, "c"), Wish::Stay);
     assert!(painted(&mut top, 80, 24).contains("there is no plan to do that with"));
 }
@@ -240,7 +250,7 @@ fn who_waits_for_a_person_is_told_from_who_waits_for_a_turn() {
     let waits = &mut seen.plans[3];
     waits.place = waits.place.map(|place| QueuePlace { is_held: true, is_served: false, ..place });
     let told = |seen: &Seen, place: usize| {
-        let (rows, _) = rows(seen, &[], NOW, false);
+        let (rows, _) = rows(seen, &Forecasts::default(), NOW, false);
         let row = rows.iter().find(|row| row.id == seen.plans[place].plan.id).unwrap().clone();
         (row.group, row.does)
     };

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use domain::Hash;
@@ -605,20 +605,70 @@ fn a_request_to_stop_ends_the_search_and_the_git_that_it_runs() {
     let person = shop();
     let bin = person.home().join("bin");
     fs::create_dir_all(&bin).unwrap();
-    let began = person.home().join("began");
-    let script = format!("#!/bin/sh\necho $$ > {0}.new\nmv {0}.new {0}\nexec sleep 600\n", began.display());
-    fs::write(bin.join("git"), script).unwrap();
+    // It may neither write nor start anything, so its process alone shows that it has begun.
+    fs::write(bin.join("git"), "#!/bin/sh\nwhile :; do :; done\n").unwrap();
     fs::set_permissions(bin.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let mut command = person.command(&person.project(), &["--format", "json", "context", "assemble", QUERY]);
     let child = command.env("PATH", path).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    while !began.exists() {
-        std::thread::yield_now();
-    }
+    let git = loop {
+        match process_with_argument(&bin.join("git")) {
+            Some(process) => break process,
+            None => std::thread::yield_now(),
+        }
+    };
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let said = Answer::of(&child.wait_with_output().unwrap());
     assert_eq!((said.exit, said.code().as_str()), (5, "CANCELLED"), "{said:?}");
-    let git = fs::read_to_string(&began).unwrap();
-    assert!(!PathBuf::from(format!("/proc/{}", git.trim())).exists(), "its git is dead and reaped");
+    assert!(!git.exists(), "its git is dead and reaped");
+}
+
+/// The directory in `/proc` of a process that was started with this path.
+fn process_with_argument(path: &Path) -> Option<PathBuf> {
+    let is_it = |process: &PathBuf| {
+        let words = fs::read(process.join("cmdline")).unwrap_or_default();
+        words.split(|byte| *byte == 0).any(|word| word == path.as_os_str().as_encoded_bytes())
+    };
+    fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()).find(is_it)
+}
+
+#[test]
+fn breakers_of_strategies_are_shown_and_reset() {
+    let person = Person::new();
+    let states = |answer: &Value| -> Vec<(String, String)> {
+        let rows = answer["breakers"].as_array().unwrap().iter();
+        let word = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();
+        rows.map(|row| (word(row, "name"), word(row, "state"))).collect()
+    };
+    let shown = person.json(&["context", "breakers"]);
+    assert_eq!(shown.exit, 0, "{shown:?}");
+    let all = states(&shown.data());
+    assert!(!all.is_empty() && all.iter().all(|(_, state)| state == "closed"), "{all:?}");
+    assert!(!person.home().join("data").exists(), "a command that only reads makes nothing");
+
+    // As a worker tells of a strategy that failed too often.
+    let (name, _) = all[0].clone();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+    let file = person.home().join("data/breakers.jsonl");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let line = format!("{{\"at\":{now},\"provider\":\"context/{name}\",\"rest_ms\":3600000}}\n");
+    fs::write(&file, line).unwrap();
+    let open = person.agents(&["context", "breakers"]).stdout;
+    assert!(open.contains(&format!("{name}  open: it failed too often and is skipped for")), "{open}");
+    let refused = person.json(&["context", "breakers", "--reset", "nonsense"]);
+    assert_eq!((refused.exit, refused.code()), (2, "USAGE".to_owned()), "{refused:?}");
+    assert!(refused.stdout.contains(&name), "{refused:?}");
+    let reset = person.json(&["context", "breakers", "--reset", &name]);
+    assert_eq!((reset.exit, &reset.data()["reset"]), (0, &json!([name])), "{reset:?}");
+    assert!(states(&reset.data()).iter().all(|(_, state)| state == "closed"), "{reset:?}");
+    let again = person.agents(&["context", "breakers", "--reset", "all"]).stdout;
+    assert_eq!(
+        again.lines().filter(|line| line.ends_with("it was reset and is asked again")).count(),
+        all.len()
+    );
+
+    assert_eq!(person.agents(&["config", "set", "breaker.threshold=7", "breaker.cool_down=5s"]).exit, 0);
+    let set = person.json(&["context", "breakers"]).data();
+    assert_eq!((&set["threshold"], &set["cool_down_s"]), (&json!(7), &json!(5)));
 }

@@ -151,15 +151,22 @@ fn checking_tells_all_faults_with_their_places() {
 fn lists_show_what_is_hidden_and_what_is_not_sound() {
     let person = person_with_rename();
     person.write(".cleveragents/actors/codex.yaml", "run: my-codex\n");
+    let own = person.home().join(".config/cleveragents/actors");
+    fs::create_dir_all(&own).unwrap();
+    fs::write(own.join("codex.yaml"), "run: my-codex\n").unwrap();
     let said = person.json(&["actor", "list"]);
     let lines = said.data()["actors"].as_array().unwrap().clone();
     let codex: Vec<_> = lines.iter().filter(|line| line["name"] == "codex").collect();
     assert_eq!(
         codex.iter().map(|line| (&line["origin"], &line["hidden_by"])).collect::<Vec<_>>(),
-        [(&json!("project"), &json!(null)), (&json!("built in"), &json!("project"))]
+        [(&json!("user"), &json!(null)), (&json!("built in"), &json!("user"))]
+    );
+    assert!(
+        lines.iter().any(|line| line["name"] == "project:codex" && line["hidden_by"].is_null()),
+        "{lines:?}"
     );
     let text = person.agents(&["actor", "list"]).stdout;
-    assert!(text.contains("hidden by the one of the project"), "{text}");
+    assert!(text.contains("hidden by the one of the user"), "{text}");
     let text = person.agents(&["action", "list"]).stdout;
     assert!(text.contains("rename-symbol  project  Rename {{from}} to {{to}}"), "{text}");
     assert!(Person::new().agents(&["action", "list"]).stdout.contains("there is no action yet"));

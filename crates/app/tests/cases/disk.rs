@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use serde_json::json;
 
-use super::support::{Answer, Person, alive, answer};
+use super::support::{Answer, Person, alive, answer, ordinary_command};
 
 /// Runs a test where it may mount what it likes. Without the right to mount it fails.
 pub(super) fn with_own_mounts(act: impl FnOnce() + Send) {
@@ -299,23 +299,8 @@ fn a_project_on_a_read_only_disk_can_be_worked_on_and_is_not_applied_to() {
     });
 }
 
-/// Calls the program in the project as somebody who is not root and to whom all of the person's is given.
 fn as_nobody(person: &Person, args: &[&str]) -> Answer {
-    // The program may lie where only root can look.
-    let program = person.home().join("agents");
-    if !program.exists() {
-        // By another process: a program that we had open for writing could be busy in a child that is just forked.
-        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_agents")).arg(&program).status();
-        assert!(copied.unwrap().success());
-    }
-    let home = person.home().display().to_string();
-    assert!(Command::new("chown").args(["-R", "65534:65534", &home]).status().unwrap().success());
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program).args(args);
-    let as_root = person.command(&person.project(), args);
-    command.current_dir(person.project()).env_clear().stdin(Stdio::null());
-    command.envs(as_root.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    answer(&mut command)
+    answer(&mut ordinary_command(person, args))
 }
 
 #[test]

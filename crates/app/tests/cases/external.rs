@@ -327,6 +327,13 @@ impl Model {
     }
 }
 
+impl Model {
+    fn port(&self) -> u16 {
+        let address = self.url.split_once("127.0.0.1:").unwrap().1;
+        address.split('/').next().unwrap().parse().unwrap()
+    }
+}
+
 impl Drop for Model {
     fn drop(&mut self) {
         let _ = self.process.kill();
@@ -358,7 +365,7 @@ fn codex_over_the_protocol_edits_a_project_in_its_sandbox() {
     let seen = json!([home.path(), program.ancestors().nth(3).unwrap()]);
     let env = json!({ "CODEX_HOME": home.path(), "HOME": home.path() });
     let yaml = json!({
-        "description": "Codex", "external": words, "network": true, "writable": seen, "env": env, "retries": 0,
+        "description": "Codex", "external": words, "network": true, "allow_loopback": [model.port()], "writable": seen, "env": env, "retries": 0,
     });
     // JSON is YAML.
     actor(&person, &yaml.to_string());

@@ -220,13 +220,16 @@ fn every_error_has_a_row_and_the_way_on_is_told() {
     let rows: Vec<Vec<&str>> = said.stdout.lines().map(|line| line.split("  ").collect()).collect();
     let id = status(&person)["short_id"].as_str().unwrap().to_owned();
     assert_eq!(rows.len(), 4, "{}", said.stdout);
-    for (row, (seq, action)) in rows.iter().zip([("1", "retry 1/1 in 0 ms"), ("2", "asks you")]) {
+    let calls: Vec<Value> =
+        errors["records"].as_array().unwrap().iter().map(|row| row["call"].clone()).collect();
+    assert_eq!(calls, [json!(2), json!(3)], "each names its call");
+    for (row, (seq, action, call)) in rows.iter().zip([("1", "retry 1/1 in 0 ms", 2), ("2", "asks you", 3)]) {
         let cells: Vec<&str> = row.iter().map(|cell| cell.trim()).filter(|cell| !cell.is_empty()).collect();
         let clock = cells[1];
         let is_clock = clock.len() == 8 && clock.split(':').all(|part| part.len() == 2);
         assert!(is_clock, "{clock}");
-        let message = "`exit 3` exited with status 3";
-        assert_eq!(cells, [seq, clock, "execute", "step2", "tool", action, message], "{}", said.stdout);
+        let message = format!("`exit 3` exited with status 3 (call {call})");
+        assert_eq!(cells, [seq, clock, "execute", "step2", "tool", action, &message], "{}", said.stdout);
     }
     let next = errors["next"]["why"].as_str().unwrap();
     assert!(next.starts_with("it waits for you: "), "{next}");

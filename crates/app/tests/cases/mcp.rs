@@ -56,6 +56,7 @@ impl Client {
         command.current_dir(person.project()).env_clear();
         command.env("HOME", person.home()).env("PATH", std::env::var_os("PATH").unwrap());
         command.env("CLEVERAGENTS_DATA_DIR", person.home().join("data"));
+        command.env("CLEVERAGENTS_POLICY_TRUST", "all");
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let answers = BufReader::new(process.stdout.take().unwrap());
         let mut client = Client { calls: process.stdin.take(), process, answers };

@@ -1,16 +1,23 @@
 //! The cases, by what they are about.
 
 mod calling;
+mod capture_bounds;
 mod choosing;
+mod command_walls;
 mod context;
 mod context_bounds;
+mod data_files;
 mod decided;
 mod definitions;
 mod disk;
+mod exact;
 mod external;
+mod first_day;
 mod for_each;
+mod foreign_git;
 mod gates;
 mod graph;
+mod home;
 mod hostile;
 mod interrupted;
 mod invariants;
@@ -23,11 +30,15 @@ mod model_faults;
 mod model_plans;
 mod model_world;
 mod models;
+mod network;
+mod open_files;
 mod pages;
 #[path = "../../../actors/tests/cases/peers.rs"]
 mod peers;
 mod plans;
 mod policy;
+mod raw_text;
+mod recheck;
 mod refusals;
 #[path = "../../../actors/tests/cases/scripted.rs"]
 #[allow(dead_code, clippy::expect_used, reason = "it serves the tests of two crates")]
@@ -38,6 +49,8 @@ mod shown;
 mod steps;
 mod stopped;
 mod stopping;
+mod store_space;
+mod streamed;
 mod support;
 mod survive;
 mod survive_changes;
@@ -49,7 +62,9 @@ mod told;
 mod tools;
 mod top;
 mod trouble;
+mod trust;
 mod using_with;
 mod walls;
 mod worker_keys;
 mod workers;
+mod writers;

@@ -152,7 +152,7 @@ fn set_version(file: &std::path::Path, version: u32) -> Vec<u8> {
 #[test]
 fn a_store_of_a_newer_program_is_named_so_and_left_as_it_is() {
     let person = Person::new();
-    person.agents(&["plan", "list"]);
+    person.plan("true");
     let file = person.home().join("data/agents.db");
     let bytes = set_version(&file, 99);
     let commands: [&[&str]; 3] =

@@ -229,6 +229,30 @@ fn what_a_server_says_of_its_failure_has_no_secrets_in_it() {
 }
 
 #[test]
+fn a_server_whose_patterns_grow_is_used_for_its_other_tools() {
+    let fields: serde_json::Map<String, Value> = (0..60)
+        .map(|at| {
+            (
+                format!("f{at}"),
+                json!({ "type": "string", "pattern": format!("^(.{{1,{}}}x){{1,500}}$", 400 + at) }),
+            )
+        })
+        .collect();
+    let nasty = |at: usize| json!({ "name": format!("nasty{at}"), "inputSchema": { "type": "object", "properties": fields } });
+    let tools: Vec<Value> = (0..10).map(nasty).chain([tool("t")]).collect();
+    let done = json!({ "content": [{ "type": "text", "text": "done" }] });
+    let script = server(&json!(tools), &called(2, "", &done));
+    let turns = [calls([("box_t", json!({}))]), says("I know.")];
+    let world = world(&turns, "[box.*]", &script, "start = \"60s\"\n");
+    let said = world.run(&[]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    let asked = world.server.asked().body.to_string();
+    assert!(asked.contains("box_t") && !asked.contains("nasty"), "{asked}");
+    let logs = world.person.json(&["plan", "logs", "@last"]).data().to_string();
+    assert!(logs.contains("box.nasty0 is left out"), "{logs}");
+}
+
+#[test]
 fn a_server_that_does_not_start_fails_the_node_by_its_kind() {
     let unusable = json!({ "name": "u", "inputSchema": { "type": "object", "pattern": 7 } });
     let cases = [

@@ -239,3 +239,12 @@ fn what_is_wrong_with_a_typed_value_is_told_as_typed_and_in_full() {
     assert!(said.exit == 2 && said.stderr.contains("config.toml:2"), "{said:?}");
     assert_eq!(person.agents(&["config", "set", "automation=auto"]).exit, 0);
 }
+
+#[test]
+fn the_examples_of_a_duration_are_within_its_bound() {
+    let person = Person::new();
+    let said = person.agents(&["config", "set", "capture.wait=1h"]);
+    assert_ne!(said.exit, 0, "{said:?}");
+    assert!(said.stderr.contains("a duration from 0s to 5m, like 30s"), "{said:?}");
+    assert!(!said.stderr.contains("2h"), "{said:?}");
+}

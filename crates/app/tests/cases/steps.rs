@@ -174,6 +174,7 @@ fn files_are_written_and_edited_in_the_sandbox_without_a_process() {
         ("{ tool: edit, with: { path: a.txt, old: three, new: x } }", "does not have the text"),
         ("{ tool: edit, with: { path: none, old: a, new: b } }", "none cannot be read"),
         ("{ tool: write, with: { path: .git/config, text: x } }", "protected"),
+        ("{ tool: write, with: { path: .GIT/config, text: x } }", "protected"),
         ("{ tool: write, with: { path: new, text: x } }", "new"),
     ] {
         let said = actor(&format!("  a: {node}\n"));

@@ -53,10 +53,34 @@ pub struct Person {
 impl Person {
     /// A person with an empty project that is a git repository.
     pub fn new() -> Person {
-        let person = Person { home: TempDir::new().unwrap() };
+        Person::with_home(TempDir::new().unwrap())
+    }
+
+    /// The same, whose home is not below a directory that commands do not see anyway.
+    pub fn new_outside_tmp() -> Person {
+        Person::with_home(tempfile::tempdir_in("/var/tmp").unwrap())
+    }
+
+    fn with_home(home: TempDir) -> Person {
+        let person = Person { home };
         fs::create_dir_all(person.project()).unwrap();
         person.git(&["init", "-q", "-b", "main"]);
         person
+    }
+
+    /// Writes a file below the home, executable by its owner.
+    pub fn write_home(&self, path: &str, content: &str) {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.home().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+
+    /// What the only call of the newest plan printed.
+    pub fn printed(&self) -> String {
+        let calls = self.json(&["plan", "logs", "@last"]).data()["calls"].clone();
+        format!("{}{}", calls[0]["stdout"].as_str().unwrap(), calls[0]["stderr"].as_str().unwrap())
     }
 
     pub fn home(&self) -> PathBuf {
@@ -102,6 +126,8 @@ impl Person {
         command.env("HOME", self.home()).env("PATH", std::env::var_os("PATH").unwrap());
         // Tests on one machine must not wait for each other's data.
         command.env("CLEVERAGENTS_DATA_DIR", self.home().join("data"));
+        // The person wrote the project; `trust` has tests of what came with a clone.
+        command.env("CLEVERAGENTS_POLICY_TRUST", "all");
         command
     }
 
@@ -124,6 +150,25 @@ impl Person {
         assert_eq!(answer.exit, 0, "{answer:?}");
         answer.data()["plan_id"].as_str().unwrap().to_owned()
     }
+}
+
+/// The program, called in the project by a user who is not root, to whom all of the person's is given.
+pub fn ordinary_command(person: &Person, args: &[&str]) -> Command {
+    // The program may lie where only root can look.
+    let program = person.home().join("agents");
+    if !program.exists() {
+        // By another process: a program that we had open for writing could be busy in a child that is just forked.
+        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_agents")).arg(&program).status();
+        assert!(copied.unwrap().success());
+    }
+    let home = person.home().display().to_string();
+    assert!(Command::new("chown").args(["-R", "65534:65534", &home]).status().unwrap().success());
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program).args(args);
+    let as_root = person.command(&person.project(), args);
+    command.current_dir(person.project()).env_clear().stdin(Stdio::null());
+    command.envs(as_root.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command
 }
 
 /// Runs a command to its end.

@@ -58,16 +58,26 @@ fn modes(line: &OwnedFd) -> Modes {
 impl Terminal {
     /// Calls the program in the project, as a shell at a terminal would.
     pub(super) fn call(person: &Person, args: &[&str]) -> Terminal {
+        Terminal::start(&person.command(&person.project(), args))
+    }
+
+    /// Starts a command at a terminal of 160 columns.
+    pub(super) fn start(agents: &Command) -> Terminal {
+        Terminal::with_columns(agents, 160)
+    }
+
+    /// The same at one that says to have so many columns.
+    pub(super) fn with_columns(agents: &Command, columns: u16) -> Terminal {
+        let mut command = with_terminal(agents);
         let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&keyboard).unwrap();
         unlockpt(&keyboard).unwrap();
         let name = ptsname(&keyboard, Vec::new()).unwrap();
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let line = rustix::fs::open(name, flags, Mode::empty()).unwrap();
-        let size = Winsize { ws_row: 40, ws_col: 160, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&line, size).unwrap();
         let before = modes(&line);
-        let mut command = with_terminal(person, args);
         for end in [Command::stdin, Command::stdout, Command::stderr] {
             end(&mut command, Stdio::from(line.try_clone().unwrap()));
         }
@@ -159,11 +169,13 @@ fn painted(written: &str) -> String {
 }
 
 /// The program as leader of a session whose terminal is its input.
-fn with_terminal(person: &Person, args: &[&str]) -> Command {
-    let agents = person.command(&person.project(), args);
+fn with_terminal(agents: &Command) -> Command {
     let mut command = Command::new("setsid");
     command.arg("--ctty").arg(agents.get_program()).args(agents.get_args());
-    command.current_dir(person.project()).env_clear().env("TERM", "xterm-256color");
+    command.env_clear().env("TERM", "xterm-256color");
+    if let Some(dir) = agents.get_current_dir() {
+        command.current_dir(dir);
+    }
     command.envs(agents.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command
 }

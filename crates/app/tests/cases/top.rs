@@ -103,3 +103,52 @@ fn a_plan_is_looked_at_reviewed_and_applied_from_the_screen() {
     let left = top.ends();
     assert_eq!((left.exit, left.is_restored), (Some(0), true), "{left:?}");
 }
+
+#[test]
+fn the_screen_answers_keys_while_a_forecast_is_made() {
+    let person = Person::new();
+    let lines = |last: &str| (0..9_000).map(|no| format!("line {no}\n")).collect::<String>() + last;
+    person.write("a", &lines("old\n"));
+    for last in ["one", "two"] {
+        person.plan(&format!("sed -i 's/^old$/{last}/' a"));
+    }
+    // What a forecast reads of both plans is gone, and one of the contents from which it is made anew does not come.
+    let data = person.home().join("data");
+    let rows = rusqlite::Connection::open(data.join("agents.db")).unwrap();
+    assert_eq!(rows.execute("UPDATE footprints SET bytes = NULL", []), Ok(2));
+    let hash: Vec<u8> = rows
+        .query_row("SELECT after_hash FROM change_entries ORDER BY changeset LIMIT 1", [], |row| row.get(0))
+        .unwrap();
+    let content = content_file(&data.join("contents"), &hash);
+    let kept = std::fs::read(&content).unwrap();
+    std::fs::remove_file(&content).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &content, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let mut top = Terminal::call(&person, &["top"]);
+    top.shows("execute complete");
+    top.types("?");
+    top.shows("any key goes back");
+    top.types("x");
+    top.shows("q quit");
+    // Now it comes.
+    std::fs::write(&content, &kept).unwrap();
+    top.shows("1 conflict to come");
+    top.types("q");
+    let left = top.ends();
+    assert_eq!((left.exit, left.is_restored), (Some(0), true), "{left:?}");
+}
+
+/// The file below `dir` whose name is this hash.
+fn content_file(dir: &std::path::Path, hash: &[u8]) -> std::path::PathBuf {
+    let name: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(&dir).unwrap().flatten() {
+            if entry.file_type().unwrap().is_dir() {
+                dirs.push(entry.path());
+            } else if entry.path().to_string_lossy().replace('/', "").ends_with(&name) {
+                return entry.path();
+            }
+        }
+    }
+    panic!("no content {name}");
+}

@@ -196,7 +196,7 @@ fn the_newest_plan_is_not_another_one_because_it_cannot_be_read() {
     let newest = person.plan("echo new > f");
     assert_eq!(database(&person).execute("UPDATE plans SET spec = '{}' WHERE id = ?1", [&newest]), Ok(1));
     let said = person.agents(&["plan", "apply", "@last", "--yes"]);
-    assert_told(&said, 1, "PLAN_UNREADABLE", &["the newest plan"]);
+    assert_told(&said, 1, "PLAN_UNREADABLE", &[&newest]);
     assert!(!person.project().join("f").exists());
 }
 

@@ -43,7 +43,9 @@ fn what_an_agent_was_told_over_the_network_arrives_in_the_diff() {
     let person = Person::new();
     let (address, requests) = model("be welcome\n");
     let port = format!("MODEL_PORT={}", address.port());
-    let args = ["run", "--network", "--pass-env", "MODEL_KEY", "--env", &port, "--", "bash", "-ec", AGENT];
+    let open = format!("--allow-loopback={}", address.port());
+    let args =
+        ["run", "--network", &open, "--pass-env", "MODEL_KEY", "--env", &port, "--", "bash", "-ec", AGENT];
     let mut command = person.command(&person.project(), &args);
     let said = super::support::answer(command.env("MODEL_KEY", "k-1"));
     assert_eq!(said.exit, 0, "{said:?}");

@@ -13,7 +13,7 @@ use context::{
 };
 use domain::context::{AssembledContext, Budget, Candidate, ContextRequest, IndexLine, Place, ProjectNo};
 use domain::{ContextId, Redactor, RelPath, RootNo};
-use sync::{CancellationToken, CircuitBreaker, ManualClock};
+use sync::{BreakerConfig, CancellationToken, CircuitBreaker, ManualClock};
 
 pub(crate) type Files = BTreeMap<RelPath, Vec<u8>>;
 
@@ -113,7 +113,7 @@ impl Ground {
         let clock = ManualClock::new();
         let executor = ParallelStrategyExecutor::new(
             ExecutorConfig::default(),
-            CircuitBreaker::default(),
+            CircuitBreaker::new(BreakerConfig::default(), Arc::new(clock.clone())).expect("the default"),
             Arc::new(clock.clone()),
         );
         let executor = executor.expect("the default is within bounds");

@@ -1,7 +1,7 @@
 //! Strategies that lie, fail or hang, cancels at every stage, files that move: the others' result stands.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
 
 use context::stages::{FragmentScorer, Item, WeightedCompositeScorer};
 use context::strategies::{Confidence, ContextStrategy, built_in};
@@ -10,7 +10,7 @@ use domain::Hash;
 use domain::context::{
     AssembledContext, Candidate, INCLUDED_LINES_MAX, Name, Outcome, Place, Reason, Receipt,
 };
-use sync::{CancelReason, CancellationToken};
+use sync::{BreakerConfig, CancelReason, CancellationToken};
 
 use crate::ground::{FIRST, Files, Ground, files, path, request};
 use crate::requests::adds_up;
@@ -93,6 +93,55 @@ fn what_a_strategy_does_wrong_stays_with_it_and_is_counted() {
         assert_eq!((line.outcome.to_string().as_str(), line.proposed, line.cut), (outcome, proposed, cut));
         assert_eq!(places(&context), places(&usual), "{outcome}");
     }
+}
+
+#[test]
+fn many_pipelines_at_once_open_the_breaker_of_a_failing_strategy_and_it_recovers() {
+    const PIPELINES: usize = 16;
+    let (is_well, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (well, count) = (Arc::clone(&is_well), Arc::clone(&asked));
+    let find: Box<Find> = Box::new(move |_, _, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+        match well.load(Ordering::SeqCst) {
+            true => Ok(Vec::new()),
+            false => Err(StrategyError::failed("down")),
+        }
+    });
+    let usual = places(&Ground::sample().assemble(&request(QUERY, 20_000)));
+    let ground = with(Ground::sample(), fake(find));
+    // All whole pipelines of a round begin together, and share the executor with its breakers.
+    let round = || -> Vec<Outcome> {
+        let barrier = Barrier::new(PIPELINES);
+        let one = || {
+            barrier.wait();
+            let context =
+                ground.pipeline().assemble(&request(QUERY, 20_000), &ground.stop()).expect("a context");
+            assert_eq!(places(&context), usual, "the others' result stands");
+            line(&context.receipt, "fake").outcome.clone()
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..PIPELINES).map(|_| scope.spawn(one)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no pipeline panics")).collect()
+        })
+    };
+    let is_open = |outcome: &Outcome| matches!(outcome, Outcome::Open { .. });
+    let first = round();
+    let failed = first.iter().filter(|outcome| **outcome == Outcome::Failed("down".to_owned())).count();
+    assert_eq!(failed + first.iter().filter(|outcome| is_open(outcome)).count(), PIPELINES, "{first:?}");
+    let config = BreakerConfig::default();
+    assert!(failed >= config.threshold as usize, "{first:?}");
+    let before = asked.load(Ordering::SeqCst);
+    let second = round();
+    assert!(second.iter().all(is_open), "{second:?}");
+    assert_eq!(asked.load(Ordering::SeqCst), before, "nobody asks one that is open");
+
+    is_well.store(true, Ordering::SeqCst);
+    ground.clock.advance(config.cool_down_max);
+    let probed = round();
+    assert!(probed.contains(&Outcome::Empty), "one of them tries it: {probed:?}");
+    assert!(probed.iter().all(|outcome| is_open(outcome) || *outcome == Outcome::Empty), "{probed:?}");
+    let recovered = round();
+    assert_eq!(recovered, vec![Outcome::Empty; PIPELINES]);
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //!
 //! # Invariants
 //! 1. Applied by git to the state before, the patch gives the state after, as far as git keeps it.
-//! 2. What git does not keep is not in the patch: directories, and permission bits other than "may be run".
-//!    A change of nothing else is no text at all.
+//! 2. What git does not keep is in the patch all the same, where git passes over it: directories that were made, removed
+//!    or given another mode, and permission bits other than "may be run", in parentheses behind git's own. A patch of
+//!    nothing else says what changed, and is nothing that git could apply.
 //! 3. A content without lines is named as differing, which git refuses to apply.
 //!
 //! # Not here
@@ -40,6 +41,7 @@ pub fn unified_from(change: &NetChange, hunks: &[Hunk]) -> Vec<u8> {
     let old = change.before.filter(in_git);
     let new = change.after.filter(in_git);
     let mut out = Vec::new();
+    directories(&mut out, change);
     match (old, new) {
         (None, None) => {}
         (Some(old), Some(new)) if old.kind == new.kind => edit(&mut out, change, old, new, hunks),
@@ -71,17 +73,53 @@ fn git_mode(state: FileState) -> &'static str {
     }
 }
 
+/// Git's mode, and behind it the true one where git's does not tell it.
+fn shown_mode(state: FileState) -> String {
+    let git = git_mode(state);
+    let is_told = match state.kind {
+        Kind::File => matches!(state.mode, 0o644 | 0o755),
+        Kind::Symlink | Kind::Dir => true,
+    };
+    if is_told { git.to_owned() } else { full_mode(state) }
+}
+
+fn full_mode(state: FileState) -> String {
+    format!("{} ({:04o})", git_mode(state), state.mode)
+}
+
+/// What happened to directories, in lines that git passes over: they have no head of a patch.
+fn directories(out: &mut Vec<u8>, change: &NetChange) {
+    let dir =
+        |state: Option<FileState>| state.filter(|state| state.kind == Kind::Dir).map(|state| state.mode);
+    let told = match (dir(change.before), dir(change.after)) {
+        (None, None) => return,
+        (Some(old), Some(new)) if old == new => return,
+        (Some(old), Some(new)) => format!("old mode {old:04o}\nnew mode {new:04o}"),
+        (None, Some(new)) => format!("new directory mode {new:04o}"),
+        (Some(old), None) => format!("deleted directory mode {old:04o}"),
+    };
+    line(out, &[b"directory ", &quoted(b"", change.path.as_bytes())]);
+    line(out, &[told.as_bytes()]);
+}
+
 fn edit(out: &mut Vec<u8>, change: &NetChange, old: FileState, new: FileState, hunks: &[Hunk]) {
     let from = change.from.as_ref().unwrap_or(&change.path);
     let same_content = old.hash == new.hash;
-    let same_mode = git_mode(old) == git_mode(new);
+    let same_mode = git_mode(old) == git_mode(new) && (old.kind == Kind::Symlink || old.mode == new.mode);
     if same_content && same_mode && change.from.is_none() {
         return;
     }
-    begin(out, from, &change.path);
+    let is_for_git = !same_content || git_mode(old) != git_mode(new) || change.from.is_some();
+    // Git refuses a head below which nothing changes for it.
+    match is_for_git {
+        true => begin(out, from, &change.path),
+        false => line(out, &[b"file ", &quoted(b"", change.path.as_bytes())]),
+    }
     if !same_mode {
-        line(out, &[b"old mode ", git_mode(old).as_bytes()]);
-        line(out, &[b"new mode ", git_mode(new).as_bytes()]);
+        let is_git_s = git_mode(old) != git_mode(new);
+        let mode = |state: FileState| if is_git_s { shown_mode(state) } else { full_mode(state) };
+        line(out, &[b"old mode ", mode(old).as_bytes()]);
+        line(out, &[b"new mode ", mode(new).as_bytes()]);
     }
     if change.from.is_some() {
         let similarity = if same_content { "100%".to_owned() } else { similarity(old, new, hunks) };
@@ -106,7 +144,7 @@ fn removal(out: &mut Vec<u8>, path: &RelPath, old: FileState, hunks: &[Hunk]) {
 
 fn creation(out: &mut Vec<u8>, path: &RelPath, new: FileState, hunks: &[Hunk]) {
     begin(out, path, path);
-    line(out, &[b"new file mode ", git_mode(new).as_bytes()]);
+    line(out, &[b"new file mode ", shown_mode(new).as_bytes()]);
     if new.size > 0 {
         contents(out, b"/dev/null", &quoted(b"b/", path.as_bytes()), hunks, &[LineTag::Added]);
     }

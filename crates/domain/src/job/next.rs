@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use crate::id::{BootId, Fence, WorkerId};
 use crate::job::{
-    CancelRequest, Job, JobEvent, JobRefused, JobState, LOST_LEASES_MAX, LeaseLost, STOPPED_TO_REPLAN,
+    APPLY_WITHDRAWN, CancelRequest, Job, JobEvent, JobRefused, JobState, LOST_LEASES_MAX, LeaseLost,
+    STOPPED_TO_REPLAN,
 };
 use crate::phase::Phase;
 use crate::time::Ms;
@@ -117,6 +118,12 @@ impl Job {
     /// Whether it is stopped, or was, so that its plan can begin again with another strategy.
     pub fn is_stopped_to_replan(&self) -> bool {
         self.cancel.as_ref().is_some_and(|cancel| cancel.reason == STOPPED_TO_REPLAN)
+    }
+
+    /// Whether it is an apply that was withdrawn before it wrote anything.
+    pub fn is_withdrawn(&self) -> bool {
+        let is_asked = self.cancel.as_ref().is_some_and(|cancel| cancel.reason == APPLY_WITHDRAWN);
+        is_asked && self.phase == Phase::Apply
     }
 
     fn check_owner(&self, fence: Fence) -> Result<(), JobRefused> {

@@ -3,6 +3,7 @@
 //! # Invariants
 //! 1. A job is given only while fewer than `concurrency_max` jobs have a live owner; except one whose owner died with a
 //!    cancel pending: it is not run again, only brought to its end, and whoever cancels waits for no slot.
+//!    And except an apply that a process serves alone: a person waits for it, and it takes no time.
 //! 2. A held job is given only to who serves its plan alone, and one that wants keys to no worker that lacks them; except
 //!    to be cancelled, as above.
 //! 3. Work that lost its owner goes before work that nobody began; among equals the lowest id goes first.
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use crate::id::{BootId, JobId, PlanId, WorkerId};
 use crate::job::{Job, JobEvent, JobState};
+use crate::phase::Phase;
 use crate::time::Ms;
 
 /// A worker with a free hand.
@@ -48,10 +50,18 @@ pub fn pick<'a>(
     let mut dead: Option<JobId> = None;
     let mut to_be_cancelled: Option<JobId> = None;
     let mut due: Option<JobId> = None;
+    let mut apply: Option<(JobId, bool)> = None;
     for job in jobs {
         let wanted = only.is_none_or(|plan| plan == job.plan);
         let may_run = wanted && (only.is_some() || job.is_for_workers_with(&request.variables));
         let is_due = job.not_before <= now || job.is_held();
+        let is_dead = job.state == JobState::Running && job.lease_is_dead(now, boot);
+        if only == Some(job.plan)
+            && job.phase == Phase::Apply
+            && (is_dead || (job.state == JobState::Queued && is_due))
+        {
+            apply = Some((job.id, is_dead));
+        }
         match job.state {
             JobState::Running if !job.lease_is_dead(now, boot) => live = live.saturating_add(1),
             JobState::Running if wanted && job.cancel_pends() => {
@@ -68,10 +78,12 @@ pub fn pick<'a>(
         }
     }
     let take_over = |job| (job, JobEvent::TakeOver { worker, boot, lease });
+    let claim = |job| (job, JobEvent::Claim { worker, boot, lease });
     if live >= concurrency_max {
-        return to_be_cancelled.map(take_over);
+        let apply = || apply.map(|(job, is_dead)| if is_dead { take_over(job) } else { claim(job) });
+        return to_be_cancelled.map(take_over).or_else(apply);
     }
-    dead.map(take_over).or_else(|| due.map(|job| (job, JobEvent::Claim { worker, boot, lease })))
+    dead.map(take_over).or_else(|| due.map(claim))
 }
 
 fn first(known: Option<JobId>, other: JobId) -> Option<JobId> {

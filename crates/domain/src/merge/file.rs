@@ -19,7 +19,7 @@
 
 use crate::change::Base;
 use crate::file_state::{FileState, Hash, Kind};
-use crate::net::NetChange;
+use crate::net::{NetChange, is_usual_dir};
 
 use super::conflict::ConflictKind;
 
@@ -160,7 +160,8 @@ fn agree(one: Option<FileState>, other: Option<FileState>) -> bool {
 }
 
 fn both_created(now: FileState, plan: FileState) -> FileMerge {
-    if both_dirs(now, plan) {
+    // A directory that both made needs the plan's mode only if the plan gave it one of its own.
+    if both_dirs(now, plan) && (now.mode == plan.mode || is_usual_dir(&plan)) {
         FileMerge::AlreadyThere
     } else if content(&now) == content(&plan) {
         FileMerge::Conflict(ConflictKind::Mode)

@@ -165,6 +165,7 @@ impl HandMove {
             | PlanEvent::Applied
             | PlanEvent::Constrain
             | PlanEvent::Reapply
+            | PlanEvent::Withdraw
             | PlanEvent::Retry
             | PlanEvent::Again
             | PlanEvent::Revert => JobRefused::Sealed,
@@ -187,6 +188,7 @@ impl PlanEvent {
             | PlanEvent::Complete
             | PlanEvent::Fail
             | PlanEvent::Applied
+            | PlanEvent::Withdraw
             | PlanEvent::Constrain => false,
         }
     }

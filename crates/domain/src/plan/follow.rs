@@ -24,6 +24,10 @@ pub fn follow(before: &Job, after: &Job, constrained: bool) -> Option<PlanEvent>
         (JobState::Running, JobState::Failed) => Some(PlanEvent::Fail),
         // It is over, and the plan is not: who stopped it sends the plan back.
         (JobState::Running, JobState::Cancelled) if after.is_stopped_to_replan() => Some(PlanEvent::Fail),
+        // The apply is over, and the plan is as it was before it.
+        (JobState::Queued | JobState::Running, JobState::Cancelled) if after.is_withdrawn() => {
+            Some(PlanEvent::Withdraw)
+        }
         (JobState::Queued | JobState::Running, JobState::Cancelled) => Some(PlanEvent::Cancel),
         (JobState::Queued, JobState::Queued | JobState::Succeeded | JobState::Failed)
         | (JobState::Running, JobState::Running)

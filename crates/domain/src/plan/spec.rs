@@ -131,6 +131,9 @@ pub struct CommandTask {
     /// Whether it may use the network.
     #[serde(default)]
     pub network: bool,
+    /// Ports of this machine's loopback that it may reach.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow_loopback: Vec<u16>,
     /// Variables set for it.
     #[serde(default)]
     pub env: Vec<(ByteText, ByteText)>,
@@ -160,6 +163,7 @@ impl CommandTask {
             cwd: ByteText::default(),
             timeout_s: None,
             network: false,
+            allow_loopback: Vec::new(),
             env: Vec::new(),
             pass_env: Vec::new(),
             writable: Vec::new(),
@@ -174,6 +178,43 @@ impl CommandTask {
         let text = std::str::from_utf8(value.as_bytes()).ok().filter(|_| self.expand);
         let literal = text.map(|text| ByteText::from(Template::literal(text).to_string().as_str()));
         self.env.push((ByteText::from(name), literal.unwrap_or_else(|| value.clone())));
+    }
+}
+
+/// The walls around a plan's commands: those that were opened for it, and how much a command may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Walls {
+    /// Landlock alone is isolation enough, where namespaces do not work.
+    pub landlock: bool,
+    /// Commands may speak to sockets of programs outside, by their path.
+    pub unix_sockets: bool,
+    /// Commands may use `io_uring`.
+    pub io_uring: bool,
+    /// How many processes and threads a command may have; 0 for no bound.
+    pub processes_max: u64,
+    /// How much memory it may use, in MB; 0 for three quarters of the machine's.
+    pub memory_mb_max: u64,
+    /// How much has to stay free on the disks that it writes to, in MB.
+    pub disk_free_mb_min: u64,
+}
+
+impl Default for Walls {
+    fn default() -> Walls {
+        Walls {
+            landlock: false,
+            unix_sockets: false,
+            io_uring: false,
+            processes_max: 8192,
+            memory_mb_max: 0,
+            disk_free_mb_min: 256,
+        }
+    }
+}
+
+impl Walls {
+    fn is_default(&self) -> bool {
+        *self == Walls::default()
     }
 }
 
@@ -207,9 +248,18 @@ pub struct PlanSpec {
     pub sandbox: String,
     /// Whether commands may run without isolation where the machine offers none.
     pub isolation_required: bool,
+    /// The walls around its commands, where they differ from those of every plan.
+    #[serde(default, skip_serializing_if = "Walls::is_default")]
+    pub walls: Walls,
     /// Paths covered from commands.
     #[serde(default)]
     pub hide: Vec<ByteText>,
+    /// Paths of the home that commands see; none shows it whole.
+    #[serde(default)]
+    pub show: Option<Vec<ByteText>>,
+    /// Ports of this machine's loopback that every command with the network may reach.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow_loopback: Vec<u16>,
     /// Paths of which commands get a throw-away copy.
     #[serde(default)]
     pub scratch: Vec<ByteText>,
@@ -335,6 +385,7 @@ impl PlanSpec {
             timeout_s: 0,
             root: RootNo(0),
             cwd: ByteText::default(),
+            needs_trust: false,
         };
         rules.map(check).collect()
     }

@@ -4,7 +4,8 @@
 //! 1. There are 16 states, and no other can be built or stored: `complete` exists in strategize and execute only,
 //!    `applied` and `constrained` in apply only.
 //! 2. `applied` and `cancelled` are final: no event leaves them.
-//! 3. The only way back is [`PlanEvent::Revert`], to the beginning of strategize.
+//! 3. The only way back is [`PlanEvent::Revert`], to the beginning of strategize; and [`PlanEvent::Withdraw`], by which an
+//!    apply that wrote nothing has never been asked for.
 //!
 //! # Not here
 //! Guards that need more than the state (locks, leases, how often a plan was reverted): [`Plan`](super::Plan) and
@@ -76,6 +77,8 @@ pub enum PlanEvent {
     Constrain,
     /// A person says that the cause is gone.
     Reapply,
+    /// Whoever asked for the apply does not want it now; nothing was written.
+    Withdraw,
     /// Once more, in the same phase and attempt.
     Retry,
     /// Execute once more, as a new attempt.
@@ -232,7 +235,7 @@ const fn in_strategize(work: Work, event: PlanEvent) -> Option<PlanState> {
             Work::Cancelled,
             E::Start | E::Release | E::Complete | E::Fail | E::Advance | E::Retry | E::Revert | E::Cancel,
         )
-        | (_, E::Applied | E::Constrain | E::Reapply | E::Again) => None,
+        | (_, E::Applied | E::Constrain | E::Reapply | E::Withdraw | E::Again) => None,
     }
 }
 
@@ -266,14 +269,14 @@ const fn in_execute(work: Work, event: PlanEvent) -> Option<PlanState> {
             | E::Revert
             | E::Cancel,
         )
-        | (_, E::Applied | E::Constrain | E::Reapply) => None,
+        | (_, E::Applied | E::Constrain | E::Reapply | E::Withdraw) => None,
     }
 }
 
 const fn in_apply(state: ApplyState, event: PlanEvent) -> Option<PlanState> {
     use ApplyState as A;
     use PlanEvent as E;
-    use PlanState::{Apply, Strategize};
+    use PlanState::{Apply, Execute, Strategize};
     match (state, event) {
         (A::Queued, E::Start) => Some(Apply(A::Processing)),
         (A::Processing, E::Release) | (A::Constrained, E::Reapply) | (A::Errored, E::Retry) => {
@@ -283,6 +286,7 @@ const fn in_apply(state: ApplyState, event: PlanEvent) -> Option<PlanState> {
         (A::Processing, E::Constrain) => Some(Apply(A::Constrained)),
         (A::Processing, E::Fail) => Some(Apply(A::Errored)),
         (A::Constrained | A::Errored, E::Revert) => Some(Strategize(Work::Queued)),
+        (A::Queued | A::Processing, E::Withdraw) => Some(Execute(Work::Complete)),
         (A::Queued | A::Processing | A::Constrained | A::Errored, E::Cancel) => Some(Apply(A::Cancelled)),
         (A::Queued, E::Release | E::Fail | E::Applied | E::Constrain | E::Reapply | E::Retry | E::Revert)
         | (A::Processing, E::Start | E::Reapply | E::Retry | E::Revert)
@@ -300,6 +304,7 @@ const fn in_apply(state: ApplyState, event: PlanEvent) -> Option<PlanState> {
             | E::Revert
             | E::Cancel,
         )
+        | (A::Constrained | A::Errored | A::Applied | A::Cancelled, E::Withdraw)
         | (_, E::Complete | E::Advance | E::Again) => None,
     }
 }
@@ -312,7 +317,7 @@ impl fmt::Display for PlanState {
 
 impl PlanEvent {
     /// All of them.
-    pub const ALL: [PlanEvent; 12] = [
+    pub const ALL: [PlanEvent; 13] = [
         PlanEvent::Start,
         PlanEvent::Release,
         PlanEvent::Complete,
@@ -321,6 +326,7 @@ impl PlanEvent {
         PlanEvent::Applied,
         PlanEvent::Constrain,
         PlanEvent::Reapply,
+        PlanEvent::Withdraw,
         PlanEvent::Retry,
         PlanEvent::Again,
         PlanEvent::Revert,
@@ -343,6 +349,7 @@ impl PlanEvent {
             PlanEvent::Applied => "applied",
             PlanEvent::Constrain => "constrain",
             PlanEvent::Reapply => "reapply",
+            PlanEvent::Withdraw => "withdraw",
             PlanEvent::Retry => "retry",
             PlanEvent::Again => "again",
             PlanEvent::Revert => "revert",

@@ -15,11 +15,10 @@ use super::mark::SecretKind;
 use super::shapes::is_literal;
 use super::spans::Span;
 
-const SECRET_KEY: &str = r"(?i-u)(?:secret|token|passw|api[_-]?key|credential)";
+const SECRET_KEY: &str = r"(?i-u)(?:secret|token|passw|passphrase|api[_-]?key|credential)";
 
 /// The rest of such a key, and what stands between it and the value.
-const KEY_AND_SEPARATOR: &str =
-    r#"(?i-u)(?:secret|token|passw|api[_-]?key|credential)[A-Za-z0-9_.-]*(\\?["'])?[ \t]*([:=])[ \t]*"#;
+const KEY_AND_SEPARATOR: &str = r#"(?i-u)(?:secret|token|passw|passphrase|api[_-]?key|credential)[A-Za-z0-9_.-]*(\\?["'])?[ \t]*([:=])[ \t]*"#;
 
 /// How far a list is read, and how far a line is looked at for a bare value: a whole file may be one line.
 const LIST_BYTES_MAX: usize = 64 * 1024;

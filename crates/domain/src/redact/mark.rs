@@ -56,6 +56,7 @@ impl SecretKind {
 }
 
 /// Makes marks. The key never shows.
+#[derive(Clone)]
 pub(super) struct Marker {
     key: [u8; 32],
 }
@@ -63,6 +64,10 @@ pub(super) struct Marker {
 impl Marker {
     pub(super) fn new(key: [u8; 32]) -> Marker {
         Marker { key }
+    }
+
+    pub(super) fn key(&self) -> &[u8; 32] {
+        &self.key
     }
 
     pub(super) fn mark(&self, kind: SecretKind, secret: &[u8]) -> String {

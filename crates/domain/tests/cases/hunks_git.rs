@@ -229,13 +229,28 @@ fn what_has_no_lines_is_named_and_not_applied() {
 }
 
 #[test]
-fn what_git_does_not_keep_is_no_patch() {
-    let dir = Some(FileState::dir(0o755));
+fn what_git_does_not_keep_is_told_in_lines_that_git_passes_over() {
+    let dir = |mode| Some(FileState::dir(mode));
     let file = |mode| Some(FileState::file(b"a", mode));
-    for (before, after) in [(None, dir), (dir, None), (file(0o644), file(0o600))] {
+    let cases = [
+        (None, dir(0o700), "directory f\nnew directory mode 0700\n"),
+        (dir(0o755), None, "directory f\ndeleted directory mode 0755\n"),
+        (dir(0o755), dir(0o2775), "directory f\nold mode 0755\nnew mode 2775\n"),
+        (file(0o644), file(0o600), "file f\nold mode 100644 (0644)\nnew mode 100644 (0600)\n"),
+    ];
+    let mut patch = Vec::new();
+    for (before, after, told) in cases {
         let change = NetChange { before, after, ..change(b"f", None, None, None) };
-        assert_eq!(unified(&change, Some(b"a"), Some(b"a")), b"");
+        let text = unified(&change, Some(b"a"), Some(b"a"));
+        assert_eq!(String::from_utf8_lossy(&text), told);
+        patch.extend(text);
     }
+    let new = text("new\n");
+    let other = change(b"g", None, None, new.as_ref());
+    patch.extend(unified(&other, None, Some(b"new\n")));
+    let root = repository();
+    git(root.path(), &["apply"], &patch).unwrap();
+    assert_eq!(found(root.path(), &other.path), new);
 }
 
 #[test]

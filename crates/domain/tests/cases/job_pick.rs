@@ -134,6 +134,10 @@ fn a_worker_of_one_plan_takes_only_its_jobs_but_waits_for_the_slots_of_all() {
     assert_eq!(picked(&jobs, only(4)), Some((4, claim_by(ANN))));
     assert_eq!(picked(&jobs, ClaimRequest { only: Some(PLAN), ..request() }), None);
     assert_eq!(picked(&[live(1), live(2), queued(4)], only(4)), None);
+    // But for an apply, which a person waits for.
+    let apply = Job { phase: Phase::Apply, ..queued(4) };
+    assert_eq!(picked(&[live(1), live(2), apply.clone()], only(4)), Some((4, claim_by(ANN))));
+    assert_eq!(picked(&[live(1), live(2), apply], request()), None);
 }
 
 proptest! {

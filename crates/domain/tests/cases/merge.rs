@@ -142,6 +142,19 @@ proptest! {
     }
 
     #[test]
+    fn the_lines_alone_say_nothing_else_than_the_merge((base, now, plan) in three()) {
+        let (ours, theirs) = (replaced_lines(&base, &now), replaced_lines(&base, &plan));
+        let verdict = compare_lines(&ours, &theirs);
+        prop_assert_eq!(verdict, compare_lines(&theirs, &ours));
+        match (verdict, merge(&base, &now, &plan)) {
+            (LinesVerdict::Merge, Merge::Same | Merge::Merged(_)) => {}
+            (LinesVerdict::Conflict, Merge::Conflict(_)) => {}
+            (LinesVerdict::Unsure, Merge::Same | Merge::Merged(_) | Merge::Conflict(_)) => {}
+            (said, merged) => prop_assert!(false, "{said:?}, but {merged:?}"),
+        }
+    }
+
+    #[test]
     fn the_sides_can_be_exchanged((base, now, plan) in three()) {
         let one = merge(&base, &now, &plan);
         let other = merge(&base, &plan, &now);

@@ -116,6 +116,7 @@ fn steps_of_an_older_plan_come_one_after_the_other_as_they_did() {
 fn a_spec_with_every_field_reads_back() {
     let command = CommandTask {
         stdin: Some("{{prompt}}".to_owned()),
+        allow_loopback: vec![8080],
         writes: false,
         expand: true,
         ..CommandTask::new(Run::Argv(vec!["codex".into()]))

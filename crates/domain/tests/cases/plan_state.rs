@@ -7,7 +7,7 @@ use domain::*;
 
 use crate::sample::new_job;
 
-/// The 38 legal pairs of the 192, as the specification's rows say them.
+/// The 40 legal pairs of the 208, as the specification's rows say them.
 const LEGAL: &str = "\
 strategize/queued      start     strategize/processing
 strategize/queued      cancel    strategize/cancelled
@@ -36,6 +36,8 @@ execute/errored        revert    strategize/queued
 execute/errored        cancel    execute/cancelled
 apply/queued           start     apply/processing
 apply/queued           cancel    apply/cancelled
+apply/queued           withdraw  execute/complete
+apply/processing       withdraw  execute/complete
 apply/processing       release   apply/queued
 apply/processing       applied   apply/applied
 apply/processing       constrain apply/constrained
@@ -62,7 +64,7 @@ fn every_pair_of_state_and_event_is_as_written() {
     }
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let written: BTreeSet<String> = LEGAL.lines().map(words).collect();
-    assert_eq!(written.len(), 38);
+    assert_eq!(written.len(), 40);
     assert_eq!(legal, written);
 }
 
@@ -85,7 +87,7 @@ fn words_are_unique_and_parse_back() {
         assert_eq!(PlanState::parse(phase, word), None, "{phase}/{word}");
     }
     let events: BTreeSet<&str> = PlanEvent::ALL.iter().map(|event| event.as_str()).collect();
-    assert_eq!(events.len(), 12);
+    assert_eq!(events.len(), 13);
     for event in PlanEvent::ALL {
         assert_eq!(PlanEvent::parse(event.as_str()), Some(event));
         assert_eq!(format!("{event:>9}"), format!("{:>9}", event.as_str()));
@@ -137,10 +139,23 @@ fn the_printed_table_has_a_cell_for_each_pair() {
     assert_eq!(rows[0][1..], PlanEvent::ALL.map(PlanEvent::as_str));
     assert_eq!(rows.len(), 2 + 16);
     for (row, state) in rows[2..].iter().zip(PlanState::ALL) {
-        assert_eq!((row[0], row.len()), (state.to_string().as_str(), 13));
+        assert_eq!((row[0], row.len()), (state.to_string().as_str(), 14));
         for (cell, event) in row[1..].iter().zip(PlanEvent::ALL) {
             let expected = state.next(event).map(|next| next.to_string()).unwrap_or_default();
             assert_eq!(*cell, expected, "{state} {event}");
+        }
+    }
+}
+
+#[test]
+fn a_plan_whose_apply_was_withdrawn_is_as_it_was() {
+    for (phase, expected) in [(Phase::Apply, PlanEvent::Withdraw), (Phase::Execute, PlanEvent::Cancel)] {
+        for state in [JobState::Queued, JobState::Running] {
+            let job = Job { state, ..Job::new(new_job(phase), Ms(1)) };
+            let reason = APPLY_WITHDRAWN.to_owned();
+            let cancel = Some(CancelRequest { reason, at: Ms(2) });
+            let ended = Job { state: JobState::Cancelled, cancel, ..job.clone() };
+            assert_eq!(follow(&job, &ended, false), Some(expected), "{phase} {state}");
         }
     }
 }

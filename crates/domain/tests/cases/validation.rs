@@ -4,7 +4,15 @@ use domain::*;
 
 fn check(name: &str, mode: ValidationMode) -> Validation {
     let (root, cwd) = Default::default();
-    Validation { name: name.to_owned(), run: Run::Shell("true".to_owned()), mode, timeout_s: 60, root, cwd }
+    Validation {
+        name: name.to_owned(),
+        run: Run::Shell("true".to_owned()),
+        mode,
+        timeout_s: 60,
+        root,
+        cwd,
+        needs_trust: false,
+    }
 }
 
 fn result(name: &str, outcome: Outcome, net: &Hash) -> ValidationResult {
@@ -18,6 +26,7 @@ fn result(name: &str, outcome: Outcome, net: &Hash) -> ValidationResult {
         attempt: 1,
         call: CallNo(1),
         net_hash: net.to_string(),
+        base_stamp: serde_json::Value::Null,
     }
 }
 
@@ -93,7 +102,8 @@ fn checks_are_summed_up_as_the_table_says() {
     ];
     for (what, validations, results, expected, lets_through) in rows {
         let (verdict, passed, required, failed, not_run, warned) = expected;
-        let expected = ValidationSummary { verdict, passed, required, failed, not_run, warned };
+        let expected =
+            ValidationSummary { verdict, passed, required, failed, not_run, warned, untrusted: vec![] };
         let summary = sum_up(&validations, &results, &now);
         assert_eq!(summary, expected, "{what}");
         assert_eq!(summary.lets_through(), lets_through, "{what}");

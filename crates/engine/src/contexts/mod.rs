@@ -13,7 +13,9 @@
 //! 1. A process has one executor, one set of breakers, one index for each root and one cache of what follows from
 //!    snapshots, however many requests it answers at once.
 //! 2. Without a redactor nothing is assembled: no text of a file is ever shown raw.
-//! 3. What a breaker does is told once, to the sink.
+//! 3. What a breaker does is told once, to the sink. A reset that a person asks for, in any process, is done before the next
+//!    context.
+//! 4. No file of a hidden path is indexed, named or read.
 //!
 //! # Not here
 //! Keeping contexts (`plans`), and where settings come from: whoever implements [`ContextRules`].
@@ -42,7 +44,8 @@ use context::{
 };
 use domain::Redactor;
 use domain::context::{Candidate, ContextRequest};
-use sync::{CircuitBreaker, Clock, Observed};
+use sandbox::HiddenPaths;
+use sync::{BreakerConfig, CircuitBreaker, Clock, Observed};
 
 pub use context::index::IndexConfig;
 pub use context::{
@@ -59,6 +62,7 @@ pub use rules::{ContextRules, ContextSettings, DefaultRules, ProjectSettings, Ru
 
 use self::factors::TokenFactors;
 use crate::event::EventSink;
+use crate::plans::BreakerResets;
 use crate::plans::ProviderSettings;
 use crate::plans::secrets::Secrets;
 use crate::strategies::ContextStrategies;
@@ -71,18 +75,24 @@ const INDEX_DIR: &str = "index";
 pub struct ContextsSetup {
     /// How many strategies run at once, and how long.
     pub executor: ExecutorConfig,
+    /// How often a strategy may fail, and how long it is skipped then.
+    pub breakers: BreakerConfig,
     /// How much memory the snapshots of all projects may take.
     pub memory_bytes_max: usize,
     /// What holds for the projects of a request.
     pub rules: Arc<dyn ContextRules>,
+    /// Paths that nothing of a plan sees, beside the data directory.
+    pub hidden: Vec<PathBuf>,
 }
 
 impl Default for ContextsSetup {
     fn default() -> Self {
         Self {
             executor: ExecutorConfig::default(),
+            breakers: BreakerConfig::default(),
             memory_bytes_max: 256 * 1024 * 1024,
             rules: Arc::new(DefaultRules),
+            hidden: Vec::new(),
         }
     }
 }
@@ -140,12 +150,16 @@ pub struct Contexts {
 struct Shared {
     rules: Arc<dyn ContextRules>,
     strategies: Arc<ContextStrategies<dyn ContextStrategy>>,
+    /// Those of the strategies.
+    breakers: CircuitBreaker,
+    resets: BreakerResets,
     known: Vec<Arc<dyn ContextStrategy>>,
     indexes: Indexes,
     cache: Arc<SnapshotCache>,
     secrets: Arc<Secrets>,
     clock: Arc<dyn Clock>,
     factors: TokenFactors,
+    hidden: HiddenPaths,
 }
 
 impl Contexts {
@@ -171,8 +185,11 @@ impl Contexts {
         clock: Arc<dyn Clock>,
         sink: Arc<dyn EventSink>,
     ) -> Result<Contexts, ExecutorConfigError> {
-        let breakers = CircuitBreaker::default();
-        let executor = ContextStrategies::new(setup.executor.clone(), breakers, Arc::clone(&clock), sink)?;
+        let made = CircuitBreaker::new(setup.breakers.clone(), Arc::clone(&clock));
+        // Settings are within the bounds: they are checked where they are read.
+        let breakers = made.unwrap_or_default();
+        let executor =
+            ContextStrategies::new(setup.executor.clone(), breakers.clone(), Arc::clone(&clock), sink)?;
         let indexes = Indexes::new(
             Some(data_dir.join(INDEX_DIR)),
             IndexConfig::default(),
@@ -183,12 +200,15 @@ impl Contexts {
         let shared = Shared {
             rules: Arc::clone(&setup.rules),
             strategies: Arc::new(executor),
+            breakers,
+            resets: BreakerResets::from_now(data_dir),
             known: Pipeline::strategies(),
             indexes,
             cache: Arc::default(),
             secrets,
             clock,
             factors: TokenFactors::default(),
+            hidden: HiddenPaths::new(setup.hidden.iter().cloned().chain([data_dir.to_owned()])),
         };
         Ok(Contexts { shared: Arc::new(shared) })
     }
@@ -210,6 +230,7 @@ impl Contexts {
     /// As [`Contexts::assemble`].
     pub fn assemble_here(&self, ask: ContextAsk, stop: &Observed) -> Result<AssembledContext, ContextError> {
         let ContextAsk { projects, request, counter } = ask;
+        self.shared.resets.take().iter().for_each(|name| self.shared.breakers.reset(name));
         let settings = self.settings(&projects)?;
         let pipeline = Pipeline::new(PipelineParts {
             config: settings.pipeline.clone(),
@@ -234,6 +255,11 @@ impl Contexts {
         Ok(self.settings(projects)?.pipeline.max_tokens)
     }
 
+    /// What nothing of a plan sees.
+    pub(crate) fn hidden(&self) -> &HiddenPaths {
+        &self.shared.hidden
+    }
+
     /// What is known of how models count.
     pub(crate) fn factors(&self) -> &TokenFactors {
         &self.shared.factors
@@ -245,7 +271,7 @@ impl Contexts {
     }
 
     fn redactor(&self) -> Result<Arc<Redactor>, ContextError> {
-        self.shared.secrets.shared().ok_or(ContextError::NoRedactor)
+        self.shared.secrets.redactor().ok_or(ContextError::NoRedactor)
     }
 
     fn executing(&self, deadline: Duration) -> Executing {

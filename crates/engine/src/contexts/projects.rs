@@ -87,6 +87,7 @@ impl Contexts {
     pub(super) fn ready(&self, root: &Path, settings: &ProjectSettings) -> Result<Ready, ContextError> {
         let tree =
             ProjectTree::open(root).map_err(|source| ContextError::Root { root: root.to_owned(), source })?;
+        let tree = tree.hiding(self.hidden());
         let history = match settings.index.history_commits {
             0 => None,
             1.. => OfGit::around(root),

@@ -11,7 +11,7 @@ use domain::{Does, Graph, GraphFlaw, MEMBER_SEPARATOR, Step, did_you_mean};
 use super::finding::Place;
 use super::freeze::AskedLimits;
 use super::keys;
-use super::library::is_name;
+use super::library::is_reference;
 use super::node::{self, BRIEF, Node, NodeDoes};
 use super::reader::{Fields, Reader};
 use super::yaml::{Tree, Yaml};
@@ -234,7 +234,7 @@ pub(super) fn limits(reader: &Reader<'_>, tree: &Tree) -> AskedLimits {
 }
 
 pub(super) fn refuse_bad_name(reader: &Reader<'_>, at: Place, name: &str) {
-    if !is_name(name) {
+    if !is_reference(name) {
         reader.wrong(at, format!("`{name}` is no name of an actor: small letters, digits, `-` and `_`"));
     }
 }

@@ -8,7 +8,9 @@
 //! # Invariants
 //! 1. A step comes after all that it needs; among those that could come next the first in the file does.
 //! 2. What an argument was given for never becomes an option of a program.
-//! 3. Actors are nested at most [`DEPTH_MAX`] deep and not in each other; all steps together are at most
+//! 3. What an actor asks for beyond the sandbox is asked for by the least trusted definition around it: one that came
+//!    with a project gets nothing without the user's yes by naming a built-in one.
+//! 4. Actors are nested at most [`DEPTH_MAX`] deep and not in each other; all steps together are at most
 //!    [`NODES_MAX`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +54,9 @@ pub(super) struct Whose<'a> {
     pub(super) actor: &'a Actor,
     /// The file that its findings are told of.
     pub(super) file: &'a str,
-    pub(super) origin: Origin,
+    /// The file that answers for what it asks for: its own, or that of a definition around it that may be somebody
+    /// else's. `None` if the user or the program wrote all of them.
+    pub(super) asker: Option<&'a str>,
 }
 
 /// The list that grows, and all that was found on the way.
@@ -66,6 +70,8 @@ pub(super) struct Flattening<'a> {
     pub(super) findings: Vec<Finding>,
     pub(super) arg_errors: Vec<ArgError>,
     pub(super) sources: Vec<DefinitionSource>,
+    /// The places of those that may be somebody else's.
+    pub(super) foreign: BTreeSet<String>,
     /// What files of projects ask for, in words.
     pub(super) asks: BTreeSet<Ask>,
     /// The arguments of the plan that a text of a node names.
@@ -112,6 +118,7 @@ impl<'a> Flattening<'a> {
             findings: Vec::new(),
             arg_errors: Vec::new(),
             sources: Vec::new(),
+            foreign: BTreeSet::new(),
             asks: BTreeSet::new(),
             used: BTreeSet::new(),
             names: Vec::new(),
@@ -196,6 +203,7 @@ impl<'a> Flattening<'a> {
         only_if: Option<Expr>,
     ) {
         let name = format!("{}{}", scope.prefix, node.id);
+        let nested = self.library.canonical(Kind::Actor, nested);
         if self.names.iter().any(|outer| outer == nested) {
             let circle = self.names.iter().skip_while(|outer| *outer != nested).map(String::as_str);
             let circle: Vec<&str> = circle.chain([nested]).collect();
@@ -219,6 +227,7 @@ impl<'a> Flattening<'a> {
             ) => return self.tell(whose, FindingKind::Invalid, node.place("actor"), error.to_string()),
         };
         self.sources.push(source(Kind::Actor, &loaded));
+        self.foreign.extend(foreign(&loaded));
         let mut given = scope.given.clone();
         for (key, value) in with {
             given.insert(key.clone(), self.replaced_value(whose, scope, node, value));
@@ -227,7 +236,9 @@ impl<'a> Flattening<'a> {
         let inner = Scope { prefix, given, only_if: only_if.clone(), inherited: Inherited::from(node) };
         self.names.push(nested.to_owned());
         let (file, found) = (label(&loaded), self.findings.len());
-        let whose = Whose { actor: &loaded.definition, file: &file, origin: loaded.origin };
+        // A foreign definition gets no more by naming a trusted one than by itself.
+        let asker = if loaded.origin.is_foreign() { Some(file.as_str()) } else { whose.asker };
+        let whose = Whose { actor: &loaded.definition, file: &file, asker };
         let mender = self.add_nodes(whose, &inner);
         if self.findings.len() == found {
             self.menders.insert(name.clone(), mender);
@@ -292,8 +303,8 @@ impl<'a> Flattening<'a> {
     /// A tool of a server is the user's, whatever a project's file says.
     fn server(&mut self, whose: Whose<'_>, tool: &str) {
         let Some(ServerTool { server, .. }) = ServerTool::of(tool) else { return };
-        if matches!(whose.origin, Origin::Project | Origin::File) {
-            self.asks.insert(Ask { file: whose.file.to_owned(), what: format!("your server {server}") });
+        if let Some(file) = whose.asker {
+            self.asks.insert(Ask { file: file.to_owned(), what: format!("your server {server}") });
         }
     }
 
@@ -370,6 +381,7 @@ impl<'a> Flattening<'a> {
             cwd: program.cwd.as_deref().map(ByteText::from).unwrap_or_default(),
             timeout_s: node.timeout_s,
             network: program.network,
+            allow_loopback: program.allow_loopback.clone(),
             env: env.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect(),
             pass_env: program.pass_env.clone(),
             writable: program.writable.iter().map(|path| path.as_str().into()).collect(),
@@ -381,14 +393,13 @@ impl<'a> Flattening<'a> {
 
     /// What a file that came with a project wants, and only its user can allow.
     fn ask(&mut self, whose: Whose<'_>, program: &RunSpec) {
-        if !matches!(whose.origin, Origin::Project | Origin::File) {
-            return;
-        }
+        let Some(file) = whose.asker else { return };
         let network = program.network.then(|| "the network".to_owned());
         let variables = program.pass_env.iter().map(|name| format!("your variable {name}"));
         let paths = program.writable.iter().map(|path| format!("to write {path}"));
-        let asked = network.into_iter().chain(variables).chain(paths);
-        self.asks.extend(asked.map(|what| Ask { file: whose.file.to_owned(), what }));
+        let ports = program.allow_loopback.iter().map(|port| format!("port {port} of this machine"));
+        let asked = network.into_iter().chain(ports).chain(variables).chain(paths);
+        self.asks.extend(asked.map(|what| Ask { file: file.to_owned(), what }));
     }
 
     fn argv(&mut self, whose: Whose<'_>, scope: &Scope, node: &Node, argv: &[ByteText]) -> Vec<ByteText> {
@@ -563,6 +574,11 @@ pub(super) fn label<T>(loaded: &Loaded<T>) -> String {
         Origin::BuiltIn => format!("{} ({})", loaded.name, loaded.place),
         Origin::File | Origin::Project | Origin::User => loaded.place.clone(),
     }
+}
+
+/// Returns the place of a definition that may be somebody else's; `None` if it is the user's or the program's.
+pub(super) fn foreign<T>(loaded: &Loaded<T>) -> Option<String> {
+    loaded.origin.is_foreign().then(|| loaded.place.clone())
 }
 
 /// What a plan keeps of where it came from.

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::action::{Action, ActorRef, Check, StrategistRef};
 use super::actor::Actor;
 use super::finding::{DefinitionError, Finding, FindingKind, Place};
-use super::flatten::{Ask, Flattening, ITEM, Part, Whose, label, source};
+use super::flatten::{Ask, Flattening, ITEM, Part, Whose, foreign, label, source};
 use super::library::{Kind, Library, Loaded, Origin};
 
 /// How an actor is called that stands in an action.
@@ -68,14 +68,30 @@ pub enum StrategistDefault {
     Unset,
     /// Nobody, as somebody said.
     Nobody,
-    /// The actor with this name.
-    Named(String),
+    /// This actor.
+    Named(ChosenActor),
+}
+
+/// An actor that the settings name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChosenActor {
+    /// Its name.
+    pub name: String,
+    /// The settings of the project that chose it; `None` if the user did.
+    pub by: Option<DefinitionSource>,
+}
+
+impl ChosenActor {
+    /// An actor that the user chose, or that was found here.
+    pub fn by_user(name: &str) -> ChosenActor {
+        ChosenActor { name: name.to_owned(), by: None }
+    }
 }
 
 impl StrategistDefault {
-    fn name(&self) -> Option<&str> {
+    fn chosen(&self) -> Option<&ChosenActor> {
         match self {
-            StrategistDefault::Named(name) => Some(name),
+            StrategistDefault::Named(chosen) => Some(chosen),
             StrategistDefault::Unset | StrategistDefault::Nobody => None,
         }
     }
@@ -87,7 +103,7 @@ pub struct Surroundings {
     /// The actor that was asked for, instead of the action's.
     pub actor: Option<Loaded<Actor>>,
     /// `actor.default`.
-    pub actor_default: Option<String>,
+    pub actor_default: Option<ChosenActor>,
     /// `actor.strategist`.
     pub strategist_default: StrategistDefault,
     /// `model.default`.
@@ -131,6 +147,8 @@ pub struct Frozen {
     pub read_only: bool,
     /// The files that it was made from.
     pub sources: Vec<DefinitionSource>,
+    /// The places of those that may be somebody else's: they came with a project, or were named as files.
+    pub foreign: BTreeSet<String>,
     /// What files of projects ask for that only the user can allow, in words.
     pub asks: Vec<String>,
     /// The places of these files.
@@ -230,7 +248,7 @@ fn join(
     }
     let declared = Some(action.args.keys().cloned().chain(item.map(|_| ITEM.to_owned())).collect());
     let here = Here { library, args: &args, declared, file: &file, origin: loaded.origin };
-    let default = surroundings.actor_default.as_deref();
+    let default = surroundings.actor_default.as_ref();
     let actor = match &surroundings.actor {
         Some(asked) => Some(here.loaded(asked, Part::Execute)?),
         None => here.actor(&action.actor, default, Part::Execute)?,
@@ -259,6 +277,7 @@ fn join(
     }
     joined.validations = validations;
     joined.sources.insert(0, source(Kind::Action, loaded));
+    joined.foreign.extend(foreign(loaded));
     joined.args = args;
     Ok(joined)
 }
@@ -274,12 +293,14 @@ fn names_item(text: &str) -> bool {
 }
 
 fn frozen(action: Action, actor: Flat, strategist: Option<Flat>, surroundings: &Surroundings) -> Frozen {
-    let Flat { name: _, mut steps, fix, result, limits, mut sources, mut asks, uses_item: _ } = actor;
+    let Flat { name: _, mut steps, fix, result, limits, mut sources, mut foreign, mut asks, uses_item: _ } =
+        actor;
     let mut limits = action.limits.and(limits);
     let model = surroundings.model_default.as_deref();
     let mut misses_model = set_model(&mut steps, model);
     let strategist = strategist.map(|mut flat| {
         sources.extend(flat.sources);
+        foreign.extend(flat.foreign);
         asks.extend(flat.asks);
         limits = limits.and(flat.limits);
         misses_model |= set_model(&mut flat.steps, model);
@@ -302,6 +323,7 @@ fn frozen(action: Action, actor: Flat, strategist: Option<Flat>, surroundings: &
         limits,
         read_only: action.read_only,
         sources,
+        foreign,
         asking: asks.iter().map(|ask| ask.file.clone()).collect::<BTreeSet<_>>().into_iter().collect(),
         asks: asks.into_iter().map(|ask| ask.what).collect::<BTreeSet<_>>().into_iter().collect(),
         misses_model,
@@ -381,6 +403,7 @@ struct Flat {
     result: String,
     limits: AskedLimits,
     sources: Vec<DefinitionSource>,
+    foreign: BTreeSet<String>,
     asks: BTreeSet<Ask>,
     /// Whether a text of it names the item.
     uses_item: bool,
@@ -390,24 +413,46 @@ impl Here<'_> {
     fn actor(
         &self,
         named: &ActorRef,
-        default: Option<&str>,
+        default: Option<&ChosenActor>,
         part: Part,
     ) -> Result<Option<Flat>, DefinitionError> {
         match (named, default) {
             (ActorRef::Inline(actor), _) => {
-                let whose = Whose { actor, file: self.file, origin: self.origin };
+                let whose = Whose { actor, file: self.file, asker: self.asker() };
                 self.flat(INLINE, whose, part, Vec::new()).map(Some)
             }
             (ActorRef::Named { name, at }, _) => self.loaded(&self.named(name, *at)?, part).map(Some),
-            (ActorRef::Default, Some(name)) => self.loaded(&self.library.actor(name)?, part).map(Some),
+            (ActorRef::Default, Some(ChosenActor { name, by })) => {
+                self.loaded_by(&self.library.actor(name)?, part, by.as_ref()).map(Some)
+            }
             (ActorRef::Default, None) => Ok(None),
         }
     }
 
+    /// The file of the action, if it may be somebody else's.
+    fn asker(&self) -> Option<&str> {
+        self.origin.is_foreign().then_some(self.file)
+    }
+
     fn loaded(&self, loaded: &Loaded<Actor>, part: Part) -> Result<Flat, DefinitionError> {
+        self.loaded_by(loaded, part, None)
+    }
+
+    /// The same for an actor that a project's settings chose, if they did.
+    fn loaded_by(
+        &self,
+        loaded: &Loaded<Actor>,
+        part: Part,
+        by: Option<&DefinitionSource>,
+    ) -> Result<Flat, DefinitionError> {
         let file = label(loaded);
-        let whose = Whose { actor: &loaded.definition, file: &file, origin: loaded.origin };
-        self.flat(&loaded.name, whose, part, vec![source(Kind::Actor, loaded)])
+        let around = self.asker().or(by.map(|by| by.place.as_str()));
+        let asker = if loaded.origin.is_foreign() { Some(file.as_str()) } else { around };
+        let whose = Whose { actor: &loaded.definition, file: &file, asker };
+        let sources = [source(Kind::Actor, loaded)].into_iter().chain(by.cloned()).collect();
+        let mut flat = self.flat(&loaded.name, whose, part, sources)?;
+        flat.foreign.extend(foreign(loaded));
+        Ok(flat)
     }
 
     fn named(&self, name: &str, at: Place) -> Result<Loaded<Actor>, DefinitionError> {
@@ -434,7 +479,7 @@ impl Here<'_> {
         if *named == ActorRef::Default && !actor.steps.iter().any(listens) {
             return Ok(None);
         }
-        self.actor(named, surroundings.strategist_default.name(), Part::Strategize)
+        self.actor(named, surroundings.strategist_default.chosen(), Part::Strategize)
     }
 
     fn flat(
@@ -462,6 +507,7 @@ impl Here<'_> {
             result: whose.actor.result.clone(),
             limits: whose.actor.limits,
             sources: sources.into_iter().chain(flattening.sources).collect(),
+            foreign: flattening.foreign,
             asks: flattening.asks,
             uses_item: flattening.used.contains(ITEM),
         })
@@ -526,5 +572,7 @@ fn validation(check: &Check, values: &Values) -> Result<Validation, DefinitionEr
         timeout_s: check.timeout_s,
         root: RootNo(0),
         cwd: check.cwd.as_deref().map(ByteText::from).unwrap_or_default(),
+        // Its file was trusted as a whole, or no plan is made from it.
+        needs_trust: false,
     })
 }

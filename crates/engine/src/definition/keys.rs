@@ -25,6 +25,11 @@ pub(super) enum Takes {
     },
     Span,
     Texts,
+    /// A list of whole numbers.
+    Counts {
+        min: u64,
+        max: u64,
+    },
     TextOrTexts,
     OneOf(&'static [&'static str]),
     Anything,
@@ -293,6 +298,11 @@ pub(super) const PROGRAM: &[KeyDoc] = &[
     key("env", Takes::TextMap, "Variables set for it; their values are templates."),
     key("pass_env", Takes::Texts, "Names of variables that it gets from your environment."),
     key("network", Takes::Boolean, "Whether it may use the network; not when it is left out."),
+    key(
+        "allow_loopback",
+        Takes::Counts { min: 1, max: 65_535 },
+        "Ports of this machine that it may reach at its own loopback, where its network is one of its own.",
+    ),
     key("writable", Takes::Texts, "Paths outside the project that it may write."),
     key("writes", Takes::Boolean, "Whether it may change files of the project; it may when it is left out."),
 ];

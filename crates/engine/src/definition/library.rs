@@ -1,6 +1,8 @@
-//! Where definitions lie, and who hides whom: the project's, then the user's, then those of the program.
+//! Where definitions are, and which one a name means: the project's, then the user's, then that of the program.
 //!
 //! # Invariants
+//! 0. A built-in name means the built-in definition, or the user's own. A project's definition of that name is
+//!    `project:NAME`, and nothing else.
 //! 1. A file's name is its definition's: there is no registry.
 //! 2. A file is read once, never more of it than [`DEFINITION_BYTES_MAX`], and what was read is what was hashed.
 
@@ -76,6 +78,14 @@ impl Origin {
             Origin::BuiltIn => "built in",
         }
     }
+
+    /// Whether it may be somebody else's: what it asks for, only the user can allow.
+    pub const fn is_foreign(self) -> bool {
+        match self {
+            Origin::File | Origin::Project => true,
+            Origin::User | Origin::BuiltIn => false,
+        }
+    }
 }
 
 /// Whether a text is a name of a definition or an argument.
@@ -85,6 +95,26 @@ pub fn is_name(text: &str) -> bool {
     text.len() <= NAME_CHARS_MAX
         && text.starts_with(|c: char| c.is_ascii_lowercase())
         && text.split(['-', '_']).all(part)
+}
+
+/// What a name begins with that means a project's definition only.
+const PROJECT_PREFIX: &str = "project:";
+
+/// Whether a text can refer to a definition: a name, or `project:NAME`.
+pub fn is_reference(text: &str) -> bool {
+    is_name(text.strip_prefix(PROJECT_PREFIX).unwrap_or(text))
+}
+
+fn is_built_in(kind: Kind, name: &str) -> bool {
+    builtin::of(kind).any(|(known, _)| known == name)
+}
+
+/// Returns how a definition of this origin and file name is called.
+pub(super) fn name_of(kind: Kind, origin: Origin, name: &str) -> String {
+    match origin {
+        Origin::Project if is_built_in(kind, name) => format!("{PROJECT_PREFIX}{name}"),
+        Origin::Project | Origin::File | Origin::User | Origin::BuiltIn => name.to_owned(),
+    }
 }
 
 /// A definition that was read.
@@ -155,7 +185,7 @@ impl Library {
     /// # Errors
     /// It cannot be read, or it is not sound.
     pub fn action_file(&self, path: &Path) -> Result<Loaded<Action>, DefinitionError> {
-        self.as_action(source_of(path, Origin::File)?)
+        self.as_action(source_of(Kind::Action, path, Origin::File)?)
     }
 
     /// The actor with this name.
@@ -171,51 +201,70 @@ impl Library {
     /// # Errors
     /// It cannot be read, or it is not sound.
     pub fn actor_file(&self, path: &Path) -> Result<Loaded<Actor>, DefinitionError> {
-        self.as_actor(source_of(path, Origin::File)?)
+        self.as_actor(source_of(Kind::Actor, path, Origin::File)?)
     }
 
     /// The names of a kind, each once.
     pub fn names(&self, kind: Kind) -> BTreeSet<String> {
-        let of_files = self
-            .folders
-            .iter()
-            .flat_map(|(_, folder)| files(&folder.join(kind.folder())).unwrap_or_default());
-        let of_files = of_files.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()));
+        let of_files = self.folders.iter().flat_map(|(origin, folder)| {
+            let paths = files(&folder.join(kind.folder())).unwrap_or_default().into_iter();
+            paths.filter_map(|path| Some(name_of(kind, *origin, path.file_stem()?.to_str()?)))
+        });
         of_files.chain(builtin::of(kind).map(|(name, _)| name.to_owned())).collect()
     }
 
     /// That there is no actor with this name, in words.
     pub(super) fn missing_actor(&self, name: &str) -> Option<String> {
         // What is no name was told of.
-        if !is_name(name) || builtin::of(Kind::Actor).any(|(known, _)| known == name) {
-            return None;
-        }
-        let file = Path::new(Kind::Actor.folder()).join(format!("{name}.yaml"));
-        let is_there = |folder: &PathBuf| folder.join(&file).symlink_metadata().is_ok();
-        if self.folders.iter().any(|(_, folder)| is_there(folder)) {
+        if !is_reference(name) || is_built_in(Kind::Actor, name) || self.find(Kind::Actor, name).is_some() {
             return None;
         }
         Some(self.not_found(Kind::Actor, name).to_string())
     }
 
-    fn source(&self, kind: Kind, name: &str) -> Result<Source, DefinitionError> {
-        let file = Path::new(kind.folder()).join(format!("{name}.yaml"));
-        if is_name(name) {
-            for (origin, folder) in &self.folders {
-                let path = folder.join(&file);
-                if path.symlink_metadata().is_ok() {
-                    return source_of(&path, *origin);
-                }
-            }
-            if let Some((name, text)) = builtin::of(kind).find(|(known, _)| *known == name) {
-                return Ok(built_in(name, text));
-            }
+    /// Returns the file that a name means; `None` if there is none, or a built-in definition is meant.
+    fn find(&self, kind: Kind, name: &str) -> Option<(Origin, PathBuf)> {
+        let (plain, is_of_project) = match name.strip_prefix(PROJECT_PREFIX) {
+            Some(plain) => (plain, true),
+            None => (name, false),
+        };
+        let is_meant = |origin: Origin| match origin {
+            Origin::Project => is_of_project || !is_built_in(kind, plain),
+            Origin::User | Origin::File | Origin::BuiltIn => !is_of_project,
+        };
+        let file = Path::new(kind.folder()).join(format!("{plain}.yaml"));
+        let meant = self.folders.iter().filter(|(origin, _)| is_meant(*origin) && is_name(plain));
+        let mut paths = meant.map(|(origin, folder)| (*origin, folder.join(&file)));
+        paths.find(|(_, path)| path.symlink_metadata().is_ok())
+    }
+
+    /// Returns how a project's definition is called that has this built-in name; `None` if there is none.
+    pub fn project_twin(&self, kind: Kind, name: &str) -> Option<String> {
+        let twin = format!("{PROJECT_PREFIX}{name}");
+        (is_built_in(kind, name) && self.find(kind, &twin).is_some()).then_some(twin)
+    }
+
+    /// Returns the one name of a definition that several references may mean.
+    pub(super) fn canonical<'n>(&self, kind: Kind, name: &'n str) -> &'n str {
+        match name.strip_prefix(PROJECT_PREFIX) {
+            Some(plain) if !is_built_in(kind, plain) => plain,
+            Some(_) | None => name,
         }
-        Err(self.not_found(kind, name))
+    }
+
+    fn source(&self, kind: Kind, name: &str) -> Result<Source, DefinitionError> {
+        if let Some((origin, path)) = self.find(kind, name) {
+            return source_of(kind, &path, origin);
+        }
+        match builtin::of(kind).find(|(known, _)| *known == name) {
+            Some((name, text)) => Ok(built_in(name, text)),
+            None => Err(self.not_found(kind, name)),
+        }
     }
 
     fn not_found(&self, kind: Kind, name: &str) -> DefinitionError {
-        let file = Path::new(kind.folder()).join(format!("{name}.yaml"));
+        let plain = name.strip_prefix(PROJECT_PREFIX).unwrap_or(name);
+        let file = Path::new(kind.folder()).join(format!("{plain}.yaml"));
         let names = self.names(kind);
         DefinitionError::NotFound {
             kind: kind.as_str(),
@@ -256,7 +305,7 @@ pub(super) fn built_in(name: &str, text: &str) -> Source {
 }
 
 /// Reads a file, once and not too much of it.
-pub(super) fn source_of(path: &Path, origin: Origin) -> Result<Source, DefinitionError> {
+pub(super) fn source_of(kind: Kind, path: &Path, origin: Origin) -> Result<Source, DefinitionError> {
     let unreadable = |source: io::Error| DefinitionError::Unreadable { path: path.to_owned(), source };
     let place = path.display().to_string();
     // A pipe or a device would never end.
@@ -276,7 +325,7 @@ pub(super) fn source_of(path: &Path, origin: Origin) -> Result<Source, Definitio
     }
     let text = String::from_utf8(bytes).map_err(|_| whole("a definition is text in UTF-8".to_owned()))?;
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    Ok(Source { name, origin, place, text })
+    Ok(Source { name: name_of(kind, origin, &name), origin, place, text })
 }
 
 /// The files of a folder that can be definitions, by name; a folder that is not there has none.

@@ -9,7 +9,7 @@ use std::path::Path;
 use super::builtin;
 use super::finding::{DefinitionError, Finding, FindingKind, Place};
 use super::freeze::{Frozen, Surroundings, preview_action, preview_actor};
-use super::library::{Kind, Library, Origin, Source, built_in, files, source_of};
+use super::library::{Kind, Library, Origin, Source, built_in, files, name_of, source_of};
 
 /// A line of a list.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,9 +37,9 @@ impl Library {
         let mut listed: Vec<Listed> = Vec::new();
         for (origin, folder) in &self.folders {
             for path in files(&folder.join(kind.folder()))? {
-                listed.push(match source_of(&path, *origin) {
+                listed.push(match source_of(kind, &path, *origin) {
                     Ok(source) => self.line(kind, source),
-                    Err(error) => unreadable(&path, *origin, &error),
+                    Err(error) => unreadable(kind, &path, *origin, &error),
                 });
             }
         }
@@ -96,9 +96,10 @@ fn found(frozen: Result<Frozen, DefinitionError>) -> Vec<Finding> {
     }
 }
 
-fn unreadable(path: &Path, origin: Origin, error: &DefinitionError) -> Listed {
+fn unreadable(kind: Kind, path: &Path, origin: Origin, error: &DefinitionError) -> Listed {
     let place = path.display().to_string();
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = name_of(kind, origin, &name);
     let message = error.to_string();
     let finding = Finding { file: place.clone(), at: Place::default(), kind: FindingKind::Invalid, message };
     Listed { name, origin, place, description: String::new(), hidden_by: None, findings: vec![finding] }

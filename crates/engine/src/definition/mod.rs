@@ -40,10 +40,10 @@ pub use action::{Action, ActorRef, Check, StrategistRef};
 pub use actor::{Actor, Fix};
 pub use finding::{DefinitionError, Finding, FindingKind, Place};
 pub use freeze::{
-    AskedLimits, Frozen, StrategistDefault, Surroundings, freeze_action, freeze_actor, preview_action,
-    preview_actor,
+    AskedLimits, ChosenActor, Frozen, StrategistDefault, Surroundings, freeze_action, freeze_actor,
+    preview_action, preview_actor,
 };
-pub use library::{Configured, DEFINITION_BYTES_MAX, Kind, Library, Loaded, Origin, is_name};
+pub use library::{Configured, DEFINITION_BYTES_MAX, Kind, Library, Loaded, Origin, is_name, is_reference};
 pub use listed::Listed;
 pub use node::{Node, NodeDoes, RunSpec};
 pub use places::Places;

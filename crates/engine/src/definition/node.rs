@@ -110,6 +110,8 @@ pub struct RunSpec {
     pub pass_env: Vec<String>,
     /// Whether it may use the network.
     pub network: bool,
+    /// Ports of this machine's loopback that it may reach.
+    pub allow_loopback: Vec<u16>,
     /// Paths outside that it may write.
     pub writable: Vec<String>,
     /// Whether it may change files.
@@ -409,6 +411,9 @@ fn program(reader: &Reader<'_>, fields: &Fields<'_>, key: &'static str) -> Optio
         });
         variables.collect()
     });
+    let ports =
+        fields.get("allow_loopback").map(|tree| reader.counts("allow_loopback", tree, 1, u16::MAX.into()));
+    let ports = ports.unwrap_or_default().into_iter().filter_map(|port| u16::try_from(port).ok()).collect();
     Some(RunSpec {
         run: run?,
         stdin: fields.get("stdin").and_then(|tree| reader.text("stdin", tree)),
@@ -416,6 +421,7 @@ fn program(reader: &Reader<'_>, fields: &Fields<'_>, key: &'static str) -> Optio
         env: env.unwrap_or_default(),
         pass_env: words("pass_env"),
         network: flag("network", false),
+        allow_loopback: ports,
         writable: fields.get("writable").map(|tree| writable(reader, tree)).unwrap_or_default(),
         writes: flag("writes", true),
     })

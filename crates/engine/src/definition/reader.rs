@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 
-use domain::{did_you_mean, seconds_in, typed_seconds};
+use domain::{allowed_durations, did_you_mean, seconds_in};
 use serde_json::Value;
 
 use super::finding::{Finding, FindingKind, Place};
@@ -120,6 +120,17 @@ impl<'f> Reader<'f> {
         }
     }
 
+    /// A list of whole numbers.
+    pub(super) fn counts(&self, key: &str, tree: &Tree, min: u64, max: u64) -> Vec<u64> {
+        match &tree.value {
+            Yaml::List(items) => items.iter().filter_map(|item| self.count(key, item, min, max)).collect(),
+            Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) | Yaml::Text(_) | Yaml::Map(_) => {
+                self.no::<()>("a list of whole numbers", key, tree);
+                Vec::new()
+            }
+        }
+    }
+
     pub(super) fn number(&self, key: &str, tree: &Tree) -> Option<f64> {
         match &tree.value {
             Yaml::Number(number) => number.as_f64(),
@@ -138,9 +149,7 @@ impl<'f> Reader<'f> {
         match seconds.filter(|seconds| (min..=max).contains(seconds)) {
             Some(seconds) => Some(seconds),
             None => {
-                let (min, max) = (typed_seconds(min), typed_seconds(max));
-                let is = shown(tree);
-                let takes = format!("a duration from {min} to {max}, like 30s, 10m or 2h");
+                let (takes, is) = (allowed_durations(min, max), shown(tree));
                 self.wrong(tree.at, format!("`{key}` takes {takes}, this is {is}"));
                 None
             }

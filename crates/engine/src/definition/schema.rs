@@ -88,6 +88,9 @@ fn taken(takes: Takes) -> Value {
         Takes::Count { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
         Takes::Span => json!({ "type": "string", "pattern": "^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?$" }),
         Takes::Texts => texts(),
+        Takes::Counts { min, max } => {
+            json!({ "type": "array", "items": { "type": "integer", "minimum": min, "maximum": max } })
+        }
         Takes::TextOrTexts => json!({ "oneOf": [{ "type": "string" }, texts()] }),
         Takes::OneOf(words) => json!({ "enum": words }),
         Takes::Anything => json!({}),

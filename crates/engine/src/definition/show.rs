@@ -129,6 +129,9 @@ fn command_value(key: &str, task: &CommandTask) -> Value {
     if !task.pass_env.is_empty() {
         node["pass_env"] = json!(task.pass_env);
     }
+    if !task.allow_loopback.is_empty() {
+        node["allow_loopback"] = json!(task.allow_loopback);
+    }
     if !task.writable.is_empty() {
         node["writable"] = json!(task.writable);
     }

@@ -63,7 +63,7 @@ impl Engine {
                 root: None,
                 limit: LEFT_BEHIND_MAX,
             };
-            let (plans, _) = self.house.store.plans(&filter).await?;
+            let plans = self.house.store.newest_plans(&filter).await?;
             let may_go = |plan: &&Plan| (phase, state) != ("execute", "complete") || has_a_yes(plan);
             for plan in plans.iter().filter(may_go) {
                 match self.advance(plan.id).await {

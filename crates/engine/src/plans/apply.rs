@@ -8,22 +8,30 @@
 //! 4. An apply that waits is replaced by a later choice as long as nobody who lives works on it: its job is taken over,
 //!    and ended as one that applied nothing. Whoever had it cannot seal it any more.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use domain::{
     ApplyId, ApplyKind, ApplyStage, ApplyState, JobState, Phase, Plan, PlanEvent, PlanId, PlanState, Reason,
-    SelectionError, ValidationSummary, WallMs, Work,
+    RelPath, RootNo, SelectionError, ValidationSummary, WallMs, Work,
 };
 use serde::{Deserialize, Serialize};
 use store::{PlanStoreError, StoreError};
+use sync::{CancellationToken, Observed};
 
 use super::carry::{self, Authority, CarryError};
 use super::contents::Stored;
 use super::locks::LocksError;
 use super::merging::{self, Conflict, MergingError, Roots};
 use super::phases::ApplyAs;
+use super::tree_gate::{ChecksAtApply, ConstrainedBy, RecheckWhen};
 use super::{Engine, ExecuteError};
 
 /// How often an apply that waits is replaced before others are let have their way.
 const REPLACED_MAX: usize = 3;
+
+/// How long an apply that is stopped may take to end.
+const WITHDRAW_WAIT: Duration = Duration::from_secs(180);
 
 /// What a person wants to have applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +49,14 @@ pub struct ApplyRequest {
     pub commit: Option<String>,
     /// Put the changes on a new branch of this name, and leave the tree alone.
     pub branch: Option<String>,
+    /// Write files that have other names in place, so that those change too.
+    pub through_links: bool,
+    /// When the required checks are run again; none: as the settings say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recheck: Option<RecheckWhen>,
+    /// Apply though checks of a project did not run because the user does not trust them.
+    #[serde(skip_serializing_if = "is_false")]
+    pub unchecked: bool,
 }
 
 impl ApplyRequest {
@@ -48,6 +64,16 @@ impl ApplyRequest {
     pub fn is_partial(&self) -> bool {
         !self.only.is_empty() || !self.reject.is_empty()
     }
+
+    /// Returns whether the checks let it through, or missing trust alone stands in the way and the user waives that.
+    pub(super) fn is_let_through(&self, checks: &ValidationSummary) -> bool {
+        checks.lets_through() || (self.unchecked && checks.waits_for_trust())
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// What an apply or an undo did.
@@ -69,6 +95,9 @@ pub struct ApplySummary {
     pub left_out: Vec<String>,
     /// Required checks that passed, and how many there are.
     pub validations: (usize, usize),
+    /// The tree that they passed on.
+    #[serde(default)]
+    pub checks: ChecksAtApply,
     /// Until when it can be undone.
     pub undo_until: WallMs,
     /// The commit that was made.
@@ -95,6 +124,8 @@ pub struct Preview {
     pub left_out: Vec<String>,
     /// What the checks say.
     pub validations: ValidationSummary,
+    /// Files that have other names, which the plan does not mention.
+    pub linked: Vec<String>,
 }
 
 /// Why nothing was applied or undone.
@@ -159,6 +190,22 @@ pub enum ApplyError {
         /// What they say.
         summary: ValidationSummary,
     },
+    /// A required check passed in the plan's sandbox and failed on the merged tree. Nothing was written.
+    #[error("the checks of plan {plan} fail on the present tree")]
+    Recheck {
+        /// The plan.
+        plan: PlanId,
+        /// The checks, then what moved since they passed.
+        reasons: Vec<Reason>,
+    },
+    /// The tree changed during every run of the checks. Nothing was written.
+    #[error("the tree that plan {plan} is to be applied to does not come to rest")]
+    TreeMoving {
+        /// The plan.
+        plan: PlanId,
+        /// What moved last.
+        reasons: Vec<Reason>,
+    },
     /// Files are too large to be kept.
     #[error("{} files of plan {plan} are too large to be applied", files.len())]
     TooLarge {
@@ -183,6 +230,14 @@ pub enum ApplyError {
         /// The plan.
         plan: PlanId,
     },
+    /// Its journal does not say any more what was there before.
+    #[error("plan {plan} cannot be undone: its journal is damaged")]
+    UndoDamaged {
+        /// The plan.
+        plan: PlanId,
+        /// Where the journal lies.
+        journal: std::path::PathBuf,
+    },
     /// There is a branch of this name.
     #[error("branch {name} exists")]
     BranchExists {
@@ -192,6 +247,12 @@ pub enum ApplyError {
     /// Somebody else has just brought the plan to this end.
     #[error("plan {plan} was brought to this end by another process just now")]
     Settled {
+        /// The plan.
+        plan: PlanId,
+    },
+    /// Whoever asked for it stopped it before it wrote anything: the plan is as it was.
+    #[error("the apply of plan {plan} was stopped")]
+    Withdrawn {
         /// The plan.
         plan: PlanId,
     },
@@ -262,9 +323,10 @@ impl Engine {
         let chosen = self.house.chosen(&plan, request).await?;
         let validations = self.house.checks_of_chosen(&plan, &chosen).await?;
         let roots = Roots::open(&plan)?;
-        let merged = merging::merge_all(&roots, &chosen.wanted, &Stored(self.house.store.as_ref()))?;
-        let mut files: Vec<String> = merged.changes.iter().map(|change| change.path.to_string()).collect();
-        files.dedup();
+        let merged = merging::merge_all(&roots, &chosen.wanted, &Stored(self.house.store.as_ref()), None)?;
+        let linked = addresses(&merging::linked_elsewhere(&roots, &chosen.wanted), &plan);
+        let files = merging::counted(&merged.changes, &chosen.wanted);
+        let files = files.iter().map(|(_, path)| path.to_string()).collect();
         Ok(Preview {
             plan,
             files,
@@ -273,7 +335,20 @@ impl Engine {
             conflicts: merged.conflicts,
             left_out: chosen.left_out,
             validations,
+            linked,
         })
+    }
+
+    /// The files that a plan changes and that have other names, which it does not mention; what cannot be looked at has
+    /// none.
+    ///
+    /// # Errors
+    /// There is no such plan, or the store failed.
+    pub async fn linked(&self, id: PlanId) -> Result<Vec<String>, ApplyError> {
+        let plan = self.house.store.plan(id).await?;
+        let chosen = self.house.chosen(&plan, &ApplyRequest::default()).await?;
+        let Ok(roots) = Roots::open(&plan) else { return Ok(Vec::new()) };
+        Ok(addresses(&merging::linked_elsewhere(&roots, &chosen.wanted), &plan))
     }
 
     /// Applies what was chosen of a plan.
@@ -281,6 +356,19 @@ impl Engine {
     /// # Errors
     /// As [`ApplyError`] says; in every case but a stuck one the user's files are as they were.
     pub async fn apply(&self, id: PlanId, request: &ApplyRequest) -> Result<ApplySummary, ApplyError> {
+        self.apply_unless(id, request, &CancellationToken::new().observe()).await
+    }
+
+    /// The same, unless `stop` is cancelled before anything is written: the plan is then as it was.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply), and [`ApplyError::Withdrawn`].
+    pub async fn apply_unless(
+        &self,
+        id: PlanId,
+        request: &ApplyRequest,
+        stop: &Observed,
+    ) -> Result<ApplySummary, ApplyError> {
         let plan = self.house.store.plan(id).await?;
         let state = plan.state;
         match state {
@@ -294,14 +382,30 @@ impl Engine {
         }
         self.may_apply(&plan, request).await?;
         if state == PlanState::Apply(ApplyState::Applied) {
-            return match carry::apply(&self.house, &plan, request, &Authority::LockHolder).await {
+            return match carry::apply(&self.house, &plan, request, &Authority::LockHolder { stop }).await {
                 Err(CarryError::Settled { .. }) => self.earlier(&plan, request).await,
                 carried => Ok(carried?),
             };
         }
         self.queue_apply(plan, request).await?;
-        self.run_live_job(id, ApplyAs::Asked).await?;
-        self.outcome(id, request).await
+        let mut running = std::pin::pin!(self.run_live_job(id, ApplyAs::Asked));
+        let ran = tokio::select! {
+            ran = &mut running => ran,
+            _ = stop.cancelled() => {
+                // One that has begun to write is finished; whatever else stands in the way is told by what became of it.
+                let _ = self.withdraw_apply(id, WITHDRAW_WAIT).await;
+                running.await
+            }
+        };
+        ran?;
+        match self.outcome(id, request).await {
+            Err(ApplyError::NotReady { plan, state: PlanState::Execute(Work::Complete) })
+                if stop.is_cancelled() =>
+            {
+                Err(ApplyError::Withdrawn { plan })
+            }
+            outcome => outcome,
+        }
     }
 
     /// Refuses what can be refused before anything moves.
@@ -314,7 +418,7 @@ impl Engine {
             return Err(ApplyError::NothingToApply { plan: plan.id });
         }
         let summary = self.house.checks_of_chosen(plan, &chosen).await?;
-        if !summary.lets_through() {
+        if !request.is_let_through(&summary) {
             return Err(ApplyError::Validation { plan: plan.id, summary });
         }
         let files = carry::too_large(plan, &chosen.wanted);
@@ -377,6 +481,15 @@ impl Engine {
                 Ok(ApplySummary { already: false, ..summary })
             }
             PlanState::Apply(ApplyState::Constrained) => {
+                match ConstrainedBy::of(&plan.constrained_by) {
+                    ConstrainedBy::Recheck => {
+                        return Err(ApplyError::Recheck { plan: id, reasons: plan.constrained_by });
+                    }
+                    ConstrainedBy::MovingTree => {
+                        return Err(ApplyError::TreeMoving { plan: id, reasons: plan.constrained_by });
+                    }
+                    ConstrainedBy::Other => {}
+                }
                 if let Some(branch) = plan.constrained_by.iter().find(|reason| reason.kind == carry::BRANCH) {
                     return Err(ApplyError::BranchExists { name: branch.subject.clone() });
                 }
@@ -433,7 +546,7 @@ impl Engine {
         }
         Err(ApplyError::AlreadyApplied {
             plan: plan.id,
-            files: was.wanted.len(),
+            files: was.wanted.iter().filter(|wanted| !wanted.is_carrier).count(),
             of: was.net.len(),
             left_out: was.left_out,
         })
@@ -444,6 +557,16 @@ impl From<CarryError> for ApplyError {
     fn from(error: CarryError) -> Self {
         error.into_apply_error()
     }
+}
+
+/// What people call these files of a plan.
+fn addresses(places: &BTreeSet<(RootNo, RelPath)>, plan: &Plan) -> Vec<String> {
+    let alias = |root: RootNo| plan.projects.get(usize::from(root.0)).filter(|_| plan.projects.len() > 1);
+    let address = |(root, path): &(RootNo, RelPath)| match alias(*root) {
+        Some(project) => format!("{}:{path}", project.alias),
+        None => path.to_string(),
+    };
+    places.iter().map(address).collect()
 }
 
 fn is_cancelled(state: PlanState) -> bool {

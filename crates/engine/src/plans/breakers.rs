@@ -8,6 +8,8 @@
 //! 2. The file is bounded: beyond [`FILE_BYTES_MAX`] it makes way for a new one.
 //! 3. What is told last of a provider is how it stands: who is answered by one that was said to rest says so.
 //! 4. Nothing depends on it: what cannot be written or read is not shown.
+//! 5. A reset that a person asks for is a line too. Every process that has a context pipeline hears of it before its next
+//!    context, once, and closes its own breakers.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -21,7 +23,9 @@ use actors::model::BreakerNews;
 use domain::WallMs;
 use serde::{Deserialize, Serialize};
 use sync::Recorded;
+use sync::primitives::{Mutex, lock};
 
+use super::data_files::open_file;
 use super::{Engine, wall_now};
 use crate::event::{BreakerMove, Event, EventSink};
 
@@ -52,6 +56,15 @@ impl BreakerChange {
     }
 }
 
+/// A breaker that a person reset.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct BreakerReset {
+    /// When.
+    at: WallMs,
+    /// The strategy.
+    reset: String,
+}
+
 /// Writes down how breakers change.
 pub(super) struct Board {
     file: PathBuf,
@@ -62,23 +75,31 @@ impl Board {
         Board { file: data_dir.join("breakers.jsonl") }
     }
 
-    fn write(&self, change: &BreakerChange) -> std::io::Result<()> {
+    fn write(&self, change: &impl Serialize) -> std::io::Result<()> {
         let mut line = serde_json::to_string(change)?;
         line.push('\n');
-        if fs::metadata(&self.file).is_ok_and(|found| found.len() > FILE_BYTES_MAX) {
+        if self.len() > FILE_BYTES_MAX {
             fs::rename(&self.file, self.file.with_extension("old"))?;
         }
         let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.file)?;
         file.write_all(line.as_bytes())
     }
 
+    /// How many bytes the file has.
+    fn len(&self) -> u64 {
+        fs::metadata(&self.file).map_or(0, |found| found.len())
+    }
+
+    /// The last change of each provider, by name.
+    fn last(&self) -> BTreeMap<String, BreakerChange> {
+        let text = open_file(&self.file).and_then(std::io::read_to_string).unwrap_or_default();
+        let changes = text.lines().filter_map(|line| serde_json::from_str::<BreakerChange>(line).ok());
+        changes.map(|change| (change.provider.clone(), change)).collect()
+    }
+
     /// The last change of each provider that is news, by name.
     fn read(&self, now: WallMs) -> Vec<BreakerChange> {
-        let text = fs::read_to_string(&self.file).unwrap_or_default();
-        let mut last = BTreeMap::new();
-        for change in text.lines().filter_map(|line| serde_json::from_str::<BreakerChange>(line).ok()) {
-            last.insert(change.provider.clone(), change);
-        }
+        let last = self.last();
         last.into_values().filter(|change| now.0.saturating_sub(change.at.0) <= NEWS_MS).collect()
     }
 
@@ -122,6 +143,77 @@ impl EventSink for Board {
         let provider = format!("{STRATEGY_PREFIX}{name}");
         let _ = self.write(&BreakerChange { at: wall_now(), provider, rest_ms });
     }
+}
+
+/// The resets that people ask for, as one process hears of them.
+pub(crate) struct BreakerResets {
+    board: Board,
+    /// How much of the file was read.
+    read_bytes: Mutex<u64>,
+}
+
+impl BreakerResets {
+    /// What is asked for from now on.
+    pub(crate) fn from_now(data_dir: &Path) -> BreakerResets {
+        let board = Board::of(data_dir);
+        let read_bytes = Mutex::new(board.len());
+        BreakerResets { board, read_bytes }
+    }
+
+    /// The strategies whose breakers were reset since the last time this was asked.
+    pub(crate) fn take(&self) -> Vec<String> {
+        let mut read_bytes = lock(&self.read_bytes);
+        let len = self.board.len();
+        if len == *read_bytes {
+            return Vec::new();
+        }
+        let text = open_file(&self.board.file).and_then(std::io::read_to_string).unwrap_or_default();
+        // A file that is shorter than what was read is a new one.
+        let from = usize::try_from(*read_bytes).ok().filter(|_| len > *read_bytes).unwrap_or(0);
+        // A line that is being written is read the next time.
+        let rest = text.get(from..).unwrap_or_default();
+        let whole = rest.rfind('\n').map_or("", |end| &rest[..=end]);
+        *read_bytes = u64::try_from(from + whole.len()).unwrap_or(u64::MAX);
+        let resets = whole.lines().filter_map(|line| serde_json::from_str::<BreakerReset>(line).ok());
+        resets.map(|reset| reset.reset).collect()
+    }
+}
+
+/// The breaker of a strategy of the context pipeline, as the processes of a data directory last told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StrategyBreaker {
+    /// The strategy.
+    pub name: String,
+    /// How long it is still skipped; `None` if it is asked.
+    pub left: Option<Duration>,
+}
+
+/// The breakers of these strategies, as the processes of the data directory last told of them.
+pub fn strategy_breakers(data_dir: &Path, names: &[String]) -> Vec<StrategyBreaker> {
+    let (now, changes) = (wall_now(), Board::of(data_dir).last());
+    let one = |name: &String| {
+        let change = changes.get(&format!("{STRATEGY_PREFIX}{name}"));
+        StrategyBreaker { name: name.clone(), left: change.and_then(|change| change.left(now)) }
+    };
+    names.iter().map(one).collect()
+}
+
+/// Resets the breakers of these strategies in every process of the data directory: each closes its own before its next
+/// context.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn reset_strategy_breakers(data_dir: &Path, names: &[String]) -> std::io::Result<()> {
+    let (at, board) = (wall_now(), Board::of(data_dir));
+    // Without a data directory there is no process that has any.
+    if !data_dir.is_dir() {
+        return Ok(());
+    }
+    for name in names {
+        board.write(&BreakerReset { at, reset: name.clone() })?;
+        board.write(&BreakerChange { at, provider: format!("{STRATEGY_PREFIX}{name}"), rest_ms: None })?;
+    }
+    Ok(())
 }
 
 /// Where it is told how the breakers of this process change.
@@ -178,6 +270,30 @@ mod tests {
         assert_eq!(told, [("x".to_owned(), false), ("y".to_owned(), true)]);
         let lines = fs::read_to_string(&one.file).unwrap().lines().count();
         assert_eq!(lines, 3, "it is told once");
+    }
+
+    #[test]
+    fn a_reset_is_heard_once_by_each_process_that_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = |names: &[&str]| -> Vec<String> { names.iter().map(|name| (*name).to_owned()).collect() };
+        let (one, other) = (BreakerResets::from_now(dir.path()), BreakerResets::from_now(dir.path()));
+        let opened = BreakerMove::Opened { cool_down: Duration::from_secs(3_000) };
+        Board::of(dir.path()).emit(&Event::BreakerChanged { name: "symbol".to_owned(), to: opened });
+        assert_eq!(one.take(), Vec::<String>::new(), "no reset");
+        let open = strategy_breakers(dir.path(), &names(&["keyword", "symbol"]));
+        assert_eq!((open[0].left, open[1].left.is_some()), (None, true));
+        reset_strategy_breakers(dir.path(), &names(&["symbol"])).unwrap();
+        let late = BreakerResets::from_now(dir.path());
+        assert_eq!((one.take(), one.take(), late.take()), (names(&["symbol"]), Vec::new(), Vec::new()));
+        assert_eq!(other.take(), names(&["symbol"]));
+        assert_eq!(strategy_breakers(dir.path(), &names(&["symbol"]))[0].left, None);
+        // A file that made way for a new one is read from its beginning.
+        fs::remove_file(dir.path().join("breakers.jsonl")).unwrap();
+        reset_strategy_breakers(dir.path(), &names(&["keyword"])).unwrap();
+        assert_eq!(one.take(), names(&["keyword"]));
+        let nowhere = dir.path().join("nowhere");
+        reset_strategy_breakers(&nowhere, &names(&["keyword"])).unwrap();
+        assert!(!nowhere.exists());
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use domain::{Job, JobRefused, Plan, PlanEvent, PlanId, PlanState};
+use domain::{APPLY_WITHDRAWN, Job, JobRefused, Phase, Plan, PlanEvent, PlanId, PlanState};
 use serde_json::Value;
 use store::{JobStoreError, PlanMove, PlanStoreError, StoreError};
 use sync::primitives::lock;
@@ -138,6 +138,19 @@ impl Engine {
         }
     }
 
+    /// Stops an apply that waits, and leaves the plan as it was before it. Waits, as long as `wait`, until nothing of it can
+    /// happen any more.
+    ///
+    /// # Errors
+    /// It has begun to write, or its owner does not answer.
+    pub async fn withdraw_apply(&self, id: PlanId, wait: Duration) -> Result<(), CancelError> {
+        let plan = self.house.store.plan(id).await?;
+        match self.live_job(id).await?.filter(|job| job.phase == Phase::Apply) {
+            Some(job) => self.end_job(&plan, &job, APPLY_WITHDRAWN, wait).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
     async fn cancel_job(
         &self,
         plan: &Plan,
@@ -145,6 +158,23 @@ impl Engine {
         reason: &str,
         wait: Duration,
     ) -> Result<CancelReport, CancelError> {
+        let is_first = self.end_job(plan, job, reason, wait).await?;
+        let plan = self.house.store.plan(plan.id).await?;
+        match plan.state {
+            state if is_cancelled(state) => self.report(plan, !is_first).await,
+            state if state.is_final() => Err(CancelError::Final { plan: plan.id, state }),
+            _ => Err(CancelError::Plan(PlanStoreError::Moved { plan: Box::new(plan) })),
+        }
+    }
+
+    /// Asks the owner of a job to end it, and waits until it has; says whether nobody had asked before.
+    async fn end_job(
+        &self,
+        plan: &Plan,
+        job: &Job,
+        reason: &str,
+        wait: Duration,
+    ) -> Result<bool, CancelError> {
         let moved = || CancelError::Plan(PlanStoreError::Moved { plan: Box::new(plan.clone()) });
         let waiter = self.waiter(plan.id);
         let is_first = match self.house.store.cancel_first(job.id, reason).await {
@@ -159,12 +189,7 @@ impl Engine {
         self.house.send_hint(Hint::Cancel(job.id));
         bury_the_dead(&self.house.options.data_dir, self.house.store.as_ref()).await.map_err(store_error)?;
         self.await_end(job, waiter, wait).await?;
-        let plan = self.house.store.plan(plan.id).await?;
-        match plan.state {
-            state if is_cancelled(state) => self.report(plan, !is_first).await,
-            state if state.is_final() => Err(CancelError::Final { plan: plan.id, state }),
-            _ => Err(moved()),
-        }
+        Ok(is_first)
     }
 
     /// Waits until the owner has ended the job: for its hint, and should that get lost, for what the store says. An owner

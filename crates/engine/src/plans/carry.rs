@@ -3,7 +3,8 @@
 //! # How it goes
 //! 1. The locks of the plan and its projects are taken.
 //! 2. Every file is read and merged. Any conflict ends it here: nothing was written.
-//! 3. The journal is written, the store seals, the journal's commit mark is synced. From here it is carried through or
+//! 3. The journal is written. If the plan has required checks, the tree is compared with the one that they passed on; one that
+//!    moved ends it here: `tree_gate` runs the checks again, and begins anew. The store seals, the journal's commit mark is synced. From here it is carried through or
 //!    taken back, by this process or by whichever comes next.
 //! 4. The files are written. A file that somebody changed meanwhile makes all of it be taken back and begun again at 2,
 //!    [`TRIES_MAX`] times.
@@ -18,14 +19,19 @@ use domain::{
     NewApply, Plan, PlanId, PlanState, Reason, RelPath, RootNo, WallMs, hunks, lines_changed, net_hash,
 };
 use sandbox::content::ContentSource;
-use sandbox::journal::{Change, Ending, JournalRoot, PrepareError, Request, Why};
+use sandbox::journal::{Ending, JournalRoot, PrepareError, Request, Why};
+use sandbox::{TreeMoves, TreeStamp};
 use serde_json::Value;
 use store::{JobStoreError, StoreError};
+use sync::Observed;
 
 use super::apply::{ApplyError, ApplyRequest, ApplySummary};
-use super::contents::Stored;
 use super::locks::{Locks, LocksError};
-use super::merging::{Conflict, Merged, MergingError, Roots, Wanted, merge_all};
+use super::merging::{
+    Conflict, LeftBy, Merged, MergingError, Roots, Wanted, counted, linked_elsewhere, merge_all,
+};
+use super::phases::LiveRun;
+use super::tree_gate::{self, ChecksAtApply};
 use super::use_plan::path_of;
 use super::{House, OpenApply, OpenWhy, commit, recover};
 use crate::worker::JobRun;
@@ -36,9 +42,27 @@ const TRIES_MAX: u32 = 3;
 /// Who answers for the apply.
 pub(super) enum Authority<'a> {
     /// The owner of the plan's job.
-    Owner(&'a JobRun),
+    Owner {
+        /// The run.
+        run: &'a JobRun,
+        /// What lives of it.
+        live: &'a Arc<LiveRun>,
+    },
     /// Whoever holds the plan's lock; the plan itself is final.
-    LockHolder,
+    LockHolder {
+        /// Cancelled when that process does not want it any more.
+        stop: &'a Observed,
+    },
+}
+
+impl Authority<'_> {
+    /// Cancelled when nothing more is to be done, as long as nothing was written.
+    pub(super) fn scope(&self) -> &Observed {
+        match self {
+            Self::Owner { run, .. } => run.scope(),
+            Self::LockHolder { stop } => stop,
+        }
+    }
 }
 
 /// Why nothing was carried through.
@@ -55,6 +79,15 @@ pub(super) enum CarryError {
     Cancelled { plan: PlanId },
     #[error("branch {name} exists")]
     BranchExists { name: String },
+    /// A required check failed on the merged tree.
+    #[error("{}", domain::why_constrained(reasons))]
+    Red { plan: PlanId, reasons: Vec<Reason> },
+    /// The tree moved since the checks passed on it.
+    #[error("the tree moved since the checks ran")]
+    TreeMoved { moves: TreeMoves },
+    /// It did so again and again.
+    #[error("{}", domain::why_constrained(reasons))]
+    TreeMoving { plan: PlanId, reasons: Vec<Reason> },
     #[error("{why}")]
     Failed { plan: PlanId, why: String },
     #[error("{why}")]
@@ -72,7 +105,11 @@ pub(super) enum CarryError {
 impl CarryError {
     pub(super) fn category(&self) -> ErrorCategory {
         match self {
-            Self::Conflicts { .. } | Self::Settled { .. } => ErrorCategory::MergeConflict,
+            Self::Conflicts { .. }
+            | Self::Settled { .. }
+            | Self::TreeMoved { .. }
+            | Self::TreeMoving { .. } => ErrorCategory::MergeConflict,
+            Self::Red { .. } => ErrorCategory::Validation,
             Self::Stuck { .. } => ErrorCategory::Resource,
             Self::Nothing { .. }
             | Self::BranchExists { .. }
@@ -95,13 +132,20 @@ impl CarryError {
             }
             Self::Nothing { plan } => ApplyError::NothingToApply { plan },
             Self::BranchExists { name } => ApplyError::BranchExists { name },
+            Self::Red { plan, reasons } => ApplyError::Recheck { plan, reasons },
+            Self::TreeMoving { plan, reasons } => ApplyError::TreeMoving { plan, reasons },
+            // Who compares trees runs the checks again.
+            error @ Self::TreeMoved { .. } => {
+                ApplyError::Failed { plan: PlanId::from_u128(0), why: error.to_string() }
+            }
             Self::Failed { plan, why } => ApplyError::Failed { plan, why },
             Self::Stuck { plan, why } => ApplyError::Stuck { plan, why },
             Self::Locks(error) => error.into(),
             Self::Merging(error) => error.into(),
             Self::Chosen(error) => *error,
             Self::Store(error) => error.into(),
-            Self::Cancelled { plan } => ApplyError::Cancelled { plan },
+            // Only who holds the lock gets it so: the plan was final, and is as it was.
+            Self::Cancelled { plan } => ApplyError::Withdrawn { plan },
             Self::Settled { plan } => ApplyError::Settled { plan },
         }
     }
@@ -153,6 +197,7 @@ pub(super) async fn apply(
         replaced: Vec::new(),
         left_out: chosen.left_out,
         validations: (checks.passed, checks.required),
+        checks: ChecksAtApply::default(),
         undo_until: undo_until(house),
         commit: None,
         already: false,
@@ -167,9 +212,12 @@ pub(super) async fn apply(
         summary,
         git: commit::GitWish::of(request),
         refs: Vec::new(),
+        left_by: None,
+        through_links: request.through_links,
+        checked: None,
     };
-    let stored = Stored(house.store.as_ref());
-    carry(house, errand, authority, &stored).await
+    let when = request.recheck.unwrap_or(house.options.recheck);
+    tree_gate::carry_checked(house, errand, authority, when).await
 }
 
 /// Files whose content was too large to be kept, or could not be read.
@@ -177,7 +225,11 @@ pub(super) fn too_large(plan: &Plan, wanted: &[Wanted]) -> Vec<String> {
     let is_not_kept = |after: domain::FileState| {
         after.size > plan.spec.max_file_bytes || after.hash == sandbox::capture::UNKNOWN_CONTENT
     };
-    let wanted = wanted.iter().filter(|wanted| wanted.change.after.is_some_and(is_not_kept));
+    // Of a large file that was there, nothing tells whether it is still what the plan saw.
+    let was_too_large = |before: domain::FileState| before.size > plan.spec.max_file_bytes;
+    let wanted = wanted.iter().filter(|wanted| {
+        wanted.change.after.is_some_and(is_not_kept) || wanted.change.before.is_some_and(was_too_large)
+    });
     wanted.map(|wanted| wanted.address.clone()).collect()
 }
 
@@ -206,12 +258,18 @@ pub(super) struct Errand<'a> {
     pub(super) git: commit::GitWish,
     /// Refs that move with the files.
     pub(super) refs: commit::RefMoves,
+    /// The journal that is undone.
+    pub(super) left_by: Option<LeftBy>,
+    /// Whether files that have other names are written in place, so that those change too.
+    pub(super) through_links: bool,
+    /// The tree that the required checks passed on: another one is not written to. None where it does not matter.
+    pub(super) checked: Option<TreeStamp>,
 }
 
 /// Takes the locks, and carries the errand through.
 pub(super) async fn carry(
     house: &Arc<House>,
-    errand: Errand<'_>,
+    errand: &Errand<'_>,
     authority: &Authority<'_>,
     contents: &dyn ContentSource,
 ) -> Result<ApplySummary, CarryError> {
@@ -219,9 +277,15 @@ pub(super) async fn carry(
         ApplyKind::Apply => "apply",
         ApplyKind::Undo => "undo",
     };
-    let locks = Locks::take(house, errand.plan, what).await?;
-    let carried = match settled_meanwhile(house, &errand, authority, &locks).await {
-        Ok(()) => carry_locked(house, &errand, authority, contents).await,
+    let stopped = || CarryError::Cancelled { plan: errand.plan.id };
+    // What was taken by then counts for nothing: who took it shows no presence any more.
+    let locks = tokio::select! {
+        biased;
+        _ = authority.scope().cancelled() => return Err(stopped()),
+        locks = Locks::take(house, errand.plan, what) => locks?,
+    };
+    let carried = match settled_meanwhile(house, errand, authority, &locks).await {
+        Ok(()) => carry_locked(house, errand, authority, contents).await,
         Err(error) => Err(error),
     };
     locks.release().await;
@@ -251,7 +315,7 @@ async fn settled_meanwhile(
     let stands = now.state == PlanState::Apply(ApplyState::Applied) && now.undone_at.is_none();
     let is_due = match (errand.kind, authority) {
         (ApplyKind::Apply, _) => !stands,
-        (ApplyKind::Undo, Authority::Owner(_) | Authority::LockHolder) => stands,
+        (ApplyKind::Undo, Authority::Owner { .. } | Authority::LockHolder { .. }) => stands,
     };
     if is_due { Ok(()) } else { Err(CarryError::Settled { plan }) }
 }
@@ -279,7 +343,7 @@ async fn carry_locked(
     let mut changing = BTreeSet::new();
     for _ in 0..TRIES_MAX {
         let roots = Roots::open(errand.plan)?;
-        let merged = merge_all(&roots, &errand.wanted, contents)?;
+        let merged = merge_all(&roots, &errand.wanted, contents, errand.left_by)?;
         if !merged.conflicts.is_empty() {
             return Err(CarryError::Conflicts { plan: errand.plan.id, conflicts: merged.conflicts });
         }
@@ -315,24 +379,29 @@ async fn attempt(
     let id = ApplyId::from_u128(house.ids.ulid());
     let mut summary = errand.summary.clone();
     summary.apply = id;
-    summary.files = touched(&merged.changes);
+    summary.files = counted(&merged.changes, &errand.wanted).len();
     summary.merged = merged.merged;
     let (changes, refs) = commit::git_refs(house, errand, contents, id, merged.changes)?;
     if let Some((_, moved)) = refs.first() {
         summary.commit = moved.new.clone();
     }
+    let apart = match errand.through_links {
+        true => BTreeSet::new(),
+        false => linked_elsewhere(&Roots::open(plan)?, &errand.wanted),
+    };
     let request = Request {
         id,
         plan: plan.id,
         kind: errand.kind,
         roots: journal_roots(plan)?,
         fence: match authority {
-            Authority::Owner(run) => run.claim().fence,
-            Authority::LockHolder => Fence(0),
+            Authority::Owner { run, .. } => run.claim().fence,
+            Authority::LockHolder { .. } => Fence(0),
         },
         time_ms: house.wall().0,
         net_hash: errand.net_hash,
         changes,
+        apart,
         refs,
     };
     let prepared = match house.journals.prepare(request, contents) {
@@ -340,6 +409,15 @@ async fn attempt(
         Err(PrepareError::ChangedUnderUs { path }) => return Ok(Attempted::ChangedUnderUs(path)),
         Err(error) => return Err(failed(&error)),
     };
+    if let Some(stamp) = &errand.checked {
+        match tree_gate::moves_since(house, plan, stamp, authority).await {
+            Ok(moves) if moves.is_none() => {}
+            moved => {
+                prepared.abandon();
+                return Err(CarryError::TreeMoved { moves: moved? });
+            }
+        }
+    }
     let new = NewApply {
         id,
         plan: plan.id,
@@ -389,7 +467,7 @@ async fn attempt(
 
 async fn seal(house: &House, authority: &Authority<'_>, new: NewApply) -> Result<(), CarryError> {
     match authority {
-        Authority::Owner(run) => {
+        Authority::Owner { run, .. } => {
             let plan = new.plan;
             let effect = run.enter().map_err(|_| CarryError::Cancelled { plan })?;
             match house.store.seal_apply(&effect, &run.claim(), new).await {
@@ -403,7 +481,10 @@ async fn seal(house: &House, authority: &Authority<'_>, new: NewApply) -> Result
                 }
             }
         }
-        Authority::LockHolder => Ok(house.store.begin_apply(new).await?),
+        Authority::LockHolder { stop } => {
+            stop.check().map_err(|_| CarryError::Cancelled { plan: new.plan })?;
+            Ok(house.store.begin_apply(new).await?)
+        }
     }
 }
 
@@ -418,8 +499,4 @@ fn journal_roots(plan: &Plan) -> Result<Vec<JournalRoot>, CarryError> {
 
 fn root_error(path: &Path, source: std::io::Error) -> CarryError {
     MergingError::Io { address: path.display().to_string(), source }.into()
-}
-
-fn touched(changes: &[Change]) -> usize {
-    changes.iter().map(|change| (change.root, &change.path)).collect::<BTreeSet<_>>().len()
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use domain::{
-    CallNo, Choosable, ChosenPart, Narrowed, NetChange, Outcome, Plan, Selection, ValidationResult,
-    ValidationSummary, fold, narrow, net_hash, sum_up,
+    CallNo, Choosable, ChosenPart, Kind, Narrowed, NetChange, Outcome, Plan, ProjectAlias, RootNo, Selection,
+    ValidationResult, ValidationSummary, fold, fold_all, narrow, net_hash,
 };
 use store::StoreError;
 
@@ -43,7 +43,8 @@ impl House {
         plan: &Plan,
         request: &ApplyRequest,
     ) -> Result<ChosenChanges, ApplyError> {
-        let net = fold(&self.entries(plan).await?);
+        let entries = self.entries(plan).await?;
+        let net = fold(&entries);
         let names = aliases(plan);
         let selection = Selection::parse(&request.only, &request.reject, &request.take, &names);
         let is_plain = request.only.is_empty() && request.reject.is_empty() && request.take.is_empty();
@@ -69,6 +70,7 @@ impl House {
                 content: None,
                 attributes: None,
                 take,
+                is_carrier: false,
             };
             let (Some(chosen), Some(diff)) = (chosen.get(at), diffs.get(at)) else {
                 wanted.push(whole(false));
@@ -92,12 +94,14 @@ impl House {
                                 content: Some(content),
                                 attributes: None,
                                 take: chosen.take,
+                                is_carrier: false,
                             });
                         }
                     }
                 }
             }
         }
+        add_carriers(&mut wanted, fold_all(&entries), &names);
         Ok(ChosenChanges { net, wanted, left_out })
     }
 
@@ -124,11 +128,12 @@ impl House {
                 attempt: plan.attempt,
                 call: CallNo(0),
                 net_hash: present.to_string(),
+                base_stamp: serde_json::Value::Null,
             }
         });
         let mut results = results_of(&self.calls(plan).await?);
         results.extend(judged);
-        Ok(sum_up(&plan.spec.all_checks(), &results, &present))
+        self.sum_up_checks(plan, &results, &present).await
     }
 
     /// What the checks say about these changes.
@@ -140,6 +145,27 @@ impl House {
         let checks = plan.spec.all_checks();
         // Most plans have none, and some have thousands of calls.
         let results = if checks.is_empty() { Vec::new() } else { results_of(&self.calls(plan).await?) };
-        Ok(sum_up(&checks, &results, &net_hash(net)))
+        self.sum_up_checks(plan, &results, &net_hash(net)).await
+    }
+}
+
+/// Adds the directories that the plan made above what is wanted, with their modes, whoever chose what.
+fn add_carriers(wanted: &mut Vec<Wanted>, all: Vec<NetChange>, names: &[ProjectAlias]) {
+    let is_made = |wanted: &&Wanted| wanted.change.after.is_some();
+    let made: BTreeSet<(RootNo, Vec<u8>)> = wanted
+        .iter()
+        .filter(is_made)
+        .map(|wanted| (wanted.change.root, wanted.change.path.as_bytes().to_vec()))
+        .collect();
+    for change in all {
+        let is_new_dir = change.before.is_none() && change.after.is_some_and(|after| after.kind == Kind::Dir);
+        let below = [change.path.as_bytes(), b"/"].concat();
+        let first = made.range((change.root, below.clone())..).next();
+        let holds = first.is_some_and(|(root, path)| *root == change.root && path.starts_with(&below));
+        if is_new_dir && holds && !made.contains(&(change.root, change.path.as_bytes().to_vec())) {
+            let address = domain::change_address(&change, names);
+            let (content, attributes) = (None, None);
+            wanted.push(Wanted { change, address, content, attributes, take: false, is_carrier: true });
+        }
     }
 }

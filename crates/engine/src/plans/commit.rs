@@ -11,6 +11,7 @@ use sandbox::journal::{Bytes, Change, Image};
 use super::House;
 use super::apply::ApplyRequest;
 use super::carry::{CarryError, Errand};
+use super::clean_filter::IsolatedFilter;
 use super::merging::Wanted;
 use super::recover::Lines;
 use super::use_plan::path_of;
@@ -63,6 +64,8 @@ pub(super) fn git_refs(
         if files.is_empty() {
             continue;
         }
+        let scratch = house.options.data_dir.join(format!("commit-{apply}-{no}"));
+        let cleaner = IsolatedFilter { house, plan: errand.plan, logs: scratch.join("filter") };
         let request = CommitRequest {
             root: &path_of(&project.root),
             onto: onto.clone(),
@@ -70,7 +73,8 @@ pub(super) fn git_refs(
             files: &files,
             content: contents,
             merger: &Lines,
-            scratch: &house.options.data_dir.join(format!("commit-{apply}-{no}")),
+            cleaner: &cleaner,
+            scratch: &scratch,
         };
         let moved = git_ref::commit(&request).map_err(|error| git_error(errand, error))?;
         refs.push((root, moved));

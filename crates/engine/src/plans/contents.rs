@@ -93,9 +93,15 @@ impl ContentSource for Stored<'_> {
 
 impl Stored<'_> {
     /// All bytes of a content.
+    ///
+    /// # Errors
+    /// It is not there, or damaged.
     pub(super) fn read(&self, hash: &Hash) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.0.open_content(hash)?.read_to_end(&mut bytes)?;
+        if Hash::of(&bytes) != *hash {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not what its hash says"));
+        }
         Ok(bytes)
     }
 }

@@ -1,8 +1,8 @@
 //! What a plan changed, with contents and hunks: what is reviewed.
 
 use domain::{
-    CallNo, FileState, Hunk, Kind, LinesChanged, NetChange, NotCaptured, Plan, PlanId, ProjectAlias, RootNo,
-    fold, hunks, lines_changed,
+    CallNo, FileState, Hunk, Kind, LinesChanged, NetChange, NotCaptured, Plan, PlanId, ProjectAlias,
+    ProjectLink, RootNo, fold, hunks, lines_changed,
 };
 use sandbox::capture::UNKNOWN_CONTENT;
 use store::PlanStoreError;
@@ -62,6 +62,19 @@ impl Unread {
     }
 }
 
+/// What a plan changed, without contents: those are read file by file.
+#[derive(Clone, Debug)]
+pub struct ChangedFiles {
+    /// The plan.
+    pub plan: Plan,
+    /// Each change, in order of project and path.
+    pub changes: Vec<NetChange>,
+    /// What capture left out.
+    pub not_captured: NotCaptured,
+    /// What people call its projects.
+    pub aliases: Vec<ProjectAlias>,
+}
+
 /// What a plan changed.
 #[derive(Clone, Debug)]
 pub struct DiffFacts {
@@ -79,17 +92,39 @@ impl Engine {
     /// # Errors
     /// There is no such plan, or the store failed.
     pub async fn diff(&self, id: PlanId, request: &DiffRequest) -> Result<DiffFacts, PlanStoreError> {
+        let ChangedFiles { plan, changes, not_captured, aliases } = self.changed_files(id, request).await?;
+        let files = changes.into_iter().map(|change| self.file_diff(change, &aliases)).collect();
+        Ok(DiffFacts { plan, files, not_captured })
+    }
+
+    /// The same without contents and hunks, for a reader of one file after the other.
+    ///
+    /// # Errors
+    /// There is no such plan, or the store failed.
+    pub async fn changed_files(
+        &self,
+        id: PlanId,
+        request: &DiffRequest,
+    ) -> Result<ChangedFiles, PlanStoreError> {
         let plan = self.house.store.plan(id).await?;
-        let mut entries = self.entries(&plan).await?;
-        if let Some(call) = request.call {
-            entries.retain(|entry| entry.call == call);
-        }
+        let changes = match request.call {
+            Some(call) => {
+                let mut entries = self.entries(&plan).await?;
+                entries.retain(|entry| entry.call == call);
+                fold(&entries)
+            }
+            None => self.house.net_changes(&plan).await?,
+        };
         let sandboxes = self.house.store.sandboxes(id).await?;
         let of_attempt = sandboxes.iter().rev().find(|sandbox| sandbox.attempt == plan.attempt);
-        let not_captured = of_attempt.map(|sandbox| sandbox.not_captured).unwrap_or_default();
+        let not_captured = of_attempt.map(|sandbox| sandbox.not_captured.clone()).unwrap_or_default();
         let aliases = aliases(&plan);
-        let files = fold(&entries).into_iter().map(|change| self.house.file_diff(change, &aliases)).collect();
-        Ok(DiffFacts { plan, files, not_captured })
+        Ok(ChangedFiles { plan, changes, not_captured, aliases })
+    }
+
+    /// One changed file, with its contents and hunks. It blocks while it reads.
+    pub fn file_diff(&self, change: NetChange, aliases: &[ProjectAlias]) -> FileDiff {
+        self.house.file_diff(change, aliases)
     }
 
     /// Lines added and removed by these changes.
@@ -131,7 +166,11 @@ impl House {
 
 /// What people call the projects of a plan.
 pub(super) fn aliases(plan: &Plan) -> Vec<ProjectAlias> {
-    let numbered = plan.projects.iter().zip(0..);
+    aliases_of(&plan.projects)
+}
+
+pub(super) fn aliases_of(projects: &[ProjectLink]) -> Vec<ProjectAlias> {
+    let numbered = projects.iter().zip(0..);
     numbered.map(|(project, no)| ProjectAlias { root: RootNo(no), alias: project.alias.clone() }).collect()
 }
 

@@ -1,7 +1,6 @@
 //! `doctor`: what this machine offers, found out by trying, and what a crash left behind.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use domain::RootNo;
 use sandbox::RootSpec;
@@ -138,15 +137,9 @@ impl Engine {
 
 fn git() -> Finding {
     let name = "git".to_owned();
-    match Command::new("git").arg("--version").output() {
-        Ok(output) if output.status.success() => {
-            let detail = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-            Finding { name, works: true, detail }
-        }
-        Ok(output) => {
-            Finding { name, works: false, detail: format!("git --version ended with {}", output.status) }
-        }
-        Err(error) => Finding { name, works: false, detail: format!("git cannot be run: {error}") },
+    match sandbox::git_version() {
+        Ok(detail) => Finding { name, works: true, detail },
+        Err(error) => Finding { name, works: false, detail: error.to_string() },
     }
 }
 

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use domain::{ApplyRecord, ChangeEntry, EventKind, EventRecord, JobState, Ms};
+use domain::{ApplyRecord, ChangeEntry, End, EventKind, EventRecord, JobState, Ms, carriers};
 use domain::{
     CallNo, CallState, ErrorHistory, Job, Ledger, NetChange, NodeOutcome, NodeRun, NotCaptured, PhaseTime,
     Plan, PlanId, SandboxRecord, ToolCall, ValidationResult, ValidationSummary, WallMs, fold, net_hash,
-    phase_times, sum_up,
+    phase_times,
 };
 use store::{JobStoreError, PlanFilter, PlanStoreError, StoreError};
 
@@ -18,6 +18,8 @@ use super::{Engine, Gated, QueuePlace};
 
 /// The tool by which validations are recorded.
 pub(super) const VALIDATE: &str = "validate";
+/// The tool by which checks are recorded that an apply ran again.
+pub(super) const RECHECK: &str = "recheck";
 /// The tool that runs a command.
 pub(super) const RUN_COMMAND: &str = "run_command";
 /// The tool that reads a file.
@@ -26,10 +28,6 @@ pub(super) const READ_FILE: &str = "read_file";
 pub(super) const WRITE_FILE: &str = "write_file";
 /// The tool that replaces a piece of a file.
 pub(super) const EDIT_FILE: &str = "edit_file";
-/// The tool that removes a file.
-pub(super) const DELETE_FILE: &str = "delete_file";
-/// The tool that moves a file.
-pub(super) const MOVE_FILE: &str = "move_file";
 /// How the start of a server is kept, whose tools are called `SERVER.TOOL`.
 pub(super) const START_SERVER: &str = "start_server";
 /// How what the servers of a node wrote is kept that no call of their tools accounts for.
@@ -38,12 +36,6 @@ pub(super) const END_SERVER: &str = "end_server";
 pub const ASK_MODEL: &str = "ask_model";
 /// The tool that lets time pass.
 pub(super) const WAIT: &str = "wait";
-
-/// Whether what changed while the tool was at work is its doing.
-pub(super) fn writes(tool: &str) -> bool {
-    let ours = [RUN_COMMAND, WRITE_FILE, EDIT_FILE, DELETE_FILE, MOVE_FILE, START_SERVER, END_SERVER];
-    ours.contains(&tool) || tool.contains('.')
-}
 
 /// How often a plan that moves all the time is looked at.
 const LOOKS_MAX: u32 = 5;
@@ -175,6 +167,7 @@ impl Engine {
         let sandbox = sandboxes.into_iter().rev().find(|sandbox| sandbox.attempt == plan.attempt);
         let net = fold(&entries);
         let results = results_of(&calls);
+        let validations = self.house.sum_up_checks(&plan, &results, &net_hash(&net)).await?;
         let (insertions, deletions) = self.count_lines(&net);
         let live_job = self.live_job(id).await?;
         // What was left to the workers is taken over by one that lives.
@@ -200,14 +193,14 @@ impl Engine {
             goes_on,
             gate,
             owner_is_gone,
-            not_captured: sandbox.as_ref().map(|sandbox| sandbox.not_captured).unwrap_or_default(),
+            not_captured: sandbox.as_ref().map(|sandbox| sandbox.not_captured.clone()).unwrap_or_default(),
             sandbox,
             steps: steps_of(&calls, &entries, &runs),
             calls,
             insertions,
             deletions,
             answer: answer(&plan, &runs).map(|run| run.text.clone()).filter(|text| !text.trim().is_empty()),
-            validations: sum_up(&plan.spec.all_checks(), &results, &net_hash(&net)),
+            validations,
             net,
             results,
             waits,
@@ -242,8 +235,18 @@ impl Engine {
     pub async fn list(&self, filter: &PlanFilter) -> Result<(Vec<PlanRow>, usize), StoreError> {
         let (plans, total) = self.house.store.plans(filter).await?;
         let mut rows = Vec::with_capacity(plans.len());
+        let ids: Vec<PlanId> = plans.iter().map(|plan| plan.id).collect();
+        let known = self.house.store.files_changed(&ids).await?;
         for plan in plans {
-            let files = fold(&self.entries(&plan).await?).len();
+            let files = match known.get(&plan.id) {
+                Some(files) => *files,
+                None => match self.house.net_changes(&plan).await {
+                    Ok(net) => net.len(),
+                    // Whoever looks at that plan is told; the others are listed.
+                    Err(StoreError::Damaged { .. }) => 0,
+                    Err(error) => return Err(error),
+                },
+            };
             rows.push(PlanRow { plan, files });
         }
         Ok((rows, total))
@@ -295,6 +298,15 @@ impl super::House {
         Ok(standing(entries, &self.calls(plan).await?))
     }
 
+    /// What the plan's present attempt changed, all in all.
+    pub(crate) async fn net_changes(&self, plan: &Plan) -> Result<Vec<NetChange>, StoreError> {
+        let calls = self.calls(plan).await?;
+        if calls.iter().any(|call| call.new.tool == TAKE_BACK) {
+            return Ok(fold(&standing(self.store.entries(plan.id, plan.attempt).await?, &calls)));
+        }
+        self.store.net_changes(plan.id, plan.attempt).await
+    }
+
     /// The calls of the plan's present attempt.
     pub(crate) async fn calls(&self, plan: &Plan) -> Result<Vec<ToolCall>, StoreError> {
         let mut calls = self.store.calls(plan.id).await?;
@@ -305,14 +317,25 @@ impl super::House {
 
 /// What was said by the checks among these calls.
 pub(crate) fn results_of(calls: &[ToolCall]) -> Vec<ValidationResult> {
-    let ended = calls.iter().filter(|call| call.new.tool == VALIDATE).filter_map(|call| call.end.as_ref());
+    said_by(VALIDATE, calls)
+}
+
+/// What was said by the checks that an apply ran again.
+pub(super) fn rechecks_of(calls: &[ToolCall]) -> Vec<ValidationResult> {
+    said_by(RECHECK, calls)
+}
+
+fn said_by(tool: &str, calls: &[ToolCall]) -> Vec<ValidationResult> {
+    let ended = calls.iter().filter(|call| call.new.tool == tool).filter_map(|call| call.end.as_ref());
     ended.filter_map(|end| serde_json::from_value(end.result.clone()).ok()).collect()
 }
 
 /// What was done, in the order in which it began; what was passed over comes where it settled.
 fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry], runs: &[NodeRun]) -> Vec<StepFacts> {
     let mut changed: HashMap<CallNo, usize> = HashMap::new();
-    for entry in entries {
+    let ends = entries.iter().map(|entry| End::of(entry.root, &entry.path, entry.before, entry.after));
+    let carriers = carriers(&ends.collect::<Vec<_>>());
+    for (_, entry) in entries.iter().enumerate().filter(|(at, _)| !carriers.contains(at)) {
         *changed.entry(entry.call).or_default() += 1;
     }
     let mut steps: Vec<StepFacts> = Vec::new();

@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use domain::PlanId;
-use store::{PlanFilter, StoreError};
+use store::{Neighbours, StoreError};
 
 use super::Engine;
 
@@ -23,6 +23,14 @@ pub enum FindError {
         /// What was asked for.
         word: String,
     },
+    /// `@last` was asked for where no plan is; the newest of all is elsewhere.
+    #[error("there is no plan of this project")]
+    NotHere {
+        /// The newest plan of all.
+        newest: PlanId,
+        /// Where it works, as bytes of paths.
+        roots: Vec<Vec<u8>>,
+    },
     /// Several begin so.
     #[error("`{word}` names several plans")]
     Ambiguous {
@@ -37,7 +45,7 @@ pub enum FindError {
 }
 
 impl Engine {
-    /// The plan that `word` names; `@last` is the newest one of the project at `here`, else of all.
+    /// The plan that `word` names; `@last` is the newest one of the project at `here`.
     ///
     /// # Errors
     /// None or several are meant, or the store failed.
@@ -59,24 +67,18 @@ impl Engine {
         }
     }
 
-    async fn last(&self, here: Option<&Path>) -> Result<Option<PlanId>, StoreError> {
-        if let Some(here) = here {
-            let root = Some(here.as_os_str().as_bytes().to_vec());
-            let filter = PlanFilter { root, limit: 1, ..PlanFilter::default() };
-            if let Some(newest) = self.newest(&filter).await? {
-                return Ok(Some(newest));
-            }
+    async fn last(&self, here: Option<&Path>) -> Result<Option<PlanId>, FindError> {
+        let store = &self.house.store;
+        if let Some(here) = here
+            && let Some(newest) = store.newest_plan(Some(here.as_os_str().as_bytes())).await?
+        {
+            return Ok(Some(newest));
         }
-        self.newest(&PlanFilter { limit: 1, ..PlanFilter::default() }).await
-    }
-
-    /// The newest plan that passes the filter. One that cannot be read here is told: an older one is not what was meant.
-    async fn newest(&self, filter: &PlanFilter) -> Result<Option<PlanId>, StoreError> {
-        let (plans, in_all) = self.house.store.plans(filter).await?;
-        match plans.first() {
-            None if in_all > 0 => Err(StoreError::Unreadable { why: "the newest plan".to_owned() }),
-            newest => Ok(newest.map(|plan| plan.id)),
-        }
+        let Some(newest) = store.newest_plan(None).await? else { return Ok(None) };
+        let plan = store.plan(newest).await;
+        let roots =
+            plan.map(|plan| plan.projects.iter().map(|project| project.root.as_bytes().to_vec()).collect());
+        Err(FindError::NotHere { newest, roots: roots.unwrap_or_default() })
     }
 
     /// The shortest prefix of each id that no other plan has, for many at once.
@@ -84,13 +86,12 @@ impl Engine {
     /// # Errors
     /// The store failed.
     pub async fn short_ids(&self, plans: &[PlanId]) -> Result<Vec<String>, StoreError> {
-        let mut all: Vec<String> =
-            self.house.store.plans_like("", usize::MAX).await?.iter().map(ToString::to_string).collect();
-        all.sort_unstable();
-        Ok(plans
-            .iter()
-            .map(|plan| shortest(&plan.to_string(), &all, SHORT_ID_CHARS_MIN).to_owned())
-            .collect())
+        let neighbours = self.house.store.neighbours(plans).await?;
+        let short = |(plan, Neighbours { before, after }): (&PlanId, Neighbours)| {
+            let names: Vec<String> = before.iter().chain(&after).map(ToString::to_string).collect();
+            shortest(&plan.to_string(), &names, SHORT_ID_CHARS_MIN).to_owned()
+        };
+        Ok(plans.iter().zip(neighbours).map(short).collect())
     }
 
     /// The shortest prefix of the id that no other plan has, of at least [`SHORT_ID_CHARS_MIN`] characters.
@@ -98,16 +99,8 @@ impl Engine {
     /// # Errors
     /// The store failed.
     pub async fn short_id(&self, plan: PlanId) -> Result<String, StoreError> {
-        let id = plan.to_string();
-        let mut chars = SHORT_ID_CHARS_MIN;
-        while chars < id.len() {
-            let alike = self.house.store.plans_like(&id[..chars], 2).await?;
-            if alike.len() <= 1 {
-                break;
-            }
-            chars += 1;
-        }
-        Ok(id[..chars].to_owned())
+        let short = self.short_ids(&[plan]).await?.pop();
+        Ok(short.unwrap_or_else(|| plan.to_string()))
     }
 }
 

@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use domain::{CancelRequest, Job, JobState, PlanId, STOPPED_TO_REPLAN};
+use domain::{APPLY_WITHDRAWN, CancelRequest, Job, JobState, PlanId, STOPPED_TO_REPLAN};
 
 use super::Engine;
 use super::presence::gone_workers;
@@ -35,9 +35,10 @@ impl Engine {
         };
         let mut finished = Vec::new();
         for (plan, CancelRequest { reason, .. }) in jobs.into_iter().filter_map(asked) {
-            let is_finished = match reason == STOPPED_TO_REPLAN {
-                true => self.stop_to_replan(plan, FINISH_WAIT).await.is_ok(),
-                false => self.cancel(plan, &reason, FINISH_WAIT).await.is_ok(),
+            let is_finished = match reason.as_str() {
+                STOPPED_TO_REPLAN => self.stop_to_replan(plan, FINISH_WAIT).await.is_ok(),
+                APPLY_WITHDRAWN => self.withdraw_apply(plan, FINISH_WAIT).await.is_ok(),
+                _ => self.cancel(plan, &reason, FINISH_WAIT).await.is_ok(),
             };
             if is_finished {
                 finished.push(plan);

@@ -1,38 +1,70 @@
 //! The conflict forecast: plans that are not applied yet and change the same paths, told before anybody applies.
 //!
 //! Two plans meet where their net changes touch one place of the disk. How they meet is found out by carrying each of
-//! them out after the other, on the states alone and, where that is not enough, by merging the lines.
+//! them out after the other, on the states alone and, where that is not enough, on the lines that each replaces
+//! ([`footprint`]). Only where these do not tell are the texts merged.
 //!
 //! # Invariants
 //! 1. A forecast does not depend on which of the two is asked about: the worse of both orders is told.
-//! 2. Places come first, of all plans in one query: only of plans that share one are the changes read, and only of files
-//!    that both changed the contents. Nothing is written.
-//! 3. A forecast is about the two plans: what the user's files are like now plays no part. That is `preview`.
+//! 2. A verdict is that of the merge itself. What was not compared, for want of time, is counted and not guessed.
+//! 3. What one forecast reads, compares, merges and lists has a bound each, so that no number of plans and files makes it
+//!    slow or large.
+//! 4. A forecast is about the two plans: what the user's files are like now plays no part. That is `preview`.
+//! 5. Nothing is written but footprints that were missing.
+
+mod footprint;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::{
-    ApplyState, Base, ConflictKind, FileMerge, FileState, Hash, Kind, Merge, NetChange, Plan, PlanId,
-    PlanState, ProjectAlias, Sides, Work, change_address, fold, merge, merge_file,
+    ApplyState, Base, ConflictKind, FileMerge, FileState, Hash, Kind, LinesVerdict, Merge, NetChange, Plan,
+    PlanId, PlanState, ProjectAlias, ReplacedLines, RootNo, Sides, Work, change_address, compare_lines,
+    merge, merge_file,
 };
 use sandbox::content::ContentSource;
-use store::{ChangedPlace, PlanStoreError, StoreError};
+use store::{ChangedPlan, PlanStoreError, StoreError};
 
-use super::Engine;
 use super::contents::Stored;
-use super::diff::aliases;
+use super::{Engine, House};
+use footprint::{TouchedFile, edited_text};
 
-/// How many plans are held against each other, the newest first: with more of them most pairs are news to nobody.
+/// How many plans are compared with each other, the newest first: with more of them most pairs are news to nobody.
 const PLANS_MAX: usize = 100;
-/// How many changes are looked through for the places of one plan, those of the newest plans first.
-const ENTRIES_MAX: usize = 100_000;
-/// The same for all plans at once, which is looked at more often and shows less.
-const ENTRIES_OF_ALL_MAX: usize = 20_000;
+/// How many plans are compared with one.
+const PLANS_OF_ONE_MAX: usize = 1_000;
+/// How many files of all plans together are compared, those of the newest plans first.
+const FILES_MAX: usize = 40_000;
+/// A plan with more files has no footprint.
+const FOOTPRINT_FILES_MAX: usize = 10_000;
+/// With more files, the end of a plan's work does not wait for its footprint.
+const FILES_AT_ONCE_MAX: usize = 2_000;
+/// How much time of the processor the making of missing footprints may take.
+const MAKING_MAX: Duration = Duration::from_secs(1);
+/// How many bytes of contents are kept at hand while texts are merged.
+const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// How many bytes of contents are kept at hand while plans are held against each other.
-const READ_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// How much one forecast may take.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// Time of the processor for comparing.
+    compare: Duration,
+    /// Texts that are merged.
+    merges: usize,
+    /// Paths of one pair of plans that are listed.
+    listed_of_pair: usize,
+    /// Paths of all pairs that are listed, beside the first of each pair.
+    listed: usize,
+}
+
+/// For all plans at once, which is looked at often and shows little.
+const OF_ALL: Bounds =
+    Bounds { compare: Duration::from_millis(30), merges: 200, listed_of_pair: 20, listed: 4_000 };
+/// For one plan.
+const OF_ONE: Bounds =
+    Bounds { compare: Duration::from_millis(500), merges: 5_000, listed_of_pair: 10_000, listed: 20_000 };
 
 /// How two plans meet at one path, the harmless way first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,16 +115,17 @@ pub struct Forecast {
     pub plan: PlanId,
     /// The other.
     pub other: PlanId,
-    /// Where they meet, in order; at least one.
+    /// Where they meet, in order; at least one, and as many as are listed.
     pub paths: Vec<ForecastPath>,
+    /// How many more paths are in conflict.
+    pub more_conflicts: usize,
+    /// How many more paths both change in ways that go together.
+    pub more_merges: usize,
+    /// The worst of all paths.
+    pub kind: ForecastKind,
 }
 
 impl Forecast {
-    /// The worst of its paths.
-    pub fn kind(&self) -> ForecastKind {
-        self.paths.iter().map(|path| path.kind).max().unwrap_or(ForecastKind::SameFile)
-    }
-
     /// The plan that meets this one here; none when this one has no part in it.
     pub fn other_than(&self, plan: PlanId) -> Option<PlanId> {
         match plan {
@@ -103,32 +136,51 @@ impl Forecast {
     }
 }
 
+/// What was found, and how much was not looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forecasts {
+    /// Each pair once.
+    pub pairs: Vec<Forecast>,
+    /// How many meetings of two plans at a path were not compared, for want of time.
+    pub not_compared: usize,
+    /// How many plans were not looked at: there are too many, or they change too much.
+    pub plans_left_out: usize,
+}
+
+impl Forecasts {
+    /// How much was not looked at, in all.
+    pub fn left_out(&self) -> usize {
+        self.not_compared + self.plans_left_out
+    }
+}
+
 impl Engine {
     /// The plans that meet this one, in the order of their ids; none when it can no more be applied.
     ///
     /// # Errors
     /// There is no such plan, or the store failed.
-    pub async fn forecast(&self, id: PlanId) -> Result<Vec<Forecast>, PlanStoreError> {
+    pub async fn forecast(&self, id: PlanId) -> Result<Forecasts, PlanStoreError> {
         let plan = self.house.store.plan(id).await?;
         if !is_open(plan.state) {
-            return Ok(Vec::new());
+            return Ok(Forecasts::default());
         }
-        let one = Touched::of(plan, self).await?;
-        if one.changes.is_empty() {
-            return Ok(Vec::new());
-        }
-        let places = self.house.store.changed_places(&open_states(), ENTRIES_MAX).await?;
-        let meets = |place: &ChangedPlace| place.plan != id && one.places.contains_key(&place.at);
-        let others = newest(places.iter().filter(|place| meets(place)).map(|place| place.plan));
+        let (changed, left_out) = self.house.changed_plans(PLANS_OF_ONE_MAX).await?;
+        let mut making = Making::new();
+        let touched = match changed.iter().find(|changed| changed.plan == id) {
+            Some(changed) => self.touched(changed, &mut making).await?,
+            None => self.house.made(plan).await?.map(|(touched, _)| touched),
+        };
+        let Some(one) = touched.filter(|one| !one.files.is_empty()) else {
+            return Ok(Forecasts::default());
+        };
+        let others = changed.into_iter().filter(|changed| changed.plan != id).collect();
+        let (others, also_left_out) = self.all_touched(others, &mut making).await?;
+        let mut all = vec![one];
+        all.extend(others);
         let stored = Stored(self.house.store.as_ref());
-        let mut meetings = Meetings::new(&stored);
-        let mut forecasts = Vec::new();
-        for other in others {
-            if let Some(other) = self.touched(other).await? {
-                forecasts.extend(meetings.between(&one, &other));
-            }
-        }
-        forecasts.sort_by_key(|forecast| forecast.other);
+        let mut forecasts = Comparison::new(&all, &stored, OF_ONE).of_first();
+        forecasts.plans_left_out = left_out + also_left_out;
+        forecasts.pairs.sort_by_key(|forecast| forecast.other);
         Ok(forecasts)
     }
 
@@ -136,67 +188,153 @@ impl Engine {
     ///
     /// # Errors
     /// The store failed.
-    pub async fn forecasts(&self) -> Result<Vec<Forecast>, StoreError> {
-        let mut places = self.house.store.changed_places(&open_states(), ENTRIES_OF_ALL_MAX).await?;
-        let among: BTreeSet<PlanId> = newest(places.iter().map(|place| place.plan)).into_iter().collect();
-        places.retain(|place| among.contains(&place.plan));
-        let mut touched = Vec::new();
-        for plan in shared(&places) {
-            touched.extend(self.touched(plan).await?);
-        }
+    pub async fn forecasts(&self) -> Result<Forecasts, StoreError> {
+        let (changed, left_out) = self.house.changed_plans(PLANS_MAX).await?;
+        let (all, also_left_out) = self.all_touched(changed, &mut Making::new()).await?;
         let stored = Stored(self.house.store.as_ref());
-        let mut meetings = Meetings::new(&stored);
-        let mut forecasts = Vec::new();
-        for (no, one) in touched.iter().enumerate() {
-            let later = touched.iter().skip(no + 1);
-            forecasts.extend(later.filter_map(|other| meetings.between(one, other)));
-        }
+        let mut forecasts = Comparison::new(&all, &stored, OF_ALL).of_all();
+        forecasts.plans_left_out = left_out + also_left_out;
         Ok(forecasts)
     }
 
-    /// A plan with its changes; none when it was forgotten or came to its end meanwhile.
-    async fn touched(&self, id: PlanId) -> Result<Option<Touched>, StoreError> {
-        match self.house.store.plan(id).await {
-            Ok(plan) if is_open(plan.state) => Ok(Some(Touched::of(plan, self).await?)),
-            Ok(_) => Ok(None),
+    /// The plans with their changes, oldest first, and how many of them are left out.
+    async fn all_touched(
+        &self,
+        newest_first: Vec<ChangedPlan>,
+        making: &mut Making,
+    ) -> Result<(Vec<Touched>, usize), StoreError> {
+        let (mut all, mut files, mut left_out) = (Vec::new(), 0, 0);
+        for changed in &newest_first {
+            match self.touched(changed, making).await? {
+                Some(touched) if files + touched.files.len() <= FILES_MAX => {
+                    files += touched.files.len();
+                    all.push(touched);
+                }
+                Some(_) | None => left_out += 1,
+            }
+        }
+        all.reverse();
+        Ok((all, left_out))
+    }
+
+    /// A plan with its changes: by its footprint, which is made and stored where it is missing. `None` if there is no
+    /// time left for that, or the plan has come to its end or cannot be read.
+    async fn touched(
+        &self,
+        changed: &ChangedPlan,
+        making: &mut Making,
+    ) -> Result<Option<Touched>, StoreError> {
+        if let Some(files) = changed.footprint.as_deref().and_then(footprint::from_bytes) {
+            let roots = changed.projects.iter().map(|project| project.root.as_bytes().to_vec()).collect();
+            let aliases = super::diff::aliases_of(&changed.projects);
+            return Ok(Some(Touched { plan: changed.plan, roots, aliases, files }));
+        }
+        if !making.has_time() {
+            return Ok(None);
+        }
+        let plan = match self.house.store.plan(changed.plan).await {
+            Ok(plan) if is_open(plan.state) => plan,
             // One that only a newer program can read keeps nobody from the others.
-            Err(PlanStoreError::Store(StoreError::Unreadable { .. })) => Ok(None),
-            Err(PlanStoreError::Store(error)) => Err(error),
-            Err(
+            Err(PlanStoreError::Store(StoreError::Unreadable { .. } | StoreError::Damaged { .. })) => {
+                return Ok(None);
+            }
+            Err(PlanStoreError::Store(error)) => return Err(error),
+            Ok(_)
+            | Err(
                 PlanStoreError::NotFound { .. }
                 | PlanStoreError::Moved { .. }
                 | PlanStoreError::Refused(_)
                 | PlanStoreError::Job(_)
                 | PlanStoreError::QueueFull { .. }
                 | PlanStoreError::IdTaken { .. },
-            ) => Ok(None),
+            ) => return Ok(None),
+        };
+        let is_at_rest = plan.state != PlanState::Execute(Work::Processing);
+        let Some((touched, bytes)) = self.house.made(plan).await? else { return Ok(None) };
+        if is_at_rest {
+            let (stamp, files) = ((changed.attempt, changed.entries), touched.files.len());
+            // It is made again next time, if it cannot be stored.
+            let _ = self.house.store.keep_footprint(changed.plan, stamp, files, bytes).await;
         }
+        Ok(Some(touched))
+    }
+}
+
+impl House {
+    /// The newest plans that may still be applied and changed something, and how many more there are.
+    async fn changed_plans(&self, plans_max: usize) -> Result<(Vec<ChangedPlan>, usize), StoreError> {
+        self.store.changed_plans(&open_states(), plans_max).await
+    }
+
+    /// The plan with its changes, and its footprint; `None` if it changes too much.
+    async fn made(&self, plan: Plan) -> Result<Option<(Touched, Vec<u8>)>, StoreError> {
+        let changes = self.net_changes(&plan).await?;
+        if changes.len() > FOOTPRINT_FILES_MAX {
+            return Ok(None);
+        }
+        let touched = Touched::new(&plan, changes, &Stored(self.store.as_ref()));
+        let bytes = footprint::to_bytes(&touched.files);
+        Ok(Some((touched, bytes)))
+    }
+}
+
+/// Stores the footprint of a plan whose work is done, so that no forecast has to make it.
+pub(super) async fn keep_footprint(house: &Arc<House>, plan: &Plan) -> Result<(), StoreError> {
+    let Some(changed) = house.store.changed_plan(plan.id).await? else { return Ok(()) };
+    let changes = house.net_changes(plan).await?;
+    if changes.len() > FILES_AT_ONCE_MAX {
+        return Ok(());
+    }
+    let files = changes.len();
+    let (making, plan_id, plan) = (Arc::clone(house), plan.id, plan.clone());
+    let made = tokio::task::spawn_blocking(move || {
+        let touched = Touched::new(&plan, changes, &Stored(making.store.as_ref()));
+        footprint::to_bytes(&touched.files)
+    });
+    match made.await {
+        Ok(bytes) => {
+            house.store.keep_footprint(plan_id, (changed.attempt, changed.entries), files, bytes).await
+        }
+        // The next forecast makes it.
+        Err(_) => Ok(()),
+    }
+}
+
+/// The time that is left for making footprints.
+struct Making(Timer);
+
+impl Making {
+    fn new() -> Self {
+        Self(Timer::new())
+    }
+
+    fn has_time(&self) -> bool {
+        self.0.elapsed() < MAKING_MAX
+    }
+}
+
+/// The time that this thread took of the processor: how busy the machine is does not matter.
+struct Timer(Duration);
+
+impl Timer {
+    fn new() -> Self {
+        Self(Self::now())
+    }
+
+    fn now() -> Duration {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+    }
+
+    fn elapsed(&self) -> Duration {
+        // On another thread it begins anew.
+        Self::now().saturating_sub(self.0)
     }
 }
 
 /// The states in which a plan may still be applied.
 fn open_states() -> Vec<PlanState> {
     PlanState::ALL.into_iter().filter(|state| is_open(*state)).collect()
-}
-
-/// Each plan once, as many as are held against each other, newest first.
-fn newest(plans: impl Iterator<Item = PlanId>) -> Vec<PlanId> {
-    let plans: BTreeSet<PlanId> = plans.collect();
-    plans.into_iter().rev().take(PLANS_MAX).collect()
-}
-
-/// The plans that change a place which another one changes too.
-fn shared(places: &[ChangedPlace]) -> BTreeSet<PlanId> {
-    let mut first: HashMap<&[u8], PlanId> = HashMap::new();
-    let mut shared = BTreeSet::new();
-    for ChangedPlace { plan, at } in places {
-        match first.get(at.as_slice()) {
-            Some(other) if other == plan => {}
-            Some(other) => shared.extend([*other, *plan]),
-            None => drop(first.insert(at, *plan)),
-        }
-    }
-    shared
 }
 
 /// Whether the changes of a plan in this state are on their way to the user's files.
@@ -214,37 +352,29 @@ fn is_open(state: PlanState) -> bool {
 /// A place on the disk.
 type At = Vec<u8>;
 
-/// A plan, its changes, and the places that they touch.
+/// A plan and its changes.
+#[derive(Clone, Debug)]
 struct Touched {
-    plan: Plan,
-    changes: Vec<NetChange>,
-    /// Which change touches a place: where a file is changed, and where a moved one was.
-    places: BTreeMap<At, usize>,
+    plan: PlanId,
+    roots: Vec<Vec<u8>>,
     aliases: Vec<ProjectAlias>,
+    files: Vec<TouchedFile>,
 }
 
 impl Touched {
-    async fn of(plan: Plan, engine: &Engine) -> Result<Touched, StoreError> {
-        let changes = fold(&engine.entries(&plan).await?);
-        Ok(Touched::new(plan, changes))
+    fn new(plan: &Plan, changes: Vec<NetChange>, contents: &dyn ContentSource) -> Touched {
+        let roots = plan.projects.iter().map(|project| project.root.as_bytes().to_vec()).collect();
+        let files = changes.into_iter().map(|change| TouchedFile::new(change, contents)).collect();
+        Touched { plan: plan.id, roots, aliases: super::diff::aliases_of(&plan.projects), files }
     }
 
-    fn new(plan: Plan, changes: Vec<NetChange>) -> Touched {
-        let mut places = BTreeMap::new();
-        for (no, change) in changes.iter().enumerate() {
-            let (here, from) = places_of(&plan, change);
-            places.extend([Some(here), from].into_iter().flatten().map(|at| (at, no)));
-        }
-        Touched { aliases: aliases(&plan), plan, changes, places }
+    /// Where a change happens, and where it takes something away from.
+    fn places_of(&self, change: &NetChange) -> (At, Option<At>) {
+        let RootNo(root) = change.root;
+        let root = self.roots.get(usize::from(root)).map(Vec::as_slice).unwrap_or_default();
+        let at = |path: &domain::RelPath| [root, b"/", path.as_bytes()].concat();
+        (at(&change.path), change.from.as_ref().map(at))
     }
-}
-
-/// Where a change happens, and where it takes something away from.
-fn places_of(plan: &Plan, change: &NetChange) -> (At, Option<At>) {
-    let root = usize::from(change.root.0);
-    let root = plan.projects.get(root).map(|project| project.root.as_bytes()).unwrap_or_default();
-    let at = |path: &domain::RelPath| [root, b"/", path.as_bytes()].concat();
-    (at(&change.path), change.from.as_ref().map(at))
 }
 
 /// A change and its places.
@@ -255,10 +385,9 @@ struct Change<'a> {
 }
 
 impl<'a> Change<'a> {
-    fn of(touched: &'a Touched, no: usize) -> Option<Self> {
-        let net = touched.changes.get(no)?;
-        let (here, from) = places_of(&touched.plan, net);
-        Some(Change { net, here, from })
+    fn new(touched: &'a Touched, net: &'a NetChange) -> Self {
+        let (here, from) = touched.places_of(net);
+        Change { net, here, from }
     }
 
     /// What lies at a place after this change; `unless` where it does not touch it.
@@ -276,58 +405,243 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Finds out how plans meet; what was read or merged once is not read or merged again.
+/// A change at a place: which of the plans, and which of its files.
+#[derive(Clone, Copy)]
+struct Member<'a> {
+    plan: usize,
+    file: usize,
+    /// The lines of an edited text, and which of the bases at this place they are of.
+    lines: Option<(usize, &'a [ReplacedLines])>,
+}
+
+/// Two plans, as far as they were compared.
+#[derive(Clone, Default)]
+struct Pair {
+    /// Files of the first plan.
+    listed: Vec<(usize, ForecastKind)>,
+    conflicts: usize,
+    merges: usize,
+    worst: Option<ForecastKind>,
+}
+
+/// Compares plans place by place.
+struct Comparison<'a> {
+    all: &'a [Touched],
+    meetings: Meetings<'a>,
+    bounds: Bounds,
+    timer: Timer,
+    /// A row for each first plan, with a place for each other.
+    pairs: Vec<Pair>,
+    listed: usize,
+    not_compared: usize,
+    /// Pairs of changes that were compared at one place and meet at another one, too.
+    seen: BTreeSet<(usize, usize, usize, usize)>,
+}
+
+impl<'a> Comparison<'a> {
+    fn new(all: &'a [Touched], contents: &'a dyn ContentSource, bounds: Bounds) -> Self {
+        Self {
+            all,
+            meetings: Meetings::new(contents, bounds.merges),
+            bounds,
+            timer: Timer::new(),
+            pairs: Vec::new(),
+            listed: 0,
+            not_compared: 0,
+            seen: BTreeSet::new(),
+        }
+    }
+
+    /// Each plan with each other.
+    fn of_all(mut self) -> Forecasts {
+        self.pairs = vec![Pair::default(); self.all.len() * self.all.len()];
+        for members in self.places() {
+            for (no, one) in members.iter().enumerate() {
+                self.compare_one(*one, &members[no + 1..]);
+            }
+        }
+        self.into_forecasts()
+    }
+
+    /// The first plan with each other.
+    fn of_first(mut self) -> Forecasts {
+        self.pairs = vec![Pair::default(); self.all.len()];
+        for members in self.places() {
+            let (ours, others): (Vec<Member<'_>>, Vec<Member<'_>>) =
+                members.into_iter().partition(|member| member.plan == 0);
+            ours.into_iter().for_each(|one| self.compare_one(one, &others));
+        }
+        self.into_forecasts()
+    }
+
+    /// The places that more than one plan touches, in order, with who touches them, in the order of plans.
+    fn places(&self) -> Vec<Vec<Member<'a>>> {
+        let mut places: HashMap<At, Vec<Member<'a>>> = HashMap::new();
+        for (plan, touched) in self.all.iter().enumerate() {
+            for (file, TouchedFile { change, .. }) in touched.files.iter().enumerate() {
+                let (here, from) = touched.places_of(change);
+                for at in [Some(here), from].into_iter().flatten() {
+                    places.entry(at).or_default().push(Member { plan, file, lines: None });
+                }
+            }
+        }
+        let is_shared = |members: &[Member<'_>]| members.windows(2).any(|two| two[0].plan != two[1].plan);
+        let mut shared: Vec<(At, Vec<Member<'a>>)> =
+            places.into_iter().filter(|(_, members)| is_shared(members)).collect();
+        shared.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        shared.into_iter().map(|(_, members)| self.with_lines(members)).collect()
+    }
+
+    fn with_lines(&self, mut members: Vec<Member<'a>>) -> Vec<Member<'a>> {
+        let mut bases: Vec<FileState> = Vec::new();
+        for member in &mut members {
+            let TouchedFile { change, lines } = &self.all[member.plan].files[member.file];
+            if let (Some((before, _)), Some(lines)) = (edited_text(change), lines) {
+                let known = bases.iter().position(|base| *base == before);
+                let base = known.unwrap_or_else(|| {
+                    bases.push(before);
+                    bases.len() - 1
+                });
+                member.lines = Some((base, lines));
+            }
+        }
+        members
+    }
+
+    fn compare_one(&mut self, one: Member<'a>, others: &[Member<'a>]) {
+        let others = others.iter().filter(|other| other.plan != one.plan);
+        if self.timer.elapsed() > self.bounds.compare {
+            self.not_compared += others.count();
+            return;
+        }
+        for other in others {
+            match self.kind(one, *other) {
+                Verdict::Met(kind) => self.note(one, *other, kind),
+                Verdict::Apart => {}
+                Verdict::NotCompared => self.not_compared += 1,
+            }
+        }
+    }
+
+    fn kind(&mut self, one: Member<'a>, other: Member<'a>) -> Verdict {
+        if let (Some((base, lines)), Some((same_base, other_lines))) = (one.lines, other.lines)
+            && base == same_base
+        {
+            match compare_lines(lines, other_lines) {
+                LinesVerdict::Merge => return Verdict::Met(ForecastKind::SameFile),
+                LinesVerdict::Conflict => return Verdict::Met(ForecastKind::SameLines),
+                LinesVerdict::Unsure => {}
+            }
+        }
+        let (ours, theirs) = (&self.all[one.plan], &self.all[other.plan]);
+        let (net, other_net) = (&ours.files[one.file].change, &theirs.files[other.file].change);
+        // What was moved may meet the same change at both its places.
+        let is_moved = net.from.is_some() || other_net.from.is_some();
+        if is_moved && !self.seen.insert((one.plan, one.file, other.plan, other.file)) {
+            return Verdict::Apart;
+        }
+        self.meetings.met(&Change::new(ours, net), &Change::new(theirs, other_net))
+    }
+
+    fn note(&mut self, one: Member<'_>, other: Member<'_>, kind: ForecastKind) {
+        let Some(pair) = self.pairs.get_mut(one.plan * self.all.len() + other.plan) else { return };
+        pair.worst = pair.worst.max(Some(kind));
+        let is_first = pair.listed.is_empty();
+        let has_place = pair.listed.len() < self.bounds.listed_of_pair && self.listed < self.bounds.listed;
+        if is_first || has_place {
+            self.listed += usize::from(!is_first);
+            pair.listed.push((one.file, kind));
+        } else if let Some(place) =
+            pair.listed.iter_mut().find(|(_, listed)| kind.is_conflict() && !listed.is_conflict())
+        {
+            // A conflict is listed before what goes together.
+            pair.merges += 1;
+            *place = (one.file, kind);
+        } else if kind.is_conflict() {
+            pair.conflicts += 1;
+        } else {
+            pair.merges += 1;
+        }
+    }
+
+    fn into_forecasts(self) -> Forecasts {
+        let plans = self.all.len().max(1);
+        let forecast = |(no, mut pair): (usize, Pair)| {
+            let kind = pair.worst?;
+            let (one, other) = (self.all.get(no / plans)?, self.all.get(no % plans)?);
+            pair.listed.sort_unstable();
+            let path = |(file, kind): (usize, ForecastKind)| {
+                let change = &one.files.get(file)?.change;
+                Some(ForecastPath { address: change_address(change, &one.aliases), kind })
+            };
+            Some(Forecast {
+                plan: one.plan,
+                other: other.plan,
+                paths: pair.listed.into_iter().filter_map(path).collect(),
+                more_conflicts: pair.conflicts,
+                more_merges: pair.merges,
+                kind,
+            })
+        };
+        let pairs = self.pairs.into_iter().enumerate().filter_map(forecast).collect();
+        Forecasts { pairs, not_compared: self.not_compared, plans_left_out: 0 }
+    }
+}
+
+/// What is known of two changes.
+enum Verdict {
+    /// They meet so.
+    Met(ForecastKind),
+    /// They do not meet, or it was told before.
+    Apart,
+    /// It would have to be merged, and enough was.
+    NotCompared,
+}
+
+/// Finds out how changes meet where their lines do not tell; what was read or merged once is not read or merged again.
 struct Meetings<'a> {
     contents: &'a dyn ContentSource,
+    merges_left: usize,
     /// Whether the lines of base, one and other are in conflict; of two that are merged it does not matter which is the
-    /// first, so the smaller hash is.
-    merged: BTreeMap<[Hash; 3], bool>,
+    /// first, so the smaller hash is. `None` if a content is not stored.
+    merged: BTreeMap<[Hash; 3], Option<bool>>,
     /// Contents that were read, and how many bytes they have.
     read: BTreeMap<Hash, Arc<[u8]>>,
     read_bytes: usize,
 }
 
 impl<'a> Meetings<'a> {
-    fn new(contents: &'a dyn ContentSource) -> Self {
-        Self { contents, merged: BTreeMap::new(), read: BTreeMap::new(), read_bytes: 0 }
-    }
-
-    /// Where two plans meet; none when they do not.
-    fn between(&mut self, one: &Touched, other: &Touched) -> Option<Forecast> {
-        let shared = one.places.iter().filter_map(|(at, no)| Some((*no, *other.places.get(at)?)));
-        let pairs: BTreeSet<(usize, usize)> = shared.collect();
-        let mut paths = Vec::new();
-        for (ours, theirs) in pairs {
-            let (Some(ours), Some(theirs)) = (Change::of(one, ours), Change::of(other, theirs)) else {
-                continue;
-            };
-            if let Some(kind) = self.met(&ours, &theirs) {
-                paths.push(ForecastPath { address: change_address(ours.net, &one.aliases), kind });
-            }
-        }
-        (!paths.is_empty()).then_some(Forecast { plan: one.plan.id, other: other.plan.id, paths })
+    fn new(contents: &'a dyn ContentSource, merges_left: usize) -> Self {
+        Self { contents, merges_left, merged: BTreeMap::new(), read: BTreeMap::new(), read_bytes: 0 }
     }
 
     /// How two changes meet: the worse of both orders.
-    fn met(&mut self, one: &Change<'_>, other: &Change<'_>) -> Option<ForecastKind> {
-        let kind = self.after(one, other).max(self.after(other, one));
+    fn met(&mut self, one: &Change<'_>, other: &Change<'_>) -> Verdict {
+        let (Ok(first), Ok(second)) = (self.after(one, other), self.after(other, one)) else {
+            return Verdict::NotCompared;
+        };
+        let kind = first.max(second);
         // Both made the same directory, or took it away: that is nobody's work.
         if kind.is_none() && one.is_of_dirs() {
-            return None;
+            return Verdict::Apart;
         }
-        Some(kind.unwrap_or(ForecastKind::SameFile))
+        Verdict::Met(kind.unwrap_or(ForecastKind::SameFile))
     }
 
     /// What `second` meets when `first` was applied before; none when it is there already.
-    fn after(&mut self, first: &Change<'_>, second: &Change<'_>) -> Option<ForecastKind> {
+    fn after(
+        &mut self,
+        first: &Change<'_>,
+        second: &Change<'_>,
+    ) -> Result<Option<ForecastKind>, MergesSpent> {
         let now = first.leaves(second.from.as_ref().unwrap_or(&second.here), second.net.before);
         let there = first.leaves(&second.here, None);
         // What a change was made upon may not be known; here it counts for as much as is known of it.
         let sides = Sides { trust: Base::Known, ..Sides::of(second.net, now, there) };
-        match merge_file(&sides) {
+        Ok(match merge_file(&sides) {
             FileMerge::AlreadyThere => None,
             FileMerge::Write(_) | FileMerge::Remove | FileMerge::Move(_) => Some(ForecastKind::SameFile),
-            FileMerge::MergeLines { .. } => Some(self.lines(second.net.before, now, second.net.after)),
+            FileMerge::MergeLines { .. } => Some(self.lines(second.net.before, now, second.net.after)?),
             FileMerge::Conflict(kind) => Some(match kind {
                 ConflictKind::ChangedDeleted | ConflictKind::DeletedChanged => ForecastKind::OneDeletes,
                 ConflictKind::Lines(_) => ForecastKind::SameLines,
@@ -339,7 +653,7 @@ impl<'a> Meetings<'a> {
                 | ConflictKind::Linked
                 | ConflictKind::Binary => ForecastKind::NoMerge,
             }),
-        }
+        })
     }
 
     fn lines(
@@ -347,19 +661,24 @@ impl<'a> Meetings<'a> {
         base: Option<FileState>,
         now: Option<FileState>,
         plan: Option<FileState>,
-    ) -> ForecastKind {
-        let (Some(base), Some(now), Some(plan)) = (base, now, plan) else { return ForecastKind::NoMerge };
+    ) -> Result<ForecastKind, MergesSpent> {
+        let (Some(base), Some(now), Some(plan)) = (base, now, plan) else { return Ok(ForecastKind::NoMerge) };
         let hashes = [base.hash, now.hash.min(plan.hash), now.hash.max(plan.hash)];
-        let known = self.merged.get(&hashes).copied();
-        let is_conflict = known.or_else(|| self.is_conflict(&hashes));
-        match is_conflict {
-            Some(is_conflict) => {
+        let is_conflict = match self.merged.get(&hashes) {
+            Some(known) => *known,
+            None => {
+                self.merges_left = self.merges_left.checked_sub(1).ok_or(MergesSpent)?;
+                let is_conflict = self.is_conflict(&hashes);
                 self.merged.insert(hashes, is_conflict);
-                if is_conflict { ForecastKind::SameLines } else { ForecastKind::SameFile }
+                is_conflict
             }
+        };
+        Ok(match is_conflict {
+            Some(true) => ForecastKind::SameLines,
+            Some(false) => ForecastKind::SameFile,
             // A content that is not kept cannot be merged by whoever applies either.
             None => ForecastKind::NoMerge,
-        }
+        })
     }
 
     fn is_conflict(&mut self, hashes: &[Hash; 3]) -> Option<bool> {
@@ -386,6 +705,9 @@ impl<'a> Meetings<'a> {
         Some(bytes)
     }
 }
+
+/// As many texts were merged as may be.
+struct MergesSpent;
 
 #[cfg(test)]
 mod tests;

@@ -9,10 +9,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use domain::{ApplyStage, PlanId, WallMs};
-use store::{PlanFilter, StoreError};
+use domain::{PlanId, WallMs};
+use store::{EndedPlans, GivenBack, StoreError};
 
 use super::{Engine, kept};
+
+/// How many plans one write forgets: others write in between.
+const FORGOTTEN_AT_ONCE: usize = 200;
 
 /// What to clear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,8 @@ pub struct GcReport {
     pub contents: u64,
     /// Their bytes.
     pub content_bytes: u64,
+    /// What the store's own file gave back to the disk.
+    pub given_back: GivenBack,
 }
 
 /// Why something could not be cleared.
@@ -71,20 +76,16 @@ impl Engine {
         report.sandboxes = swept.removed.len() as u64;
         report.stuck = swept.left.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect();
         self.clear_kept(&swept.kept, request, &mut report).await?;
-        let mut old = Vec::new();
-        let mut applies = BTreeSet::new();
-        for plan in self.old_final_plans(request.older).await? {
-            let of_plan = house.store.applies(plan).await?;
-            // An undo that was broken off still needs its plan.
-            if of_plan.iter().all(|apply| apply.stage != ApplyStage::Sealed) {
-                applies.extend(of_plan.iter().map(|apply| apply.id.as_u128()));
-                old.push(plan);
-            }
-        }
+        let older = u64::try_from(request.older.as_millis()).unwrap_or(u64::MAX);
+        let before = WallMs(house.wall().0.saturating_sub(older));
+        let EndedPlans { plans, applies } = house.store.ended_plans(before).await?;
+        let applies = applies.iter().map(|apply| apply.as_u128()).collect();
         self.forget_undo(&applies, request, &mut report)?;
-        for plan in old {
-            if request.dry_run || house.store.forget(plan).await? {
-                report.plans.push(plan);
+        if request.dry_run {
+            report.plans = plans;
+        } else {
+            for batch in plans.chunks(FORGOTTEN_AT_ONCE) {
+                report.plans.extend(house.store.forget(batch.to_vec()).await?);
             }
         }
         let collected = match request.dry_run {
@@ -92,6 +93,9 @@ impl Engine {
             false => house.store.collect(false)?,
         };
         (report.contents, report.content_bytes) = (collected.contents, collected.bytes);
+        if !request.dry_run {
+            report.given_back = house.store.give_back()?;
+        }
         Ok(report)
     }
 
@@ -109,15 +113,6 @@ impl Engine {
             }
         }
         Ok(())
-    }
-
-    async fn old_final_plans(&self, older: Duration) -> Result<Vec<PlanId>, StoreError> {
-        let older = u64::try_from(older.as_millis()).unwrap_or(u64::MAX);
-        let before = WallMs(self.house.wall().0.saturating_sub(older));
-        let (plans, _) =
-            self.house.store.plans(&PlanFilter { limit: usize::MAX, ..PlanFilter::default() }).await?;
-        let is_old = plans.iter().filter(|plan| plan.state.is_final() && plan.updated < before);
-        Ok(is_old.map(|plan| plan.id).collect())
     }
 
     fn forget_undo(

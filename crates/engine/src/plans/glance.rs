@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use domain::{Job, JobState, Plan, PlanId, PlanState, Work, fold};
+use domain::{Job, JobState, Plan, PlanId, PlanState, Work};
 use store::{PlanFilter, PlanStoreError, StoreError};
 
 use super::facts::store_error;
@@ -113,7 +113,7 @@ impl Glances {
     async fn plans(&self, engine: &Engine, live: &[Job]) -> Result<Vec<Plan>, StoreError> {
         let store = &engine.house.store;
         let filter = PlanFilter { limit: RESTING_MAX, ..PlanFilter::default() };
-        let (mut plans, _) = store.plans(&filter).await?;
+        let mut plans = store.newest_plans(&filter).await?;
         let running = live.iter().filter(|job| job.state == JobState::Running);
         let queued = live.iter().filter(|job| job.state == JobState::Queued).take(QUEUED_MAX);
         for job in running.chain(queued) {
@@ -155,7 +155,10 @@ impl Glances {
                 Some(known) => known.short,
                 None => engine.short_id(plan.id).await?,
             };
-            let files = fold(&engine.entries(plan).await?).len();
+            let files = match engine.house.store.files_changed(&[plan.id]).await?.get(&plan.id) {
+                Some(files) => *files,
+                None => engine.house.net_changes(plan).await?.len(),
+            };
             let step = engine.step_now(plan).await?;
             self.known.insert(plan.id, Known { version: plan.version, event, short, step, files });
         }

@@ -17,7 +17,8 @@ impl House {
 
     /// The rules that what was chosen breaks.
     pub(super) fn broken_by_chosen(&self, plan: &Plan, wanted: &[Wanted]) -> Vec<Violation> {
-        broken(plan, wanted.iter().map(|wanted| (&wanted.change, || lines_of(self, wanted))))
+        let judged = wanted.iter().filter(|wanted| !wanted.is_carrier);
+        broken(plan, judged.map(|wanted| (&wanted.change, || lines_of(self, wanted))))
     }
 }
 

@@ -15,7 +15,7 @@ use store::{PlanStoreError, StoreError};
 
 use super::answer::{answer, speaker};
 use super::contents::Stored;
-use super::facts::{ASK_MODEL, END_SERVER, RUN_COMMAND, START_SERVER, VALIDATE};
+use super::facts::{ASK_MODEL, END_SERVER, RECHECK, RUN_COMMAND, START_SERVER, VALIDATE};
 use super::sandbox_home::log_dir;
 use super::standing::TAKE_BACK;
 use super::{Engine, House};
@@ -139,7 +139,7 @@ impl House {
 
 /// Whether what there is to see of such a call is what its process printed.
 fn is_printed(tool: &str) -> bool {
-    [RUN_COMMAND, VALIDATE, START_SERVER, END_SERVER, TAKE_BACK].contains(&tool)
+    [RUN_COMMAND, VALIDATE, RECHECK, START_SERVER, END_SERVER, TAKE_BACK].contains(&tool)
 }
 
 /// What a tool or a model answered, as text: what it says in words, or all of it.

@@ -4,8 +4,10 @@
 //! 1. Nothing is written here.
 //! 2. Every file is read beneath its project's root, through no link.
 //! 3. What is to be written over is named by its state, so that the journal finds out if it changed meanwhile.
+//! 4. A link that is removed by the same changes is on the way of nothing that is made in its place.
+//! 5. What a mode keeps us from reading is as a journal left it, if nothing touched it since: see [`LeftBy`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -14,7 +16,7 @@ use domain::{
     ConflictKind, FileMerge, FileState, Hash, Kind, Merge, NetChange, Place, Plan, Region, RelPath, RootNo,
     Sides, TEXT_BYTES_MAX, hunks_in_conflict, merge, merge_file,
 };
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use sandbox::beneath::{self, BeneathError, Links};
 use sandbox::content::ContentSource;
 use sandbox::journal::{Attributes, Bytes, Change, Image};
@@ -32,6 +34,47 @@ pub(super) struct Wanted {
     pub(super) attributes: Option<Attributes>,
     /// Whether the plan's file wins over a conflict.
     pub(super) take: bool,
+    /// Whether it is only a directory that holds others of what is wanted: it is not counted.
+    pub(super) is_carrier: bool,
+}
+
+/// The files of the changes that have other names, which no change mentions: by device and inode, wherever the other names
+/// are.
+pub(super) fn linked_elsewhere(roots: &Roots, wanted: &[Wanted]) -> BTreeSet<(RootNo, RelPath)> {
+    let mut names: BTreeMap<(u64, u64), (u64, Vec<&Wanted>)> = BTreeMap::new();
+    for one in wanted {
+        let here = one.change.from.as_ref().unwrap_or(&one.change.path);
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        let held = roots
+            .of(one.change.root)
+            .and_then(|root| beneath::open(root.as_fd(), here, flags, Mode::empty(), Links::Refuse).ok());
+        let Some(stat) = held.and_then(|held| rustix::fs::fstat(held).ok()) else { continue };
+        let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
+        if is_file && stat.st_nlink > 1 {
+            let known = names.entry((stat.st_dev, stat.st_ino)).or_insert((stat.st_nlink, Vec::new()));
+            known.1.push(one);
+        }
+    }
+    let is_file = |state: Option<FileState>| state.is_some_and(|state| state.kind == Kind::File);
+    let elsewhere = names.into_values().filter(|(links, here)| *links > here.len() as u64);
+    elsewhere
+        .flat_map(|(_, here)| here)
+        .map(|wanted| &wanted.change)
+        .filter(|change| change.from.is_none() && is_file(change.after))
+        .map(|change| (change.root, change.path.clone()))
+        .collect()
+}
+
+/// How many paths these changes touch that a person counts, and which.
+pub(super) fn counted(changes: &[Change], wanted: &[Wanted]) -> BTreeSet<(RootNo, RelPath)> {
+    let carriers: BTreeSet<(RootNo, &RelPath)> = wanted
+        .iter()
+        .filter(|wanted| wanted.is_carrier)
+        .map(|wanted| (wanted.change.root, &wanted.change.path))
+        .collect();
+    let all = changes.iter().map(|change| (change.root, &change.path));
+    let counted = all.filter(|place| !carriers.contains(place));
+    counted.map(|(root, path)| (root, path.clone())).collect()
 }
 
 /// What stands in the way of one file.
@@ -115,6 +158,22 @@ fn unreadable(path: &Path, source: io::Error) -> MergingError {
     MergingError::Io { address: path.display().to_string(), source }
 }
 
+/// What an earlier journal left, for an undo: it says what is in files that nobody may read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LeftBy {
+    /// When its last file had been written, in seconds and nanoseconds of the file system's clock.
+    pub(super) at: (i64, i64),
+}
+
+impl LeftBy {
+    /// Whether what has this record was not touched since.
+    fn knows(self, stat: &Stat) -> bool {
+        #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
+        let changed = (stat.st_ctime as i64, stat.st_ctime_nsec as i64);
+        changed <= self.at
+    }
+}
+
 /// A file as it lies there now.
 struct Found {
     state: FileState,
@@ -122,22 +181,35 @@ struct Found {
     bytes: Option<Vec<u8>>,
     inode: (u64, u64),
     links: u64,
+    /// Whether it could not be read, and a journal says what it is.
+    is_unread: bool,
 }
 
-/// Merges everything that is wanted.
+/// Merges everything that is wanted. `left_by` is the journal that is undone.
 pub(super) fn merge_all(
     roots: &Roots,
     wanted: &[Wanted],
     contents: &dyn ContentSource,
+    left_by: Option<LeftBy>,
 ) -> Result<Merged, MergingError> {
     let mut merged = Merged::default();
+    let gone_links: BTreeSet<(RootNo, &RelPath)> = wanted.iter().filter_map(gone_link).collect();
     let mut inodes: BTreeMap<(u64, u64), (Option<Hash>, String)> = BTreeMap::new();
     for wanted in wanted {
         let Some(root) = roots.of(wanted.change.root) else { continue };
         let here = wanted.change.from.as_ref().unwrap_or(&wanted.change.path);
-        let now = found(root, here, &wanted.address)?;
+        let look = |path: &RelPath, expected: Option<FileState>| {
+            let looking = Looking { root, address: &wanted.address, expected, left_by };
+            match looking.found(path) {
+                Err(MergingError::Escapes { .. }) if is_below(&gone_links, wanted.change.root, path) => {
+                    Ok(None)
+                }
+                found => found,
+            }
+        };
+        let now = look(here, wanted.change.before)?;
         let there = match &wanted.change.from {
-            Some(_) => found(root, &wanted.change.path, &wanted.address)?,
+            Some(_) => look(&wanted.change.path, None)?,
             None => None,
         };
         if let Some(now) = now.as_ref().filter(|now| now.links > 1) {
@@ -155,6 +227,26 @@ pub(super) fn merge_all(
         Merging { wanted, now, there, contents }.merge(&mut merged)?;
     }
     Ok(merged)
+}
+
+/// The link that a change removes, or puts something else in the place of.
+fn gone_link(wanted: &Wanted) -> Option<(RootNo, &RelPath)> {
+    let change = &wanted.change;
+    let is_link = |state: FileState| state.kind == Kind::Symlink;
+    let goes =
+        change.before.is_some_and(is_link) && (change.from.is_some() || !change.after.is_some_and(is_link));
+    goes.then(|| (change.root, change.from.as_ref().unwrap_or(&change.path)))
+}
+
+fn is_below(places: &BTreeSet<(RootNo, &RelPath)>, root: RootNo, path: &RelPath) -> bool {
+    let mut above = path.parent();
+    while let Some(directory) = above {
+        if places.contains(&(root, &directory)) {
+            return true;
+        }
+        above = directory.parent();
+    }
+    false
 }
 
 fn conflict(wanted: &Wanted, kind: ConflictKind) -> Conflict {
@@ -291,7 +383,8 @@ impl Merging<'_> {
 }
 
 fn as_found(found: &Found) -> Image {
-    Image { state: found.state, bytes: Bytes::AsFound, attributes: None }
+    let bytes = if found.is_unread { Bytes::Content } else { Bytes::AsFound };
+    Image { state: found.state, bytes, attributes: None }
 }
 
 fn lines(text: &[u8], from: u32, to: u32) -> Vec<u8> {
@@ -299,36 +392,95 @@ fn lines(text: &[u8], from: u32, to: u32) -> Vec<u8> {
     all.skip(from as usize).take(to.saturating_sub(from) as usize).collect::<Vec<_>>().concat()
 }
 
-/// What lies at a path now.
-fn found(root: &OwnedFd, path: &RelPath, address: &str) -> Result<Option<Found>, MergingError> {
-    let io_error = |source: io::Error| MergingError::Io { address: address.to_owned(), source };
-    let flags = OFlags::PATH | OFlags::NOFOLLOW;
-    let file = match beneath::open(root.as_fd(), path, flags, Mode::empty(), Links::Refuse) {
-        Ok(file) => file,
-        Err(BeneathError::Escapes { path }) => return Err(MergingError::Escapes { path }),
-        Err(BeneathError::Io { source, .. }) => {
-            let is_absent = matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
-            return if is_absent { Ok(None) } else { Err(io_error(source)) };
+/// How one path is looked at.
+struct Looking<'a> {
+    root: &'a OwnedFd,
+    address: &'a str,
+    /// What should lie there.
+    expected: Option<FileState>,
+    left_by: Option<LeftBy>,
+}
+
+impl Looking<'_> {
+    /// What lies at a path now.
+    fn found(&self, path: &RelPath) -> Result<Option<Found>, MergingError> {
+        let io_error = |source: io::Error| self.io_error(source);
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        let file = match beneath::open(self.root.as_fd(), path, flags, Mode::empty(), Links::Refuse) {
+            Ok(file) => file,
+            Err(BeneathError::Escapes { path }) => return Err(MergingError::Escapes { path }),
+            Err(BeneathError::Io { source, .. }) => {
+                let is_absent =
+                    matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+                let is_closed = source.kind() == io::ErrorKind::PermissionDenied;
+                return match (is_absent, is_closed && self.is_way_known(path)) {
+                    (true, _) => Ok(None),
+                    (false, true) => Ok(self.expected.map(unread)),
+                    (false, false) => Err(io_error(source)),
+                };
+            }
+        };
+        let stat =
+            rustix::fs::statat(&file, c"", AtFlags::EMPTY_PATH).map_err(|errno| io_error(errno.into()))?;
+        let mode = (stat.st_mode & 0o7777) as u16;
+        let kind = rustix::fs::FileType::from_raw_mode(stat.st_mode);
+        let (state, bytes) = if kind.is_dir() {
+            (FileState::dir(mode), None)
+        } else if kind.is_symlink() {
+            let target =
+                rustix::fs::readlinkat(&file, c"", Vec::new()).map_err(|errno| io_error(errno.into()))?;
+            (FileState::symlink(target.as_bytes()), None)
+        } else if kind.is_file() {
+            drop(file);
+            match file_state(self.root, path, mode) {
+                Ok(read) => read,
+                Err(source) if source.kind() == io::ErrorKind::PermissionDenied => {
+                    return self.known(&stat, mode).map(Some).ok_or_else(|| io_error(source));
+                }
+                Err(source) => return Err(io_error(source)),
+            }
+        } else {
+            // A socket or a device: something is there, and it is nothing that can be merged.
+            (FileState { kind: Kind::File, mode, size: 0, hash: Hash::of(b"special"), text: false }, None)
+        };
+        let inode = (stat.st_dev, stat.st_ino);
+        Ok(Some(Found { state, bytes, inode, links: stat.st_nlink, is_unread: false }))
+    }
+
+    /// The file that may not be read, if it is what the journal left.
+    fn known(&self, stat: &Stat, mode: u16) -> Option<Found> {
+        let is_left = self.left_by.is_some_and(|left_by| left_by.knows(stat));
+        let is_expected = |expected: &FileState| {
+            expected.kind == Kind::File
+                && expected.mode == mode
+                && i64::try_from(expected.size).is_ok_and(|size| size == stat.st_size)
+        };
+        self.expected.filter(|expected| is_left && is_expected(expected)).map(unread)
+    }
+
+    /// Whether the directory that keeps us from the path is as the journal left it: then what lies in it is too.
+    fn is_way_known(&self, path: &RelPath) -> bool {
+        let mut above = path.parent();
+        while let Some(directory) = above {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW;
+            if let Ok(held) =
+                beneath::open(self.root.as_fd(), &directory, flags, Mode::empty(), Links::Refuse)
+            {
+                let stat = rustix::fs::fstat(&held);
+                return self.left_by.zip(stat.ok()).is_some_and(|(left_by, stat)| left_by.knows(&stat));
+            }
+            above = directory.parent();
         }
-    };
-    let stat = rustix::fs::statat(&file, c"", AtFlags::EMPTY_PATH).map_err(|errno| io_error(errno.into()))?;
-    let mode = (stat.st_mode & 0o7777) as u16;
-    let kind = rustix::fs::FileType::from_raw_mode(stat.st_mode);
-    let (state, bytes) = if kind.is_dir() {
-        (FileState::dir(mode), None)
-    } else if kind.is_symlink() {
-        let target =
-            rustix::fs::readlinkat(&file, c"", Vec::new()).map_err(|errno| io_error(errno.into()))?;
-        (FileState::symlink(target.as_bytes()), None)
-    } else if kind.is_file() {
-        drop(file);
-        file_state(root, path, mode).map_err(io_error)?
-    } else {
-        // A socket or a device: something is there, and it is nothing that can be merged.
-        (FileState { kind: Kind::File, mode, size: 0, hash: Hash::of(b"special"), text: false }, None)
-    };
-    let inode = (stat.st_dev, stat.st_ino);
-    Ok(Some(Found { state, bytes, inode, links: stat.st_nlink }))
+        false
+    }
+
+    fn io_error(&self, source: io::Error) -> MergingError {
+        MergingError::Io { address: self.address.to_owned(), source }
+    }
+}
+
+fn unread(state: FileState) -> Found {
+    Found { state, bytes: None, inode: (0, 0), links: 1, is_unread: true }
 }
 
 fn file_state(root: &OwnedFd, path: &RelPath, mode: u16) -> io::Result<(FileState, Option<Vec<u8>>)> {

@@ -1,4 +1,5 @@
-//! Applies that the store knows as begun and whose journal is not there: brought to the end that the files show.
+//! Applies that the store knows as begun and whose journal is not there, or damaged: brought to the end that the files
+//! show.
 //!
 //! How it comes about: power was lost after the seal was on the disk and before the journal was; or somebody removed the
 //! journal, or set it aside and was killed before the store was told. In the first case nothing was written.
@@ -7,6 +8,7 @@
 //! 1. Only the holder of the locks of the plan's projects ends such an apply: whoever lives and works on it has them.
 //! 2. Nothing of the user's is touched.
 //! 3. While a project is not there, nothing can be told, and the apply stays open.
+//! 4. A damaged journal is set aside, never removed: it has the bytes of what was written over.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,7 +16,7 @@ use std::sync::Arc;
 
 use domain::{ApplyEnd, ApplyId, ApplyKind, ApplyRecord, ApplyStage, Plan, Reason};
 use sandbox::content::ContentSource;
-use sandbox::journal::UndoError;
+use sandbox::journal::{Header, UndoError};
 use store::PlanStoreError;
 
 use super::House;
@@ -22,9 +24,11 @@ use super::apply::ApplyRequest;
 use super::contents::Stored;
 use super::diff::aliases;
 use super::locks::RootLocks;
-use super::merging::{Roots, Wanted, merge_all};
-use super::recover::{OpenApply, OpenWhy, RecoveredApply, RecoveredEnd, Recovery, RecoveryError};
-use super::undo::wanted_back;
+use super::merging::{LeftBy, Roots, Wanted, merge_all};
+use super::recover::{
+    FoundJournal, OpenApply, OpenWhy, RecoveredApply, RecoveredEnd, Recovery, RecoveryError,
+};
+use super::undo::{left_by, wanted_back};
 use super::use_plan::path_of;
 
 /// What is told of an apply that was given up by hand.
@@ -82,14 +86,55 @@ pub(super) async fn end_missing(
         }
         let (how, end, left) = match kept_end(house, apply.id)? {
             Some(kept) => kept,
-            None => seen_end(look(house, &plan, &apply).await),
+            None => seen_end(look(house, &plan, &apply).await, "missing"),
         };
         if house.store.end_apply(apply.id, how).await? {
             let (apply, plan, kind) = (apply.id, Some(plan.id), apply.kind);
-            recovery.ended.push(RecoveredApply { apply, plan, kind, end, left, journal_is_missing: true });
+            let kept = house.journals.undo_path(apply);
+            let journal = if kept.exists() { FoundJournal::Damaged { kept } } else { FoundJournal::Missing };
+            recovery.ended.push(RecoveredApply { apply, plan, kind, end, left, journal });
         }
     }
     Ok(())
+}
+
+/// Ends an apply whose journal is damaged: sets the journal aside, and tells the store what the files show. Or why it
+/// stays open.
+pub(super) async fn end_damaged(
+    house: &Arc<House>,
+    held: &RootLocks,
+    id: ApplyId,
+    header: Option<&Header>,
+    is_locked: bool,
+) -> Result<Result<RecoveredApply, OpenWhy>, RecoveryError> {
+    let known = house.store.apply(id).await?;
+    let sealed = known.clone().filter(ApplyRecord::is_open);
+    let plan = known.as_ref().map(|apply| apply.plan).or(header.map(|header| header.plan));
+    let kind = known.as_ref().map(|apply| apply.kind).or(header.map(|header| header.kind));
+    let found = match plan {
+        Some(plan) => house.store.plan(plan).await.ok(),
+        None => None,
+    };
+    let roots: Vec<PathBuf> =
+        found.iter().flat_map(|plan| &plan.projects).map(|project| path_of(&project.root)).collect();
+    // A header that cannot be read any more does not name them, so that nobody has locked them yet.
+    let to_lock = if is_locked { Vec::new() } else { roots.clone() };
+    let Some(_locks) = RootLocks::try_take(to_lock, held) else {
+        return Ok(Err(OpenWhy::ProjectBusy));
+    };
+    if roots.iter().any(|root| matches!(root.try_exists(), Ok(false))) {
+        return Ok(Err(OpenWhy::ProjectAbsent));
+    }
+    let (how, end, left) = match (&found, &sealed) {
+        (Some(plan), Some(apply)) => seen_end(look(house, plan, apply).await, "damaged"),
+        // Nobody waits for its end.
+        (_, None) | (None, Some(_)) => (set_aside(), RecoveredEnd::TakenBack, Vec::new()),
+    };
+    house.journals.set_aside(id)?;
+    house.store.end_apply(id, how).await?;
+    let kind = kind.unwrap_or(ApplyKind::Apply);
+    let journal = FoundJournal::Damaged { kept: house.journals.undo_path(id) };
+    Ok(Ok(RecoveredApply { apply: id, plan, kind, end, left, journal }))
 }
 
 type End = (ApplyEnd, RecoveredEnd, Vec<String>);
@@ -105,7 +150,8 @@ fn kept_end(house: &House, apply: ApplyId) -> Result<Option<End>, RecoveryError>
         Err(UndoError::Expired { .. } | UndoError::RolledBack { .. }) => {
             Some((set_aside(), RecoveredEnd::TakenBack, Vec::new()))
         }
-        Err(UndoError::Io { .. }) => None,
+        // Only the files tell.
+        Err(UndoError::Damaged { .. } | UndoError::Io { .. }) => None,
     })
 }
 
@@ -121,7 +167,8 @@ enum Seen {
     Unknown(String),
 }
 
-fn seen_end(seen: Seen) -> End {
+/// `journal` says what its journal is.
+fn seen_end(seen: Seen, journal: &str) -> End {
     match seen {
         Seen::All => (ApplyEnd::Applied, RecoveredEnd::Finished, Vec::new()),
         Seen::Nothing => (ApplyEnd::NeverBegan, RecoveredEnd::NeverBegan, Vec::new()),
@@ -129,12 +176,12 @@ fn seen_end(seen: Seen) -> End {
             let reasons = there.iter().map(|file| Reason {
                 kind: "left".to_owned(),
                 subject: file.clone(),
-                message: "it is as the plan has it, and the journal of the apply is missing".to_owned(),
+                message: format!("it is as the plan has it, and the journal of the apply is {journal}"),
             });
             (ApplyEnd::RolledBack(reasons.collect()), RecoveredEnd::TakenBack, there)
         }
         Seen::Unknown(why) => {
-            let message = format!("the journal of the apply is missing, and the files do not tell: {why}");
+            let message = format!("the journal of the apply is {journal}, and the files do not tell: {why}");
             let reason = Reason { kind: "conflict".to_owned(), subject: String::new(), message };
             (ApplyEnd::RolledBack(vec![reason]), RecoveredEnd::TakenBack, Vec::new())
         }
@@ -150,7 +197,7 @@ async fn look(house: &Arc<House>, plan: &Plan, apply: &ApplyRecord) -> Seen {
             match house.chosen(plan, &request).await {
                 Err(error) => Seen::Unknown(error.to_string()),
                 Ok(_) if request.branch.is_some() => Seen::Nothing,
-                Ok(chosen) => match compare(plan, &chosen.wanted, &Stored(house.store.as_ref())) {
+                Ok(chosen) => match compare(plan, &chosen.wanted, &Stored(house.store.as_ref()), None) {
                     Seen::All if request.commit.is_some() => {
                         Seen::Unknown("see with `git log` whether its commit was made".to_owned())
                     }
@@ -167,15 +214,15 @@ async fn look(house: &Arc<House>, plan: &Plan, apply: &ApplyRecord) -> Seen {
                 |apply: &&ApplyRecord| apply.kind == ApplyKind::Apply && apply.stage == ApplyStage::Applied;
             let Some(standing) = applies.iter().rev().find(is_standing) else { return Seen::Nothing };
             match house.journals.read_undo(standing.id) {
-                Ok(images) => compare(plan, &wanted_back(&images, &aliases(plan)), &images),
+                Ok(images) => compare(plan, &wanted_back(&images, &aliases(plan)), &images, left_by(&images)),
                 Err(error) => Seen::Unknown(error.to_string()),
             }
         }
     }
 }
 
-fn compare(plan: &Plan, wanted: &[Wanted], contents: &dyn ContentSource) -> Seen {
-    let merged = Roots::open(plan).and_then(|roots| merge_all(&roots, wanted, contents));
+fn compare(plan: &Plan, wanted: &[Wanted], contents: &dyn ContentSource, left_by: Option<LeftBy>) -> Seen {
+    let merged = Roots::open(plan).and_then(|roots| merge_all(&roots, wanted, contents, left_by));
     let merged = match merged {
         Ok(merged) => merged,
         Err(error) => return Seen::Unknown(error.to_string()),
@@ -189,5 +236,8 @@ fn compare(plan: &Plan, wanted: &[Wanted], contents: &dyn ContentSource) -> Seen
     }
     let mut found = merged.already;
     found.extend(there.iter().map(|change| change.path.to_string()));
+    // A directory that only holds what was made says nothing by being there.
+    let is_carrier = |file: &String| wanted.iter().any(|wanted| wanted.is_carrier && wanted.address == *file);
+    found.retain(|file| !is_carrier(file));
     if found.is_empty() { Seen::Nothing } else { Seen::Some(found) }
 }

@@ -21,8 +21,10 @@ mod breakers;
 mod cancel;
 mod carry;
 mod chosen;
+mod clean_filter;
 mod commit;
 mod contents;
+mod data_files;
 mod deciding;
 mod decisions;
 mod diff;
@@ -59,34 +61,37 @@ mod serve;
 mod set_aside;
 mod standing;
 mod store_file;
+mod tree_gate;
+mod trust;
 mod undo;
 mod use_plan;
 mod verdict;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use domain::{BootId, Policy, Redactor, WallMs};
-use sandbox::ChildProgram;
+use domain::{BootId, PlanId, Policy, Redactor, WallMs};
 use sandbox::journal::{Boot, Journals, Stuck};
+use sandbox::{ChildProgram, CopyWatch};
 use store::{SqliteOptions, SqliteStore, Store};
 use sync::Clock;
-use sync::primitives::Mutex;
+use sync::primitives::{Mutex, lock};
 
 pub use apply::{ApplyError, ApplyRequest, ApplySummary, Preview};
 pub use artifacts::{Artifact, ArtifactsError};
-pub use breakers::BreakerChange;
+pub use breakers::{BreakerChange, StrategyBreaker, reset_strategy_breakers, strategy_breakers};
 pub use cancel::{CancelError, CancelReport};
 pub use decisions::{Affected, DecisionFacts, FindDecisionError};
-pub use diff::{DiffFacts, DiffRequest, FileDiff, Unread};
+pub use diff::{ChangedFiles, DiffFacts, DiffRequest, FileDiff, Unread};
 pub use doctor::{DoctorReport, Finding, Leftovers, doctor_without_store};
 pub use error_times::ErrorMoment;
 pub(crate) use error_times::error_moments;
 pub use execute::{ExecuteError, ExecuteOptions};
 pub use facts::{ASK_MODEL, PlanFacts, PlanRow, StepFacts, Waits};
 pub use find::{FindError, SHORT_ID_CHARS_MIN, shortest};
-pub use forecast::{Forecast, ForecastKind, ForecastPath};
+pub use forecast::{Forecast, ForecastKind, ForecastPath, Forecasts};
 pub use gc::{GcError, GcReport, GcRequest};
 pub use glance::{Glance, GlanceStep, Glances, Seen};
 pub use guide::{GUIDANCE_BYTES_MAX, GuideError, Guided, Taken};
@@ -104,13 +109,14 @@ pub use models::{
 };
 pub use presence::Starting;
 pub use queue::QueuePlace;
-pub use recover::{OpenApply, OpenWhy, RecoveredApply, RecoveredEnd, RecoveryError};
+pub use recover::{FoundJournal, OpenApply, OpenWhy, RecoveredApply, RecoveredEnd, RecoveryError};
 pub use serve::{ServeEnd, ServeError, ServeNews, ServeOptions, ServeReport};
 pub use set_aside::{SetAside, SetAsideError};
+pub use tree_gate::{CheckedTree, ChecksAtApply, ConstrainedBy, RecheckWhen, RerunCheck};
 pub use use_plan::{NewPlanRequest, UseError};
 pub use verdict::Gated;
 
-pub(crate) use breakers::breakers_told;
+pub(crate) use breakers::{BreakerResets, breakers_told};
 pub(crate) use facts::results_of;
 pub(crate) use use_plan::path_of;
 
@@ -128,6 +134,8 @@ pub struct EngineOptions {
     pub sandbox_dir: PathBuf,
     /// The program whose children run commands.
     pub child: ChildProgram,
+    /// How many files, and how many bytes, a copy of a plan's projects may have.
+    pub copy_max: (u64, u64),
     /// How many plans process at once in the store.
     pub plan_concurrency: u32,
     /// How long a job stays owned by a worker that is not heard of.
@@ -135,6 +143,8 @@ pub struct EngineOptions {
     /// How long what an interrupted command changed may take to be captured; afterwards its sandbox is kept. At most
     /// 5 min.
     pub capture_wait: Duration,
+    /// When an apply runs the required checks again, unless it says so itself.
+    pub recheck: RecheckWhen,
     /// How far recovery goes by itself.
     pub recovery: Policy,
     /// How long an applied plan can be undone.
@@ -173,6 +183,7 @@ pub struct Engine {
     pub(crate) house: Arc<House>,
     recovered: Arc<[RecoveredApply]>,
     open: Arc<[OpenApply]>,
+    set_aside: Arc<[PathBuf]>,
 }
 
 /// What all verbs share.
@@ -193,6 +204,8 @@ pub(crate) struct House {
     pub(crate) workers: Mutex<Vec<AsyncWorker>>,
     /// What went wrong last in this process, should the store not take it.
     pub(crate) last_failure: Mutex<Option<String>>,
+    /// Copies of projects that are being made, to be shown.
+    copies: Mutex<BTreeMap<PlanId, Weak<CopyWatch>>>,
 }
 
 impl Engine {
@@ -219,6 +232,7 @@ impl Engine {
     async fn open_and_recover(options: EngineOptions) -> Result<(Self, Option<Stuck>), EngineOpenError> {
         let data_dir = |source| EngineOpenError::DataDir { dir: options.data_dir.clone(), source };
         make_private(&options.data_dir).map_err(data_dir)?;
+        data_files::refuse_others(&options.data_dir).map_err(data_dir)?;
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(SqliteOptions {
             dir: options.data_dir.clone(),
@@ -252,11 +266,22 @@ impl Engine {
             contexts,
             workers: Mutex::default(),
             last_failure: Mutex::default(),
+            copies: Mutex::default(),
         };
         let house = Arc::new(house);
         let recovery = recover::recover(&house, &locks::RootLocks::default()).await?;
-        let engine = Self { house, recovered: recovery.ended.into(), open: recovery.open.into() };
+        let engine = Self {
+            house,
+            recovered: recovery.ended.into(),
+            open: recovery.open.into(),
+            set_aside: recovery.set_aside.into(),
+        };
         Ok((engine, recovery.stuck))
+    }
+
+    /// What lay among the journals without being a file, and was set aside when this engine was opened.
+    pub fn set_aside_files(&self) -> &[PathBuf] {
+        &self.set_aside
     }
 
     /// What was finished or taken back when this engine was opened.
@@ -271,8 +296,15 @@ impl Engine {
 
     /// What takes secrets out of texts before they are shown; none when its key can be neither read nor made, and then
     /// nothing that may hold a secret must be shown.
-    pub fn redactor(&self) -> Option<&Redactor> {
+    pub fn redactor(&self) -> Option<Arc<Redactor>> {
         self.house.redactor.redactor()
+    }
+
+    /// How many files and bytes of its projects were copied for a plan so far; none while none are.
+    pub fn copied(&self, plan: PlanId) -> Option<(u64, u64)> {
+        let copies = lock(&self.house.copies);
+        let copied = copies.get(&plan).and_then(Weak::upgrade)?.copied();
+        (copied.0 > 0).then_some(copied)
     }
 
     /// The store, for what no verb tells.
@@ -286,6 +318,16 @@ impl House {
     pub(crate) fn wind_down_wait(&self) -> Duration {
         // The store is asked four times at most: whose the job is, for the call, for the error, for the sandbox.
         self.options.capture_wait.saturating_add(phases::STORE_WAIT * 4)
+    }
+
+    /// Counts the copy that is about to be made for a plan, within the bounds of the settings.
+    pub(crate) fn watch_copy(&self, plan: PlanId) -> Arc<CopyWatch> {
+        let (files, bytes) = self.options.copy_max;
+        let watch = Arc::new(CopyWatch::new(files, bytes));
+        let mut copies = lock(&self.copies);
+        copies.retain(|_, watch| watch.strong_count() > 0);
+        copies.insert(plan, Arc::downgrade(&watch));
+        watch
     }
 
     pub(crate) fn wall(&self) -> WallMs {

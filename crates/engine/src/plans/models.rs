@@ -155,7 +155,7 @@ impl Models {
         }
         // What cannot be made is told by those that are.
         let Ok(providers) = self.make(&now) else { return };
-        secrets.know(providers.secrets());
+        secrets.know(&providers.secrets());
         *lock(&self.renewed) = Some((now, Arc::new(providers)));
     }
 
@@ -167,7 +167,7 @@ impl Models {
         let made = self.made.get_or_init(|| {
             let of = (Arc::clone(&self.setup.providers), Arc::clone(&self.setup.prices));
             let providers = self.make(&of).map_err(Arc::new)?;
-            secrets.know(providers.secrets());
+            secrets.know(&providers.secrets());
             Ok(Arc::new(providers))
         });
         made.as_ref().map(Arc::clone).map_err(Arc::clone)

@@ -20,6 +20,8 @@ use domain::{Job, PlanId, WorkerId};
 use rustix::fs::{FlockOperation, flock};
 use store::{JobStore, JobStoreError};
 
+use super::data_files::open_file;
+
 /// A life sign that is not finished by then belongs to nobody.
 const UNBORN_AFTER: Duration = Duration::from_secs(60);
 
@@ -68,7 +70,7 @@ impl Presence {
     /// The file cannot be made or locked.
     pub(super) fn show(data_dir: &Path, worker: WorkerId, serves: Serves) -> io::Result<Self> {
         let dir = workers_dir(data_dir);
-        fs::create_dir_all(&dir)?;
+        super::make_private(&dir)?;
         let path = dir.join(format!("{worker}.lock"));
         // It gets its name when it is locked: whoever looks for the dead never meets it before.
         let beside = dir.join(format!("{worker}.new"));
@@ -106,7 +108,7 @@ impl Drop for Presence {
 
 /// Whether this worker lives, as far as its life sign tells.
 pub(super) fn is_present(data_dir: &Path, worker: WorkerId) -> bool {
-    match File::open(workers_dir(data_dir).join(format!("{worker}.lock"))) {
+    match open_file(&workers_dir(data_dir).join(format!("{worker}.lock"))) {
         Ok(sign) => flock(&sign, FlockOperation::NonBlockingLockShared).is_err(),
         Err(_) => false,
     }
@@ -149,7 +151,7 @@ pub(super) fn served(data_dir: &Path) -> Served {
     let mut served = Served::default();
     let Ok(files) = fs::read_dir(workers_dir(data_dir)) else { return served };
     for file in files.flatten().filter(|file| worker_of(file).is_some()) {
-        let Ok(sign) = File::open(file.path()) else { continue };
+        let Ok(sign) = open_file(&file.path()) else { continue };
         if flock(&sign, FlockOperation::NonBlockingLockShared).is_ok() {
             continue;
         }
@@ -177,7 +179,7 @@ impl Starting {
     /// The lock cannot be made or taken.
     pub(super) fn take(data_dir: &Path) -> io::Result<Starting> {
         let dir = workers_dir(data_dir);
-        fs::create_dir_all(&dir)?;
+        super::make_private(&dir)?;
         let path = dir.join("starting");
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
         loop {
@@ -223,7 +225,7 @@ fn dead_workers(data_dir: &Path) -> Vec<(WorkerId, PathBuf, File)> {
     let mut dead = Vec::new();
     for file in files.flatten() {
         remove_unborn(&file);
-        let (Some(worker), Ok(lock)) = (worker_of(&file), File::open(file.path())) else { continue };
+        let (Some(worker), Ok(lock)) = (worker_of(&file), open_file(&file.path())) else { continue };
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
             dead.push((worker, file.path(), lock));
         }
@@ -241,7 +243,7 @@ fn remove_unborn(file: &fs::DirEntry) {
     let age =
         file.metadata().and_then(|found| found.modified()).map(|made| made.elapsed().unwrap_or_default());
     let is_free = || {
-        File::open(file.path())
+        open_file(&file.path())
             .is_ok_and(|sign| flock(&sign, FlockOperation::NonBlockingLockExclusive).is_ok())
     };
     if age.is_ok_and(|age| age >= UNBORN_AFTER) && is_free() {

@@ -3,7 +3,7 @@
 //! # Invariants
 //! Who waits for a person is no part of the queue: a held job counts when a process that lives serves its plan.
 
-use domain::{Job, JobState, Ms};
+use domain::{Job, JobState, Ms, Phase};
 use store::StoreError;
 
 use super::House;
@@ -59,7 +59,8 @@ impl House {
 
     /// The same, among these jobs.
     pub(super) fn place_among(&self, job: &Job, live: &[Job], served: &Served) -> Option<QueuePlace> {
-        if job.state != JobState::Queued {
+        // An apply that is held for a process of its own waits for no slot.
+        if job.state != JobState::Queued || (job.phase == Phase::Apply && job.is_held()) {
             return None;
         }
         let now = Ms::from(self.clock.now());

@@ -7,13 +7,13 @@
 //! 2. What is left open is named, with the reason.
 //!
 //! # Not here
-//! Applies whose journal is gone: `missing`.
+//! Applies whose journal is gone or damaged: `missing`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use domain::{ApplyEnd, ApplyId, ApplyKind, Merge, PlanId, Reason, WallMs, merge};
-use sandbox::journal::{Ending, Header, JournalRoot, Merger, Recovered, RootMoved, Settled, Stuck};
+use sandbox::journal::{Ending, Header, JournalRoot, Merger, Recovered, RootMoved, Seal, Settled, Stuck};
 use store::StoreError;
 
 use super::locks::RootLocks;
@@ -57,8 +57,22 @@ pub struct RecoveredApply {
     pub end: RecoveredEnd,
     /// Files that were left as they are, because somebody edited them since, or because nothing tells how they were.
     pub left: Vec<String>,
-    /// Whether its journal was gone, so that only the files could tell.
-    pub journal_is_missing: bool,
+    /// What its journal was found to be.
+    pub journal: FoundJournal,
+}
+
+/// What the journal of an apply that was broken off was found to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FoundJournal {
+    /// Whole: it says what was to be done.
+    Whole,
+    /// Gone, so that only the files could tell.
+    Missing,
+    /// Damaged, so that only the files could tell. Nothing of it was removed.
+    Damaged {
+        /// Where it is kept now.
+        kept: PathBuf,
+    },
 }
 
 /// Why an apply is still open.
@@ -128,13 +142,17 @@ pub(super) struct Recovery {
     pub(super) stuck: Option<Stuck>,
     /// An open one that writes to a project whose lock the caller has.
     pub(super) in_the_way: Option<OpenApply>,
+    /// What lay among the journals and is none, at its new place.
+    pub(super) set_aside: Vec<PathBuf>,
 }
 
 /// Finishes or takes back every apply that was broken off. One that is stuck does not keep the others from it. `held` are
 /// locks of roots that the caller has.
 pub(super) async fn recover(house: &Arc<House>, held: &RootLocks) -> Result<Recovery, RecoveryError> {
     let mut recovery = Recovery::default();
-    for listed in house.journals.open_ids()? {
+    let found = house.journals.look()?;
+    recovery.set_aside = found.set_aside;
+    for listed in found.open {
         // What cannot be read is told by whoever tries to settle it.
         let header = house.journals.header(listed.id).ok().flatten();
         let roots: &[JournalRoot] = header.as_ref().map_or(&[], |header| &header.roots);
@@ -142,12 +160,23 @@ pub(super) async fn recover(house: &Arc<House>, held: &RootLocks) -> Result<Reco
         let why = match RootLocks::try_take(paths, held) {
             None => OpenWhy::ProjectBusy,
             // The locks of the roots are held until the journal is put away.
-            Some(_locks) => match house.journals.recover_one(listed.id) {
+            Some(_locks) => match house.journals.recover_one(listed.id, seal_of(house, listed.id).await?) {
                 Recovered::Settled(settled) => {
                     recovery.ended.push(tell(house, settled).await?);
                     continue;
                 }
                 Recovered::Gone => continue,
+                Recovered::Damaged { header: said } => {
+                    match missing::end_damaged(house, held, listed.id, said.as_ref(), !roots.is_empty())
+                        .await?
+                    {
+                        Ok(ended) => {
+                            recovery.ended.push(ended);
+                            continue;
+                        }
+                        Err(why) => why,
+                    }
+                }
                 Recovered::Busy => OpenWhy::ProcessLives,
                 Recovered::Stuck(stuck) => {
                     let why = why_stuck(&stuck);
@@ -168,6 +197,12 @@ pub(super) async fn recover(house: &Arc<House>, held: &RootLocks) -> Result<Reco
     Ok(recovery)
 }
 
+/// Whether the store has sealed this apply.
+async fn seal_of(house: &House, apply: ApplyId) -> Result<Seal, StoreError> {
+    let known = house.store.apply(apply).await?;
+    Ok(if known.is_some_and(|apply| apply.is_open()) { Seal::Sealed } else { Seal::Open })
+}
+
 /// Tells the store how a journal ended, and puts it away.
 async fn tell(house: &House, settled: Settled) -> Result<RecoveredApply, RecoveryError> {
     let (how, end, left) = match settled.ending() {
@@ -183,7 +218,7 @@ async fn tell(house: &House, settled: Settled) -> Result<RecoveredApply, Recover
     let kind = settled.header().map_or(ApplyKind::Apply, |header| header.kind);
     let plan = settled.header().map(|header| header.plan);
     settled.retire()?;
-    Ok(RecoveredApply { apply, plan, kind, end, left, journal_is_missing: false })
+    Ok(RecoveredApply { apply, plan, kind, end, left, journal: FoundJournal::Whole })
 }
 
 fn open_apply(apply: ApplyId, header: Option<&Header>, why: OpenWhy) -> OpenApply {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use domain::{CallNo, Plan, PlanId};
-use sandbox::{OpenError, OpenRequest, Sandbox};
+use sandbox::{CopyWatch, OpenError, OpenRequest, Sandbox};
 
 use super::House;
 
@@ -49,11 +49,12 @@ pub(super) fn whose(dir: &Path) -> Option<(PlanId, u32)> {
 /// Opens the sandbox that is kept of the attempt, and gives its note; else a new one, in the first directory that is free.
 pub(super) fn open(
     request: &OpenRequest,
+    watch: &CopyWatch,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<(Sandbox, Option<String>), OpenError> {
     let homes: Vec<PathBuf> = (1..=HOMES_MAX).map(|no| home(&request.dir, no)).collect();
     let at = |dir: &PathBuf| OpenRequest { dir: dir.clone(), ..request.clone() };
-    let new = |dir: &PathBuf| sandbox::open_unless(at(dir), stop).map(|sandbox| (sandbox, None));
+    let new = |dir: &PathBuf| sandbox::open_watched(at(dir), watch, stop).map(|sandbox| (sandbox, None));
     for _ in 0..LOOKS_MAX {
         if let Some(kept) = homes.iter().find(|dir| sandbox::is_kept(dir)) {
             return sandbox::reopen(at(kept)).map(|(sandbox, note)| (sandbox, Some(note)));
@@ -66,6 +67,23 @@ pub(super) fn open(
     let mut opened = Err(OpenError::Busy { dir: request.dir.clone() });
     for dir in homes.iter().skip(1) {
         opened = new(dir);
+        if !matches!(opened, Err(OpenError::Busy { .. })) {
+            break;
+        }
+    }
+    opened
+}
+
+/// Opens a new sandbox in the first spare directory of the attempt that is free. Whatever is kept of the attempt is left alone.
+pub(super) fn open_spare(
+    request: &OpenRequest,
+    watch: &CopyWatch,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Sandbox, OpenError> {
+    let mut opened = Err(OpenError::Busy { dir: request.dir.clone() });
+    for no in HOMES_MAX + 1..=2 * HOMES_MAX {
+        let at = OpenRequest { dir: home(&request.dir, no), ..request.clone() };
+        opened = sandbox::open_watched(at, watch, stop);
         if !matches!(opened, Err(OpenError::Busy { .. })) {
             break;
         }
@@ -117,7 +135,7 @@ mod tests {
             choice: "copy".parse().unwrap(),
             include: Vec::new(),
         };
-        let open = || open(&request, &|| false).unwrap();
+        let open = || open(&request, &CopyWatch::default(), &|| false).unwrap();
         let (first, _) = open();
         let (mut second, _) = open();
         assert_eq!((first.dir(), second.dir()), (&*request.dir, &*home(&request.dir, 2)));

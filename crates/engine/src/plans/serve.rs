@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use domain::{Phase, PlanId, WorkerId};
 use futures_util::future::BoxFuture;
+use sandbox::descriptors::plans_at_once_max;
 use sync::CancellationToken;
 use sync::primitives::lock;
 use tokio::sync::{broadcast, mpsc};
@@ -48,7 +49,7 @@ const BROKEN_LOOKS_MAX: u32 = 30;
 /// How to serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServeOptions {
-    /// How many jobs run at once in this process; 1..=1024.
+    /// How many jobs run at once in this process; 1..=1024. Fewer run if the open-file limit does not allow as many.
     pub max: usize,
     /// End when nothing was queued or running for so long; none: only when told to.
     pub until_idle: Option<Duration>,
@@ -200,7 +201,7 @@ impl<'a, T: FnMut(ServeNews) + Send> Serving<'a, T> {
         let house = &engine.house;
         let mut config = WorkerConfig::new(house.boot);
         let variables = Arc::new(own_variables());
-        config.max_workers = options.max;
+        config.max_workers = options.max.min(plans_at_once_max());
         config.variables = Arc::clone(&variables);
         config.plan_concurrency = house.options.plan_concurrency;
         config.lease = house.options.lease;

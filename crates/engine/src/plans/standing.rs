@@ -73,7 +73,8 @@ struct TakenBack(BTreeMap<CallNo, BTreeSet<CallNo>>);
 
 impl TakenBack {
     fn of(calls: &[ToolCall]) -> Self {
-        let took_back = calls.iter().filter(|call| call.new.tool == TAKE_BACK && call.end.is_some());
+        let took_back =
+            calls.iter().filter(|call| call.new.tool == TAKE_BACK && call.state() == CallState::Ok);
         Self(took_back.map(|call| (call.no, taken_by(call, calls))).collect())
     }
 

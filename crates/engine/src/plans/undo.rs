@@ -2,24 +2,28 @@
 //!
 //! # Invariants
 //! 1. What was before comes from the apply's own journal, so that undo needs neither git nor the changeset.
-//! 2. Edits made since are kept where they go together with the undo; where not, nothing is written.
+//! 2. Once it is stored that the plan is undone, neither the apply's journal nor the undo's own is read again: both go, and
+//!    what they held is stored among the contents once.
+//! 3. Edits made since are kept where they go together with the undo; where not, nothing is written.
 
 use std::io::Read;
 
 use domain::{
-    ApplyId, ApplyKind, ApplyStage, ApplyState, Base, FileState, LinesChanged, NetChange, Plan, PlanId,
-    PlanState, ProjectAlias, hunks, lines_changed,
+    ApplyKind, ApplyRecord, ApplyStage, ApplyState, Base, End, FileState, LinesChanged, NetChange, Plan,
+    PlanId, PlanState, ProjectAlias, carriers, hunks, lines_changed,
 };
 use sandbox::content::ContentSource;
-use sandbox::journal::UndoJournal;
+use sandbox::journal::{Image, UndoError, UndoJournal};
 use serde_json::Value;
+use sync::{CancellationToken, Observed};
 
 use super::Engine;
-use super::apply::{ApplyError, ApplySummary};
+use super::apply::{ApplyError, ApplyRequest, ApplySummary};
 use super::carry::{self, Authority, Errand};
 use super::commit::GitWish;
 use super::diff::aliases;
-use super::merging::Wanted;
+use super::merging::{LeftBy, Wanted};
+use super::tree_gate::ChecksAtApply;
 
 impl Engine {
     /// Undoes a plan that is applied.
@@ -27,13 +31,28 @@ impl Engine {
     /// # Errors
     /// It is not applied, later edits stand in the way, or its journal is gone; then nothing was written.
     pub async fn undo(&self, id: PlanId) -> Result<ApplySummary, ApplyError> {
+        self.undo_unless(id, &CancellationToken::new().observe()).await
+    }
+
+    /// The same, unless `stop` is cancelled before anything is written.
+    ///
+    /// # Errors
+    /// As [`undo`](Self::undo), and [`ApplyError::Withdrawn`].
+    pub async fn undo_unless(&self, id: PlanId, stop: &Observed) -> Result<ApplySummary, ApplyError> {
         let plan = self.house.store.plan(id).await?;
         if plan.state != PlanState::Apply(ApplyState::Applied) || plan.undone_at.is_some() {
             return Err(ApplyError::NotReady { plan: id, state: plan.state });
         }
-        let apply = self.standing_apply(&plan).await?;
-        let expired = |_| ApplyError::UndoExpired { plan: id };
-        let images = self.house.journals.read_undo(apply).map_err(expired)?;
+        let standing = self.standing_apply(&plan).await?;
+        let apply = standing.id;
+        let images = self.house.journals.read_undo(apply).map_err(|error| match error {
+            UndoError::Damaged { .. } => {
+                ApplyError::UndoDamaged { plan: id, journal: self.house.journals.undo_path(apply) }
+            }
+            UndoError::Expired { .. } | UndoError::RolledBack { .. } | UndoError::Io { .. } => {
+                ApplyError::UndoExpired { plan: id }
+            }
+        })?;
         let wanted = wanted_back(&images, &aliases(&plan));
         let lines = wanted.iter().map(|wanted| lines_of(&wanted.change, &images));
         let (insertions, deletions) = lines
@@ -47,10 +66,13 @@ impl Engine {
             replaced: Vec::new(),
             left_out: Vec::new(),
             validations: (0, 0),
+            checks: ChecksAtApply::default(),
             undo_until: carry::undo_until(&self.house),
             commit: None,
             already: false,
         };
+        // What was written through to other names is taken back through them.
+        let asked: Option<ApplyRequest> = serde_json::from_value(standing.selection.clone()).ok();
         let errand = Errand {
             plan: &plan,
             kind: ApplyKind::Undo,
@@ -60,21 +82,40 @@ impl Engine {
             summary,
             git: GitWish::Nothing,
             refs: images.refs().iter().map(|(root, moved)| (*root, moved.reversed())).collect(),
+            left_by: left_by(&images),
+            through_links: asked.is_some_and(|asked| asked.through_links),
+            checked: None,
         };
-        Ok(carry::carry(&self.house, errand, &Authority::LockHolder, &images).await?)
+        let undone = carry::carry(&self.house, &errand, &Authority::LockHolder { stop }, &images).await?;
+        for spent in [apply, undone.apply] {
+            // `gc` removes what stays.
+            let _ = self.house.journals.forget_spent(spent);
+        }
+        Ok(undone)
     }
 
-    async fn standing_apply(&self, plan: &Plan) -> Result<ApplyId, ApplyError> {
+    async fn standing_apply(&self, plan: &Plan) -> Result<ApplyRecord, ApplyError> {
         let applies = self.house.store.applies(plan.id).await?;
         let is_standing = |kind, stage| kind == ApplyKind::Apply && stage == ApplyStage::Applied;
         let standing = applies.iter().rev().find(|apply| is_standing(apply.kind, apply.stage));
-        standing.map(|apply| apply.id).ok_or(ApplyError::UndoExpired { plan: plan.id })
+        standing.cloned().ok_or(ApplyError::UndoExpired { plan: plan.id })
     }
+}
+
+/// When the journal that is undone had written its last file.
+pub(super) fn left_by(images: &UndoJournal) -> Option<LeftBy> {
+    images.ended_at().map(|at| LeftBy { at })
 }
 
 /// What an undo of these changes is to make of the files.
 pub(super) fn wanted_back(images: &UndoJournal, names: &[ProjectAlias]) -> Vec<Wanted> {
-    let wanted = images.changes().iter().map(|change| {
+    let ends = images.changes().iter().map(|change| {
+        let state = |image: &Option<Image>| image.as_ref().map(|image| image.state);
+        // What the apply made to hold others is no more counted when it goes.
+        End::of(change.root, &change.path, state(&change.pre), state(&change.post))
+    });
+    let carriers = carriers(&ends.collect::<Vec<_>>());
+    let wanted = images.changes().iter().enumerate().map(|(at, change)| {
         let back = NetChange {
             root: change.root,
             path: change.path.clone(),
@@ -86,7 +127,8 @@ pub(super) fn wanted_back(images: &UndoJournal, names: &[ProjectAlias]) -> Vec<W
         };
         let address = domain::change_address(&back, names);
         let attributes = change.pre.as_ref().and_then(|image| image.attributes.clone());
-        Wanted { change: back, address, content: None, attributes, take: false }
+        let is_carrier = carriers.contains(&at);
+        Wanted { change: back, address, content: None, attributes, take: false, is_carrier }
     });
     wanted.collect()
 }

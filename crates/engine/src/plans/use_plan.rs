@@ -70,6 +70,7 @@ impl Engine {
         }
         let NewPlanRequest { title, mut spec, projects } = request;
         spec.keys = house.key_variables(&spec);
+        house.redactor.know_passed(spec.commands().flat_map(|task| &task.pass_env).map(String::as_str));
         for said in &mut spec.instructions {
             said.text = house.redactor.redact_text(&said.text);
         }
@@ -85,7 +86,7 @@ impl Engine {
         let asked = if spec.prompt.is_empty() { spec.shown() } else { spec.prompt.clone() };
         let shown = house.redactor.redact_text(&asked);
         // The newest plan is the one with the last id, also when the wall clock was set back.
-        if let Some(newest) = house.store.newest_plan().await.map_err(PlanStoreError::from)? {
+        if let Some(newest) = house.store.newest_plan(None).await.map_err(PlanStoreError::from)? {
             house.ids.rise_above(newest.as_u128());
         }
         let id = PlanId::from_u128(house.ids.ulid());

@@ -117,7 +117,7 @@ impl Changing<'_> {
     /// The path that is written.
     fn target<'p>(&self, place: &'p Place) -> Result<&'p RelPath, ToolError> {
         let protected = || ToolError::ProtectedPath { path: place.shown.clone() };
-        let by_rules = Protected::of(self.rules);
+        let by_rules = Protected::of(self.rules).and(self.sandbox.hidden(place.root));
         place.path.as_ref().filter(|path| !by_rules.has(path, false)).ok_or_else(protected)
     }
 

@@ -11,7 +11,7 @@ use actors::tool::{ENTRIES_MAX, Place, READ_BYTES_MAX, ToolError, Work};
 use domain::{Hash, Redactor, RelPath, TEXT_BYTES_MAX, is_text};
 use sandbox::beneath::{BeneathError, Links};
 use sandbox::file_tools::{ListedKind, Search, SearchError, Visit, Walk, read_through_links, search, walk};
-use sandbox::read_at_hand;
+use sandbox::{HiddenInProject, read_at_hand};
 use serde_json::json;
 
 use super::{Done, not_opened};
@@ -30,6 +30,8 @@ pub struct Looking<'a> {
     pub project: &'a Path,
     /// Takes secrets out.
     pub redactor: &'a Redactor,
+    /// What is not looked at.
+    pub hidden: &'a HiddenInProject,
     /// Whether nobody waits any more.
     pub is_over: &'a dyn Fn() -> bool,
 }
@@ -62,7 +64,7 @@ pub fn look(at: &Looking<'_>, work: &Work) -> Option<Result<Done, ToolError>> {
 pub fn look_at_hand(at: &Looking<'_>, work: &Work) -> Option<Result<Done, ToolError>> {
     let Work::Read { place, offset, limit } = work else { return None };
     let path = place.path.as_ref()?;
-    let (bytes, len) = read_at_hand(at.root, path, SMALL_BYTES_MAX, Links::Follow)?;
+    let (bytes, len) = read_at_hand(at.root, path, SMALL_BYTES_MAX, Links::Follow, at.hidden)?;
     let is_whole = bytes.len() as u64 == len;
     is_whole.then(|| shown(at, (place, path), (&bytes, len), (*offset, *limit)))
 }
@@ -73,12 +75,13 @@ fn read(at: &Looking<'_>, place: &Place, offset: u64, limit: u64) -> Result<Done
         what: "is a directory; list_directory shows what is in it".to_owned(),
     };
     let path = place.path.as_ref().ok_or_else(is_dir)?;
-    let (bytes, len) = read_through_links(at.root, path, TEXT_BYTES_MAX).map_err(|error| match error {
-        BeneathError::Io { source, .. } if source.kind() == ErrorKind::InvalidInput => is_dir(),
-        other @ (BeneathError::Io { .. } | BeneathError::Escapes { .. }) => {
-            not_opened("read_file", place, other)
-        }
-    })?;
+    let (bytes, len) =
+        read_through_links(at.root, path, TEXT_BYTES_MAX, at.hidden).map_err(|error| match error {
+            BeneathError::Io { source, .. } if source.kind() == ErrorKind::InvalidInput => is_dir(),
+            other @ (BeneathError::Io { .. } | BeneathError::Escapes { .. }) => {
+                not_opened("read_file", place, other)
+            }
+        })?;
     shown(at, (place, path), (&bytes, len), (offset, limit))
 }
 
@@ -118,7 +121,8 @@ fn to_usize(number: u64) -> usize {
 
 fn list(at: &Looking<'_>, place: &Place, depth: u32, ignored: bool) -> Result<Done, ToolError> {
     let (mut entries, mut bytes, mut truncated) = (Vec::new(), 0, false);
-    let wanted = Walk { project: at.project, dir: place.path.as_ref(), depth: Some(depth), ignored };
+    let Looking { project, hidden, .. } = *at;
+    let wanted = Walk { project, dir: place.path.as_ref(), depth: Some(depth), ignored, hidden };
     let walked = walk(at.root, wanted, &mut |listed| {
         let shown = place.beside(&listed.path);
         bytes += shown.len();
@@ -155,7 +159,13 @@ fn find(
     (context, max): (u32, u32),
 ) -> Result<Done, ToolError> {
     let wanted = Search {
-        walk: Walk { project: at.project, dir: place.path.as_ref(), depth: None, ignored: false },
+        walk: Walk {
+            project: at.project,
+            dir: place.path.as_ref(),
+            depth: None,
+            ignored: false,
+            hidden: at.hidden,
+        },
         pattern,
         glob,
         context: to_usize(context.into()),

@@ -5,7 +5,8 @@
 //! 2. A job whose claim comes back after the stop began is given back, not run.
 //! 3. A store that fails or panics costs a wait, not the loop. One that hangs is waited for until the stop, and then for
 //!    a lease: a claim that comes back later is left to its own.
-//! 4. A run that was listed is taken off the list, however its task ends.
+//! 4. No more jobs are claimed than whoever listens can be told of: no line about a job is lost.
+//! 5. A run that was listed is taken off the list, however its task ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +23,18 @@ use crate::contain::contained;
 /// So many jobs are claimed with one write, if as many hands are free.
 const CLAIMED_AT_ONCE_MAX: usize = 16;
 
+/// How long to wait before it is looked again whether a slow listener has caught up.
+const LISTENER_WAIT: Duration = Duration::from_millis(10);
+
 /// Claims until the worker stops. Dropping `begun` at the end tells the heartbeats that no more will come.
 pub(super) async fn claim_jobs(shared: Arc<Shared>, begun: mpsc::Sender<Arc<Run>>) {
     let slots = Arc::new(Semaphore::new(shared.config.max_workers));
     while let Some(free) = free_slots(&shared, &slots).await {
+        if !shared.has_room_for_news() {
+            drop(free);
+            wait_for_listener(&shared).await;
+            continue;
+        }
         let asked_at = shared.ports.clock.now();
         match claim(&shared, free.len()).await {
             None => return,
@@ -97,6 +106,15 @@ async fn free_slots(shared: &Shared, slots: &Arc<Semaphore>) -> Option<Vec<Owned
     };
     let more = std::iter::from_fn(|| Arc::clone(slots).try_acquire_owned().ok());
     Some(std::iter::once(first).chain(more).take(CLAIMED_AT_ONCE_MAX).collect())
+}
+
+/// Lets whoever tells of the jobs catch up.
+async fn wait_for_listener(shared: &Shared) {
+    tokio::select! {
+        biased;
+        () = stopping(shared) => {}
+        () = shared.ports.runtime.sleep(LISTENER_WAIT) => {}
+    }
 }
 
 async fn wait_for_work(shared: &Shared) {

@@ -39,8 +39,11 @@ use crate::ids::Ids;
 use crate::runtime::{Runtime, TaskKind};
 use run::Run;
 
-/// How much news waits for who listens slowly.
-const NEWS_MAX: usize = 1024;
+/// How much news can wait for a slow listener: no job is claimed while more than half of it does, and each run that is
+/// claimed by then has two more.
+fn news_max(max_workers: usize) -> usize {
+    4 * max_workers + 64
+}
 
 /// What a worker works with.
 #[derive(Clone)]
@@ -220,16 +223,18 @@ impl AsyncWorker {
             let value = "too deep".to_owned();
             return Err(WorkerConfigError { key: "token", value, allowed: "one that can have children" });
         }
+        let config = config.checked()?;
+        let max_workers = config.max_workers;
         let shared = Shared {
             id: WorkerId::from_u128(ports.ids.ulid()),
-            config: config.checked()?,
+            config,
             ports,
             state: Mutex::default(),
             stopping: CancellationToken::new(),
             process,
             hint: Notify::new(),
             ended: Notify::new(),
-            news: broadcast::Sender::new(NEWS_MAX),
+            news: broadcast::Sender::new(news_max(max_workers)),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -307,7 +312,7 @@ impl AsyncWorker {
         runs.iter().filter(|run| run.public.job().id == job).for_each(|run| run.nudged.notify_one());
     }
 
-    /// What the worker takes up and gets done from now on. Who is slow to listen misses the oldest, and hears of that.
+    /// What the worker takes up and gets done from now on. A slow listener holds up further claims and misses nothing.
     pub fn news(&self) -> broadcast::Receiver<WorkerNews> {
         self.shared.news.subscribe()
     }
@@ -381,6 +386,11 @@ impl Shared {
     fn tell(&self, news: WorkerNews) {
         // An error says that nobody listens.
         let _ = self.news.send(news);
+    }
+
+    /// Whether so little news waits that all runs of now and of the next claim find room for theirs.
+    fn has_room_for_news(&self) -> bool {
+        self.news.len() <= news_max(self.config.max_workers) / 2
     }
 
     fn running(&self) -> Vec<Arc<Run>> {

@@ -314,26 +314,29 @@ fn a_definition_is_bounded_before_it_is_read() {
 }
 
 #[test]
-fn the_projects_definition_hides_the_users_which_hides_the_built_in() {
+fn the_projects_definition_hides_the_users_and_only_the_users_hides_the_built_in() {
     let place = Place::new();
-    let origin = || place.library().actor("codex").unwrap().origin;
-    assert_eq!(origin(), Origin::BuiltIn);
+    let origin = |name: &str| place.library().actor(name).map(|actor| actor.origin).ok();
+    assert_eq!(origin("codex"), Some(Origin::BuiltIn));
+    place.write("actors/codex", "run: project\n");
+    assert_eq!((origin("codex"), origin("project:codex")), (Some(Origin::BuiltIn), Some(Origin::Project)));
     place.write("user/actors/codex", "run: user\n");
-    assert_eq!(origin(), Origin::User);
-    place.write("actors/codex", "run: project\nbad: 1\n");
+    assert_eq!((origin("codex"), origin("project:codex")), (Some(Origin::User), Some(Origin::Project)));
+    place.write("actors/own", "run: project\nbad: 1\n");
+    place.write("user/actors/own", "run: user\n");
     let listed = place.library().list(Kind::Actor).unwrap();
-    let codex: Vec<_> = listed.iter().filter(|line| line.name == "codex").collect();
-    let told: Vec<_> = codex.iter().map(|line| (line.origin, line.hidden_by, line.findings.len())).collect();
+    let told = |name: &str| -> Vec<_> {
+        let lines = listed.iter().filter(|line| line.name == name);
+        lines.map(|line| (line.origin, line.hidden_by, line.findings.len())).collect()
+    };
+    assert_eq!(told("codex"), [(Origin::User, None, 0), (Origin::BuiltIn, Some(Origin::User), 0)]);
+    assert_eq!(told("project:codex"), [(Origin::Project, None, 0)]);
     assert_eq!(
-        told,
-        [
-            (Origin::Project, None, 1),
-            (Origin::User, Some(Origin::Project), 0),
-            (Origin::BuiltIn, Some(Origin::Project), 0),
-        ],
+        told("own"),
+        [(Origin::Project, None, 1), (Origin::User, Some(Origin::Project), 0)],
         "one that is not sound still hides: nobody else is taken in its place"
     );
-    assert!(place.library().actor("codex").is_err());
+    assert_eq!((origin("own"), origin("project:own"), origin("project:none")), (None, None, None));
 }
 
 #[test]

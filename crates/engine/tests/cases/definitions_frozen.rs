@@ -2,8 +2,8 @@
 
 use domain::{Does, Graph, InvariantScope, PlanSpec, Run, Step, Template, Values};
 use engine::definition::{
-    DefinitionError, FindingKind, Frozen, Library, StrategistDefault, Surroundings, freeze_action,
-    freeze_actor, preview_action, preview_actor,
+    ChosenActor, DefinitionError, FindingKind, Frozen, Library, StrategistDefault, Surroundings,
+    freeze_action, freeze_actor, preview_action, preview_actor,
 };
 use serde_json::json;
 
@@ -200,7 +200,7 @@ fn a_strategist_only_reads() {
 fn a_strategist_of_the_settings_thinks_for_those_who_listen() {
     let place = Place::new();
     let surroundings = Surroundings {
-        strategist_default: StrategistDefault::Named("strategist".to_owned()),
+        strategist_default: StrategistDefault::Named(ChosenActor::by_user("strategist")),
         ..with_model()
     };
     let who = |text: &str| {
@@ -254,8 +254,14 @@ fn what_a_projects_file_asks_for_is_told_and_a_users_is_not() {
     let frozen = freeze(&place, "description: a\nactor: wants\n", &[]).unwrap();
     assert_eq!(frozen.asks, ["the network", "to write ~/.x", "your variable KEY"]);
     place.write("user/actors/mine", actor);
-    assert!(freeze(&place, "description: a\nactor: mine\n", &[]).unwrap().asks.is_empty());
-    assert!(freeze(&place, "description: a\nactor: codex\n", &[]).unwrap().asks.is_empty());
+    let library = place.library();
+    let own = Surroundings { actor: Some(library.actor("mine").unwrap()), ..Surroundings::default() };
+    assert!(freeze_actor(&library, "a task", &own).unwrap().asks.is_empty());
+    // A project's file gets no more by naming what the user or the program wrote.
+    assert_eq!(freeze(&place, "description: a\nactor: mine\n", &[]).unwrap().asks, frozen.asks);
+    let codex = freeze(&place, "description: a\nactor: codex\n", &[]).unwrap();
+    assert!(codex.asks.contains(&"the network".to_owned()), "{:?}", codex.asks);
+    assert!(codex.asking.iter().all(|file| file.ends_with("actions/a.yaml")), "{:?}", codex.asking);
     let inline = "description: a\nactor: {run: make, network: true}\n";
     assert_eq!(freeze(&place, inline, &[]).unwrap().asks, ["the network"]);
 }

@@ -32,8 +32,32 @@ macro_rules! delegate_other_ports {
                 self.inner.plans(filter).await
             }
 
-            async fn newest_plan(&self) -> Result<Option<domain::PlanId>, store::StoreError> {
-                self.inner.newest_plan().await
+            async fn newest_plans(
+                &self,
+                filter: &store::PlanFilter,
+            ) -> Result<Vec<domain::Plan>, store::StoreError> {
+                self.inner.newest_plans(filter).await
+            }
+
+            async fn newest_plan(
+                &self,
+                root: Option<&[u8]>,
+            ) -> Result<Option<domain::PlanId>, store::StoreError> {
+                self.inner.newest_plan(root).await
+            }
+
+            async fn neighbours(
+                &self,
+                plans: &[domain::PlanId],
+            ) -> Result<Vec<store::Neighbours>, store::StoreError> {
+                self.inner.neighbours(plans).await
+            }
+
+            async fn ended_plans(
+                &self,
+                before: domain::WallMs,
+            ) -> Result<store::EndedPlans, store::StoreError> {
+                self.inner.ended_plans(before).await
             }
 
             async fn plans_like(
@@ -98,8 +122,11 @@ macro_rules! delegate_other_ports {
                 self.inner.last_event(plan).await
             }
 
-            async fn forget(&self, plan: domain::PlanId) -> Result<bool, store::StoreError> {
-                self.inner.forget(plan).await
+            async fn forget(
+                &self,
+                plans: Vec<domain::PlanId>,
+            ) -> Result<Vec<domain::PlanId>, store::StoreError> {
+                self.inner.forget(plans).await
             }
         }
 
@@ -212,6 +239,14 @@ macro_rules! delegate_other_ports {
             async fn consent(&self, root: &[u8], digest: &str) -> Result<(), store::StoreError> {
                 self.inner.consent(root, digest).await
             }
+
+            async fn consented_roots(&self) -> Result<Vec<(Vec<u8>, usize)>, store::StoreError> {
+                self.inner.consented_roots().await
+            }
+
+            async fn revoke_consents(&self, root: &[u8]) -> Result<usize, store::StoreError> {
+                self.inner.revoke_consents(root).await
+            }
         }
 
         impl store::ContentStore for $store {
@@ -228,6 +263,9 @@ macro_rules! delegate_other_ports {
             }
             fn collectable(&self, without: &[domain::PlanId]) -> std::io::Result<store::Collected> {
                 self.inner.collectable(without)
+            }
+            fn give_back(&self) -> std::io::Result<store::GivenBack> {
+                self.inner.give_back()
             }
         }
 

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
-use domain::{ChangesetState, Claim, Ending, ErrorClass, PlanId, Recorded};
-use engine::{PlanError, PlanExecutionContext};
-use store::{ChangesetStore, JobStore, StoreError};
+use domain::{
+    CallEnd, CallState, ChangesetError, ChangesetState, Claim, ErrorClass, NewCall, PlanId, Recorded,
+    ToolCall,
+};
+use engine::{EndedCall, PlanError, PlanExecutionContext};
+use serde_json::Value;
+use store::{By, CallStore, ChangesetStore, JobStore, StoreError};
 use sync::{CancelReason, CancellationToken, EffectGate};
 
 use crate::support::{Call, Fault, LEASE, Machine, change, rival};
@@ -132,19 +136,70 @@ async fn nothing_is_recorded_once_the_scope_is_cancelled_or_the_gate_closed() {
     assert_eq!(cancelled.class(), ErrorClass::Cancelled);
     let Bench { context, gate, .. } = bench().await;
     let handle = context.start_changeset().await.unwrap();
-    let finisher = gate.close(CancelReason::Timeout).unwrap();
+    let _finisher = gate.close(CancelReason::Timeout).unwrap();
     let cancelled = PlanError::Cancelled { reason: CancelReason::Timeout };
     assert_eq!(handle.record(change(1)).await.unwrap_err(), cancelled);
     assert_eq!(cancelled.to_string(), "the plan was cancelled: deadline passed");
-    let closed = context.finish(&finisher, Ending::Interrupted).await.unwrap();
-    assert_eq!(closed.iter().map(|set| set.id).collect::<Vec<_>>(), [handle.id()]);
-    assert_eq!(context.finish(&finisher, Ending::Closed).await.unwrap(), [], "none is open any more");
+}
+
+fn new_call(node: &str) -> NewCall {
+    NewCall {
+        attempt: 1,
+        node: node.to_owned(),
+        tool: "run_command".to_owned(),
+        requested: Value::Null,
+        effective: Value::Null,
+    }
+}
+
+fn call_end(state: CallState) -> CallEnd {
+    CallEnd {
+        state,
+        duration_ms: 0,
+        exit: None,
+        error: None,
+        result: Value::Null,
+        isolation: None,
+        stdout: None,
+        stderr: None,
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_call_and_what_it_changed_are_one_step_into_the_changeset_of_the_handle() {
+    let Bench { context, machine, claim, token, gate, .. } = bench().await;
+    let (first, second) =
+        (context.start_changeset().await.unwrap(), context.start_changeset().await.unwrap());
+    let effect = gate.enter().unwrap();
+    let call = machine.store.begin_call(&effect, &claim, new_call("a")).await.unwrap();
+    let other = machine.store.begin_call(&effect, &claim, new_call("b")).await.unwrap();
+    // The scope of the node is cancelled after the change and before its capture.
+    token.cancel(CancelReason::Timeout);
+    let ended = EndedCall::new(&call, call_end(CallState::TimedOut));
+    let changes = vec![change(1), change(2)];
+    let answer = first.record_call_end(By::Effect(&effect), ended.clone(), changes.clone()).await.unwrap();
+    let recorded = |seq: u32| Recorded { changeset: first.id(), seq, no: u64::from(seq) };
+    assert_eq!(answer, [recorded(1), recorded(2)]);
+    let again = first.record_call_end(By::Effect(&effect), ended.clone(), changes).await.unwrap();
+    assert_eq!(again, answer, "asked again it answers as the first time");
+    let otherwise = EndedCall::new(&call, call_end(CallState::Ok));
+    let refused = first.record_call_end(By::Effect(&effect), otherwise, vec![change(3)]).await.unwrap_err();
+    assert!(matches!(refused, PlanError::InvalidEntry(ChangesetError::CallEnded { .. })), "{refused}");
+    context.end_call(By::Effect(&effect), EndedCall::new(&other, call_end(CallState::Ok))).await.unwrap();
+    let sets = machine.store.changesets(claim.plan).await.unwrap();
+    let entries: Vec<usize> = sets.iter().map(|set| set.entries.len()).collect();
+    assert_eq!((entries, second.id()), (vec![2, 0], sets[1].id));
+    let states: Vec<CallState> =
+        machine.store.calls(claim.plan).await.unwrap().iter().map(ToolCall::state).collect();
+    assert_eq!(states, [CallState::TimedOut, CallState::Ok]);
 }
 
 #[tokio::test]
 async fn a_context_of_an_earlier_owner_writes_nothing() {
     let Bench { context, machine, claim, gate, .. } = bench().await;
     let handle = context.start_changeset().await.unwrap();
+    let call = machine.store.begin_call(&gate.enter().unwrap(), &claim, new_call("a")).await.unwrap();
+    let ended = EndedCall::new(&call, call_end(CallState::Ok));
     machine.clock.advance(LEASE);
     let request = rival(2);
     machine.store.claim(&request).await.unwrap().unwrap();
@@ -154,8 +209,11 @@ async fn a_context_of_an_earlier_owner_writes_nothing() {
     lost(handle.close().await.unwrap_err());
     lost(context.record_change(change(1)).await.unwrap_err());
     lost(context.start_changeset().await.unwrap_err());
-    let finisher = gate.close(CancelReason::Superseded).unwrap();
-    lost(context.finish(&finisher, Ending::Closed).await.unwrap_err());
+    let effect = gate.enter().unwrap();
+    lost(context.end_call(By::Effect(&effect), ended.clone()).await.unwrap_err());
+    lost(handle.record_call_end(By::Effect(&effect), ended, vec![change(1)]).await.unwrap_err());
+    let calls = machine.store.calls(claim.plan).await.unwrap();
+    assert_eq!(calls[0].state(), CallState::Cancelled, "no call outlives its owner");
     assert_eq!(machine.store.changesets(claim.plan).await.unwrap(), before);
 }
 

@@ -129,6 +129,7 @@ impl Workplace for Here {
                 root: sandbox.root(RootNo(0)).unwrap(),
                 project: &bench.project,
                 redactor: &bench.redactor,
+                hidden: &sandbox::HiddenInProject::default(),
                 is_over: &|| false,
             },
             &work,
@@ -277,8 +278,10 @@ fn a_file_is_written_only_by_who_has_read_it_as_it_is() {
         call(first, "edit_file", edit);
         let new = json!({ "path": "deep/er/new.txt", "content": "n" });
         assert_eq!(call(second, "write_file", new)["created"], true);
-        let expected = [("a.txt", "Modify"), ("deep/er/new.txt", "Create")]
-            .map(|(at, op)| (at.into(), op.into(), Base::Known));
+        let made = ["deep", "deep/er", "deep/er/new.txt"].map(|at| (at, "Create"));
+        let expected = [[("a.txt", "Modify")].as_slice(), &made].concat();
+        let expected: Vec<_> =
+            expected.into_iter().map(|(at, op)| (at.into(), op.into(), Base::Known)).collect();
         assert_eq!(bench.changes(), expected, "{rung}");
         assert_eq!(
             fs::read_to_string(bench.project.join("a.txt")).unwrap(),

@@ -8,10 +8,13 @@ use domain::{
     ApplyState, DecisionKind, JobId, JobState, Ms, NewDecision, NewJob, NewPlan, Phase, PlanEvent, PlanId,
     PlanState, Reason,
 };
-use engine::{AsyncWorker, Ports, RunFailure, Stop, TokioRuntime, WorkerConfig, WorkerConfigError};
+use engine::{
+    AsyncWorker, Ports, RunFailure, Stop, TokioRuntime, WorkerConfig, WorkerConfigError, WorkerNews,
+};
 use serde_json::{Value, json};
 use store::{PlanMove, PlanStore};
 use tokio::sync::Notify;
+use tokio::sync::broadcast::error::TryRecvError;
 
 use crate::support::{BOOT, Machine, Note, gated, run_ready_tasks, script, succeed, until};
 
@@ -62,6 +65,28 @@ async fn a_failing_runner_fails_the_job_with_its_words_and_a_panicking_one_with_
     let job = machine.wait_for(second, JobState::Failed).await;
     assert_eq!(job.why.as_deref(), Some("the runner panicked: no idea what to do"));
     assert_eq!(worker.report().failed, 2);
+}
+
+#[tokio::test]
+async fn a_slow_listener_hears_of_every_job_that_ended() {
+    const JOBS: u128 = 1_000;
+    let machine = Machine::new();
+    let (worker, _runner) = machine.worker(succeed());
+    let mut news = worker.news();
+    for n in 1..=JOBS {
+        machine.enqueue(n).await;
+    }
+    worker.hint();
+    let mut ended = 0;
+    while ended < JOBS {
+        match news.try_recv() {
+            Ok(WorkerNews::Settled(..)) => ended += 1,
+            Ok(WorkerNews::Claimed(_)) => {}
+            // It reads again only when the worker has had time to do all that it can.
+            Err(TryRecvError::Empty) => machine.pass(Duration::from_millis(500)).await,
+            Err(lost @ (TryRecvError::Lagged(_) | TryRecvError::Closed)) => panic!("{lost}: {ended} ended"),
+        }
+    }
 }
 
 /// What plan 1 is asked to do, and the first decision of it.

@@ -307,18 +307,23 @@ fn is_about_to_reset(world: &mut Features, thread: String) {
     let pauses = Arc::clone(&world.cancellation.pauses);
     let held = pauses.hold(JobPoint::AboutToReset);
     let token = world.cancellation.token();
-    world.threads.start_until(&thread, held, move || match token {
-        Token::Ours(token) => {
-            let seen = token.observe();
-            assert!(seen.is_cancelled());
-            pauses.at(JobPoint::AboutToReset);
-            token.reset_if(seen.generation());
-        }
-        Token::Naive(token) => {
-            assert!(token.is_cancelled());
-            pauses.at(JobPoint::AboutToReset);
-            token.reset();
-        }
+    // The same for both tokens: whoever resets knows nothing but that there was a cancel.
+    world.threads.start_until(&thread, held, move || {
+        assert!(token.is_cancelled());
+        pauses.at(JobPoint::AboutToReset);
+        token.reset();
+    });
+}
+
+#[when(expr = "thread {word} has seen the cancel and is about to reset that one only")]
+fn is_about_to_reset_one(world: &mut Features, thread: String) {
+    let (token, pauses) = (world.cancellation.ours(), Arc::clone(&world.cancellation.pauses));
+    let held = pauses.hold(JobPoint::AboutToReset);
+    world.threads.start_until(&thread, held, move || {
+        let seen = token.observe();
+        assert!(seen.is_cancelled());
+        pauses.at(JobPoint::AboutToReset);
+        token.reset_if(seen.generation());
     });
 }
 

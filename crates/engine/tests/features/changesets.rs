@@ -63,7 +63,7 @@ impl Ours {
             owned_plan(store, number),
             CancellationToken::new().observe(),
             EffectGate::new(),
-            Arc::clone(store) as Arc<dyn ChangesetStore>,
+            Arc::clone(store) as _,
             Arc::new(RandomIds::new()),
         );
         Self { store: Arc::clone(store), context, handles: Arc::default() }

@@ -111,12 +111,33 @@ impl ChangesetStore for PausingStore {
         self.inner.entries(plan, attempt).await
     }
 
-    async fn changed_places(
+    async fn changed_plans(
         &self,
         states: &[domain::PlanState],
-        entries_max: usize,
-    ) -> Result<Vec<store::ChangedPlace>, StoreError> {
-        self.inner.changed_places(states, entries_max).await
+        plans_max: usize,
+    ) -> Result<(Vec<store::ChangedPlan>, usize), StoreError> {
+        self.inner.changed_plans(states, plans_max).await
+    }
+
+    async fn changed_plan(&self, plan: PlanId) -> Result<Option<store::ChangedPlan>, StoreError> {
+        self.inner.changed_plan(plan).await
+    }
+
+    async fn keep_footprint(
+        &self,
+        plan: PlanId,
+        stamp: (u32, u64),
+        files: usize,
+        bytes: Vec<u8>,
+    ) -> Result<(), StoreError> {
+        self.inner.keep_footprint(plan, stamp, files, bytes).await
+    }
+
+    async fn files_changed(
+        &self,
+        plans: &[PlanId],
+    ) -> Result<std::collections::BTreeMap<PlanId, usize>, StoreError> {
+        self.inner.files_changed(plans).await
     }
 
     async fn changesets(&self, plan: PlanId) -> Result<Vec<Changeset>, StoreError> {

@@ -32,6 +32,12 @@ impl Dice {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
+    /// Evenly from 0 up to, not with, `count`.
+    #[allow(dead_code, reason = "not every part draws numbers")]
+    pub(crate) fn below(&mut self, count: u64) -> u64 {
+        self.next() % count.max(1)
+    }
+
     /// One time in so many.
     pub(crate) fn one_in(&mut self, count: u64) -> bool {
         self.next().is_multiple_of(count)

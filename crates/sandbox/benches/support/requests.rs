@@ -56,6 +56,7 @@ pub(crate) fn request(id: JournalId, kind: JournalKind, root: &Path, changes: Ve
         time_ms: 1,
         net_hash: Hash::of(b"net"),
         changes,
+        apart: Default::default(),
         refs: vec![],
     }
 }

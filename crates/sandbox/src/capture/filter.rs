@@ -20,13 +20,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use domain::{NO_PROJECT, RelPath, is_of_no_project};
+use domain::{RelPath, is_name_of_no_project, is_of_no_project};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{Mode, OFlags};
 
 use super::{CaptureRules, Tracked};
 use crate::beneath::{self, Links};
-use crate::git_log::IsOver;
+use crate::git_command::IsOver;
+use crate::hidden::HiddenInProject;
 use crate::regular::{only_regular, open_regular, read_bounded};
 
 /// In [`CaptureRules::ignore`]: all that git ignores.
@@ -35,6 +36,44 @@ pub const GITIGNORED: &str = "@gitignored";
 /// An ignore file longer than this is read up to here.
 const IGNORE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
+/// So many patterns of ignore files are heeded in a project: each costs time and memory to be made ready.
+const PATTERNS_MAX: usize = 20_000;
+
+/// So many bytes may they have in all.
+const PATTERN_BYTES_MAX: usize = 1024 * 1024;
+
+/// A longer line of an ignore file says nothing.
+const PATTERN_LINE_BYTES_MAX: usize = 1024;
+
+/// What is left of the patterns that are heeded. Those beyond say nothing, so that more is captured, never less.
+#[derive(Debug)]
+struct PatternBudget {
+    patterns: usize,
+    bytes: usize,
+    is_met: bool,
+}
+
+impl PatternBudget {
+    fn new() -> PatternBudget {
+        PatternBudget { patterns: PATTERNS_MAX, bytes: PATTERN_BYTES_MAX, is_met: false }
+    }
+
+    /// Whether there is room for this line.
+    fn takes(&mut self, line: &str) -> bool {
+        if line.trim().is_empty() || line.starts_with('#') {
+            return false;
+        }
+        let fits = line.len() <= PATTERN_LINE_BYTES_MAX && self.patterns > 0 && line.len() <= self.bytes;
+        if fits {
+            self.patterns -= 1;
+            self.bytes -= line.len();
+        } else {
+            self.is_met = true;
+        }
+        fits
+    }
+}
+
 /// What some editors begin a file with; git passes it by.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -42,12 +81,19 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 #[derive(Clone, Debug)]
 pub struct Protected {
     patterns: Gitignore,
+    hidden: HiddenInProject,
 }
 
 impl Protected {
     /// By these rules.
     pub fn of(rules: &CaptureRules) -> Protected {
-        Protected { patterns: protecting(rules) }
+        Protected { patterns: protecting(rules), hidden: HiddenInProject::default() }
+    }
+
+    /// By them, and what is hidden.
+    #[must_use]
+    pub fn and(self, hidden: HiddenInProject) -> Protected {
+        Protected { hidden, ..self }
     }
 
     /// Whether the path, or a directory above it, is protected.
@@ -60,7 +106,7 @@ impl Protected {
             }
             above = dir.parent();
         }
-        is_of_no_project(path) || is_named(path, is_dir)
+        is_of_no_project(path) || self.hidden.has(path) || is_named(path, is_dir)
     }
 }
 
@@ -86,6 +132,7 @@ pub(crate) struct Filter<'a> {
     tree: BorrowedFd<'a>,
     tracked: &'a mut Tracked,
     protected: Gitignore,
+    hidden: HiddenInProject,
     ignored: Gitignore,
     git: Option<GitRules>,
     classes: HashMap<RelPath, Class>,
@@ -115,6 +162,7 @@ struct GitRules {
     inside: HashMap<Option<RelPath>, Arc<Gitignore>>,
     /// Those of the directories above the project, closest first, each with the way down to the project.
     above: Vec<(Gitignore, Vec<u8>)>,
+    budget: PatternBudget,
 }
 
 impl<'a> Filter<'a> {
@@ -126,11 +174,18 @@ impl<'a> Filter<'a> {
     ) -> Self {
         let of_git = rules.ignore.iter().any(|pattern| pattern == GITIGNORED);
         let others = rules.ignore.iter().filter(|pattern| *pattern != GITIGNORED);
-        let git = of_git.then(|| GitRules { inside: HashMap::new(), above: rules_above(tracked, project) });
+        let git = of_git.then(|| {
+            let mut budget = PatternBudget::new();
+            let above = rules_above(tracked, project, &mut budget);
+            // That of the root matters most, so it comes before those of other directories.
+            let root = Arc::new(gitignore_in(tree, None, &mut budget));
+            GitRules { inside: HashMap::from([(None, root)]), above, budget }
+        });
         Filter {
             tree,
             tracked,
             protected: protecting(rules),
+            hidden: HiddenInProject::default(),
             ignored: patterns(others.map(String::as_str)),
             git,
             classes: HashMap::new(),
@@ -138,11 +193,21 @@ impl<'a> Filter<'a> {
         }
     }
 
+    /// The same, in which these paths are protected.
+    pub(crate) fn hiding(self, hidden: HiddenInProject) -> Self {
+        Filter { hidden, ..self }
+    }
+
     /// Told by who has listed a directory: it holds no `.gitignore`, so none is looked for.
     pub(crate) fn has_no_rules(&mut self, dir: Option<&RelPath>) {
         if let Some(git) = &mut self.git {
             git.inside.entry(dir.cloned()).or_insert_with(|| Arc::new(Gitignore::empty()));
         }
+    }
+
+    /// Whether patterns were left out, because there are too many or they are too long.
+    pub(super) fn left_out_patterns(&self) -> bool {
+        self.git.as_ref().is_some_and(|git| git.budget.is_met)
     }
 
     pub(crate) fn class(&mut self, path: &RelPath, is_dir: bool) -> Class {
@@ -170,8 +235,11 @@ impl<'a> Filter<'a> {
             let mut at = dir.clone();
             loop {
                 let tree = self.tree;
-                let found =
-                    git.inside.entry(at.clone()).or_insert_with(|| Arc::new(gitignore_in(tree, at.as_ref())));
+                let budget = &mut git.budget;
+                let found = git
+                    .inside
+                    .entry(at.clone())
+                    .or_insert_with(|| Arc::new(gitignore_in(tree, at.as_ref(), budget)));
                 if !found.is_empty() {
                     rules.push((Arc::clone(found), at.as_ref().map_or(0, |dir| dir.as_bytes().len() + 1)));
                 }
@@ -185,7 +253,9 @@ impl<'a> Filter<'a> {
     }
 
     fn is_named_protected(&self, path: &RelPath, is_dir: bool) -> bool {
-        NO_PROJECT.contains(&path.file_name()) || fits(&self.protected, path.as_bytes(), is_dir) == Some(true)
+        is_name_of_no_project(path.file_name())
+            || self.hidden.has(path)
+            || fits(&self.protected, path.as_bytes(), is_dir) == Some(true)
     }
 
     fn class_of_dir(&mut self, dir: &RelPath) -> Class {
@@ -255,29 +325,30 @@ fn patterns<'a>(lines: impl Iterator<Item = &'a str>) -> Gitignore {
 /// Where git is told what to ignore.
 pub(crate) const GITIGNORE: &str = ".gitignore";
 
-fn gitignore_in(tree: BorrowedFd<'_>, dir: Option<&RelPath>) -> Gitignore {
+fn gitignore_in(tree: BorrowedFd<'_>, dir: Option<&RelPath>, budget: &mut PatternBudget) -> Gitignore {
     let Ok(path) = crate::copy::join_name(dir, GITIGNORE.as_bytes()) else { return Gitignore::empty() };
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     // Git does not follow a link here, so that what is ignored does not depend on files elsewhere.
     match beneath::open(tree.as_fd(), &path, flags, Mode::empty(), Links::Refuse) {
-        Ok(file) => read_rules(only_regular(File::from(file))),
+        Ok(file) => read_rules(only_regular(File::from(file)), budget),
         Err(_) => Gitignore::empty(),
     }
 }
 
 /// What a file says, if there is one that can be read.
-fn read_rules(file: io::Result<File>) -> Gitignore {
+fn read_rules(file: io::Result<File>, budget: &mut PatternBudget) -> Gitignore {
     match file.and_then(|file| read_bounded(file, IGNORE_FILE_BYTES_MAX)) {
         Ok(bytes) => {
             let text = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&bytes);
-            patterns(text.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok()))
+            let lines = text.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
+            patterns(lines.filter(|line| budget.takes(line)))
         }
         Err(_) => Gitignore::empty(),
     }
 }
 
 /// Rules of the directories between the project and the top of its repository, then of the repository, then the user's.
-fn rules_above(tracked: &Tracked, project: &Path) -> Vec<(Gitignore, Vec<u8>)> {
+fn rules_above(tracked: &Tracked, project: &Path, budget: &mut PatternBudget) -> Vec<(Gitignore, Vec<u8>)> {
     let Some(top) = tracked.top() else { return Vec::new() };
     let mut rules = Vec::new();
     let way_from = |dir: &Path| match project.strip_prefix(dir) {
@@ -285,11 +356,11 @@ fn rules_above(tracked: &Tracked, project: &Path) -> Vec<(Gitignore, Vec<u8>)> {
         Ok(_) | Err(_) => Vec::new(),
     };
     for dir in project.ancestors().skip(1).take_while(|dir| dir.starts_with(top)) {
-        rules.push((read_rules(open_regular(&dir.join(GITIGNORE))), way_from(dir)));
+        rules.push((read_rules(open_regular(&dir.join(GITIGNORE)), budget), way_from(dir)));
     }
     let of_user = ignore::gitignore::gitconfig_excludes_path();
     for file in tracked.exclude_file().into_iter().chain(of_user) {
-        rules.push((read_rules(open_regular(&file)), way_from(top)));
+        rules.push((read_rules(open_regular(&file), budget), way_from(top)));
     }
     rules.retain(|(rules, _)| !rules.is_empty());
     rules

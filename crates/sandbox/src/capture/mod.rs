@@ -19,6 +19,7 @@
 //! Numbering and storing what was found.
 
 mod filter;
+mod leave_out;
 mod original;
 mod records;
 mod seen;
@@ -34,6 +35,7 @@ use domain::{Base, Draft, ErrorClass, RelPath, RootNo};
 use crate::base_known::Opened;
 use crate::beneath::BeneathError;
 use crate::content::ContentSink;
+use crate::hidden::HiddenPaths;
 use crate::listing::{Unlocked, is_absent};
 use crate::manifest::Manifest;
 
@@ -91,6 +93,12 @@ pub struct NotCaptured {
     pub protected: u64,
     /// Pipes, sockets and devices.
     pub special: u64,
+    /// Files that lost a set-user-id or set-group-id bit.
+    pub set_id: u64,
+    /// Extended attributes.
+    pub attributes: u64,
+    /// Names that are hard links.
+    pub hard_links: u64,
 }
 
 /// Why something was left out.
@@ -102,6 +110,12 @@ pub enum LeftOut {
     Protected,
     /// A pipe, socket or device, or a path too long to be named.
     Special,
+    /// A set-user-id or set-group-id bit that the original does not have.
+    SetId,
+    /// An extended attribute that the original does not have so.
+    Attribute,
+    /// That the file is another name of one that is captured.
+    HardLink,
 }
 
 /// Something that was left out.
@@ -113,6 +127,8 @@ pub struct Example {
     pub path: RelPath,
     /// Why.
     pub why: LeftOut,
+    /// What of it: the mode, the name of the attribute, the other name; empty where all of it was left out.
+    pub what: String,
 }
 
 /// What changed since the scan before.
@@ -124,6 +140,8 @@ pub struct Captured {
     pub not_captured: NotCaptured,
     /// Some of it.
     pub examples: Vec<Example>,
+    /// Whether ignore files have more patterns than are heeded.
+    pub patterns_left_out: bool,
 }
 
 /// Why a scan failed. Nothing was reported, and nothing is lost: it can be tried again.
@@ -214,6 +232,7 @@ pub(crate) struct Scan<'a> {
     pub(crate) sink: &'a dyn ContentSink,
     pub(crate) rules: &'a CaptureRules,
     pub(crate) opened: &'a Opened,
+    pub(crate) hidden: &'a HiddenPaths,
 }
 
 /// What a walk met.
@@ -228,6 +247,7 @@ struct Met {
     /// Paths that are remembered, but are left out now.
     passed: std::collections::BTreeSet<RelPath>,
     left_out: Tally,
+    patterns_left_out: bool,
 }
 
 impl Met {
@@ -251,22 +271,30 @@ struct Lying {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     counts: NotCaptured,
-    examples: Vec<(LeftOut, RelPath)>,
+    examples: Vec<(LeftOut, RelPath, String)>,
 }
 
 impl Tally {
     fn add(&mut self, why: LeftOut, path: &RelPath) {
+        self.add_part(why, path, "");
+    }
+
+    /// One part of a file.
+    fn add_part(&mut self, why: LeftOut, path: &RelPath, what: &str) {
         match why {
             LeftOut::Scratch => self.counts.scratch += 1,
             LeftOut::Protected => self.counts.protected += 1,
             LeftOut::Special => self.counts.special += 1,
+            LeftOut::SetId => self.counts.set_id += 1,
+            LeftOut::Attribute => self.counts.attributes += 1,
+            LeftOut::HardLink => self.counts.hard_links += 1,
         }
-        self.example(why, path);
+        self.example(why, path, what);
     }
 
-    fn example(&mut self, why: LeftOut, path: &RelPath) {
-        if self.examples.iter().filter(|(kind, _)| *kind == why).count() < EXAMPLES_MAX {
-            self.examples.push((why, path.clone()));
+    fn example(&mut self, why: LeftOut, path: &RelPath, what: &str) {
+        if self.examples.iter().filter(|(kind, ..)| *kind == why).count() < EXAMPLES_MAX {
+            self.examples.push((why, path.clone(), what.to_owned()));
         }
     }
 
@@ -274,8 +302,11 @@ impl Tally {
         self.counts.scratch += other.counts.scratch;
         self.counts.protected += other.counts.protected;
         self.counts.special += other.counts.special;
-        for (why, path) in &other.examples {
-            self.example(*why, path);
+        self.counts.set_id += other.counts.set_id;
+        self.counts.attributes += other.counts.attributes;
+        self.counts.hard_links += other.counts.hard_links;
+        for (why, path, what) in &other.examples {
+            self.example(*why, path, what);
         }
     }
 }
@@ -287,9 +318,11 @@ pub(crate) fn scan(roots: &mut [Watched], scan: Scan<'_>) -> Result<Captured, Ca
     let mut tally = Tally::default();
     for root in roots.iter_mut() {
         let found = tell::tell(root, scan)?;
+        captured.patterns_left_out |= found.patterns_left_out;
         tally.join(&found.left_out);
-        for (why, path) in &found.left_out.examples {
-            captured.examples.push(Example { root: root.no, path: path.clone(), why: *why });
+        for (why, path, what) in &found.left_out.examples {
+            let (path, what) = (path.clone(), what.clone());
+            captured.examples.push(Example { root: root.no, path, why: *why, what });
         }
         told.push(found);
     }

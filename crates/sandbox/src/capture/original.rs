@@ -9,11 +9,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use domain::{Base, FileState, Hash, Kind, RelPath, TEXT_PROBE_BYTES, is_text};
+use domain::{Base, FileState, Hash, Kind, RelPath};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::{CaptureError, Scan, Seen, Watched, Where};
+use crate::base_known::Moment;
 use crate::beneath::{self, BeneathError, Links};
 use crate::content::ContentSink;
 use crate::listing::{is_absent, kind_of, open_readable, permission_bits, stat_beneath};
@@ -156,23 +157,31 @@ pub(super) fn is_of_one_file(why: &BeneathError) -> bool {
     )
 }
 
-/// Streams a content into the sink; one that is too large is only hashed.
+/// Streams a content into the sink. Nothing is read of one that is too large: a sparse file may have more bytes than can
+/// ever be read.
 fn keep(
-    mut file: &Reading<'_>,
+    file: &Reading<'_>,
     stat: &Stat,
     sink: &dyn ContentSink,
     max_file_bytes: u64,
 ) -> io::Result<(Hash, u64, bool)> {
-    if u64::try_from(stat.st_size).unwrap_or(0) <= max_file_bytes {
-        let kept = sink.keep(&mut file)?;
-        return Ok((kept.hash, kept.size, kept.text));
+    let size = u64::try_from(stat.st_size).unwrap_or(0);
+    if size <= max_file_bytes {
+        // What a file says of its size need not be true.
+        let kept = sink.keep(&mut file.take(max_file_bytes.saturating_add(1)))?;
+        if kept.size <= max_file_bytes {
+            return Ok((kept.hash, kept.size, kept.text));
+        }
     }
-    let mut probe = Vec::new();
-    Read::by_ref(&mut file).take(TEXT_PROBE_BYTES as u64).read_to_end(&mut probe)?;
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&probe);
-    let size = probe.len() as u64 + io::copy(&mut file, &mut hasher)?;
-    Ok((Hash::from_bytes(*hasher.finalize().as_bytes()), size, is_text(&probe, size)))
+    let size = size.max(max_file_bytes.saturating_add(1));
+    Ok((mark_of_unread(size, stat), size, false))
+}
+
+/// What stands for the hash of a content that was too large to be read. It differs when the file was written since, by
+/// its size and time, and is the hash of no content.
+fn mark_of_unread(size: u64, stat: &Stat) -> Hash {
+    let modified = Moment::modified(stat);
+    Hash::of(format!("a content that was not read: {size} bytes, of {modified:?}").as_bytes())
 }
 
 /// A path is met for the first time: what the user has there, and whether that is what the plan saw.

@@ -56,7 +56,10 @@ impl Walking<'_, '_> {
         let then = self.manifest.get(&path);
         if kind == FileType::Directory {
             let is_new = then.is_none_or(|then| then.kind() != FileType::Directory);
-            if is_new && self.left_out(&path, true, true).is_none() {
+            let is_changed = then.is_none_or(|then| then.mode() != stamp.mode());
+            // One that was told of is looked at by its record here: later it may be unlocked.
+            let is_known = self.root.memory.paths.contains_key(&path);
+            if (is_new || is_changed || is_known) && self.left_out(&path, true, is_new).is_none() {
                 self.met.there.insert(path.clone(), Lying { stamp, empty: false });
             }
             return Some(path);

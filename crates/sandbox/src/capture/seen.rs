@@ -18,6 +18,8 @@ pub(crate) struct Seen {
     pub(crate) last: Option<FileState>,
     /// The record of that, when it can be trusted to differ after another write.
     pub(crate) stamp: Option<Stamp>,
+    /// Names of extended attributes that were set, and are left out.
+    pub(crate) attributes: Vec<String>,
     /// Whether a change was ever reported: from then on all of them are, whatever is ignored later.
     pub(crate) reported: bool,
 }
@@ -25,7 +27,7 @@ pub(crate) struct Seen {
 impl Seen {
     /// Met for the first time.
     pub(crate) fn first(origin: Option<FileState>, base: Base) -> Seen {
-        Seen { origin, base, last: origin, stamp: None, reported: false }
+        Seen { origin, base, last: origin, stamp: None, attributes: Vec::new(), reported: false }
     }
 
     pub(super) fn was_dir(&self) -> bool {

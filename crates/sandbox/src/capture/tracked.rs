@@ -1,16 +1,19 @@
 //! Which files are in the user's git index, and where patterns outside the sandbox say what git ignores.
 //!
 //! # Invariants
-//! Git is asked only when it matters, and again only when the index has been written since.
+//! The index is read only when it matters, and again only when it has been written since. Git is asked only for one that
+//! this program does not read itself.
 
 use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use domain::RelPath;
 use rustix::fs::FileType;
 
-use crate::git::{self, GitDir};
-use crate::git_log::{self, GitLogError, IsOver};
+use crate::git::{self, GitAnswerError, GitDir};
+use crate::git_command::{GitRunError, IsOver};
+use crate::git_index::{IndexNames, read_names};
 use crate::listing::Stamp;
 
 /// The repository around a project, if there is one.
@@ -18,7 +21,29 @@ use crate::listing::Stamp;
 pub(crate) struct Tracked {
     project: PathBuf,
     repository: Option<(PathBuf, GitDir)>,
-    index: Option<(Option<Stamp>, BTreeSet<Vec<u8>>)>,
+    index: Option<(Option<Stamp>, TrackedPaths)>,
+}
+
+/// The paths of the index below the project.
+#[derive(Debug, Default)]
+struct TrackedPaths {
+    files: BTreeSet<Vec<u8>>,
+    /// Directories of which the index says no more, each with a slash at its end.
+    directories: Vec<Vec<u8>>,
+}
+
+impl TrackedPaths {
+    fn has(&self, path: &RelPath) -> bool {
+        let path = path.as_bytes();
+        self.files.contains(path) || self.directories.iter().any(|dir| path.starts_with(dir))
+    }
+
+    fn has_below(&self, dir: &RelPath) -> bool {
+        let below = [dir.as_bytes(), b"/"].concat();
+        let next = self.files.range(below.clone()..).next();
+        next.is_some_and(|path| path.starts_with(&below))
+            || self.directories.iter().any(|dir| dir.starts_with(&below) || below.starts_with(dir))
+    }
 }
 
 impl Tracked {
@@ -38,64 +63,93 @@ impl Tracked {
 
     /// Whether git tracks this path.
     pub(super) fn has(&mut self, path: &RelPath) -> bool {
-        self.paths().is_some_and(|paths| paths.contains(path.as_bytes()))
+        self.paths().is_some_and(|paths| paths.has(path))
     }
 
     /// Whether git tracks anything below this path.
     pub(super) fn has_below(&mut self, dir: &RelPath) -> bool {
-        self.paths().is_some_and(|paths| is_any_below(paths, dir))
+        self.paths().is_some_and(|paths| paths.has_below(dir))
     }
 
     /// Whether git tracks this file, or anything below this directory, by what [`ask`](Tracked::ask) was told.
     pub(super) fn has_at(&self, path: &RelPath, is_dir: bool) -> bool {
         self.index.as_ref().is_some_and(|(_, paths)| match is_dir {
-            true => is_any_below(paths, path),
-            false => paths.contains(path.as_bytes()),
+            true => paths.has_below(path),
+            false => paths.has(path),
         })
     }
 
-    /// Asks git, unless it was asked before; whether there was time for that. What git does not say is not tracked.
-    pub(super) fn ask(&mut self, is_over: &IsOver<'_>) -> bool {
-        if self.index.is_some() {
-            return true;
+    /// The files that git tracks in this directory itself and that are not among `names`, by what [`ask`](Tracked::ask) was
+    /// told.
+    pub(crate) fn missing_from(&self, dir: Option<&RelPath>, names: &BTreeSet<RelPath>) -> Vec<RelPath> {
+        let Some((_, paths)) = &self.index else { return Vec::new() };
+        let below = dir.map(|dir| [dir.as_bytes(), b"/"].concat()).unwrap_or_default();
+        let there = paths.files.range(below.clone()..).take_while(|path| path.starts_with(&below));
+        let own = there.filter(|path| !path[below.len()..].contains(&b'/'));
+        own.filter_map(|path| RelPath::new(path.as_slice()).ok())
+            .filter(|path| !names.contains(path))
+            .collect()
+    }
+
+    /// Reads the index, unless it was read before; whether there was time for that. An index that cannot be read tracks
+    /// nothing.
+    pub(crate) fn ask(&mut self, is_over: &IsOver<'_>) -> bool {
+        if self.index.is_none()
+            && let Some(stamp) = self.stamp()
+        {
+            let Ok(paths) = self.read(is_over) else { return false };
+            self.index = Some((stamp, paths));
         }
-        let Some(stamp) = self.stamp() else { return true };
-        let mut listed = Vec::new();
-        let mut command = git_log::quiet_git(&self.project);
-        let asked = git_log::run(command.args(["ls-files", "-z", "--cached"]), is_over, &mut |bytes| {
-            listed.extend_from_slice(bytes);
-            Ok(())
-        });
-        match asked {
-            Err(GitLogError::Stopped) => return false,
-            Ok(ended) if ended.is_success => {}
-            Ok(_) | Err(GitLogError::Run { .. } | GitLogError::Failed { .. }) => listed.clear(),
-        }
-        self.index = Some((stamp, git::paths_in(&listed)));
         true
     }
 
-    /// Of what the index is now; none where git is not to be asked.
+    /// Of what the index is now; none where there is nothing to be read.
     fn stamp(&self) -> Option<Option<Stamp>> {
         let (_, git) = self.repository.as_ref()?;
         let stamp = rustix::fs::stat(git.own.join("index")).ok().map(|stat| Stamp::of(&stat));
-        // Git would wait for whoever writes into a pipe.
         let is_pipe = stamp.is_some_and(|stamp| stamp.kind() != FileType::RegularFile);
         (!is_pipe).then_some(stamp)
     }
 
-    /// An index that cannot be read tracks nothing.
-    fn paths(&mut self) -> Option<&BTreeSet<Vec<u8>>> {
+    fn paths(&mut self) -> Option<&TrackedPaths> {
         let stamp = self.stamp()?;
         if self.index.as_ref().is_none_or(|(then, _)| *then != stamp) {
-            let paths = git::list_files(&self.project, ["--cached"]).unwrap_or_default();
+            let paths = self.read(&|| false).unwrap_or_default();
             self.index = Some((stamp, paths));
         }
         self.index.as_ref().map(|(_, paths)| paths)
     }
+
+    /// Returns an error if there was no time for it.
+    fn read(&self, is_over: &IsOver<'_>) -> Result<TrackedPaths, GitRunError> {
+        let Some((top, git)) = &self.repository else { return Ok(TrackedPaths::default()) };
+        match read_names(&git.own.join("index")) {
+            Ok(IndexNames::Here { files, directories }) => Ok(below(top, &self.project, files, directories)),
+            Ok(IndexNames::Elsewhere) => {
+                match git::list_files(&self.project, &["--cached".to_owned()], is_over) {
+                    Ok(files) => Ok(TrackedPaths { files, directories: Vec::new() }),
+                    Err(GitAnswerError::Run(GitRunError::Stopped)) => Err(GitRunError::Stopped),
+                    Err(GitAnswerError::Run(_) | GitAnswerError::Failed { .. }) => {
+                        Ok(TrackedPaths::default())
+                    }
+                }
+            }
+            Err(_) => Ok(TrackedPaths::default()),
+        }
+    }
 }
 
-fn is_any_below(paths: &BTreeSet<Vec<u8>>, dir: &RelPath) -> bool {
-    let below = [dir.as_bytes(), b"/"].concat();
-    paths.range(below.clone()..).next().is_some_and(|path| path.starts_with(&below))
+/// What lies below the project of paths that begin at the top of its working tree.
+fn below(top: &Path, project: &Path, files: BTreeSet<Vec<u8>>, directories: Vec<Vec<u8>>) -> TrackedPaths {
+    let way = match project.strip_prefix(top) {
+        Ok(way) if !way.as_os_str().is_empty() => [way.as_os_str().as_bytes(), b"/"].concat(),
+        Ok(_) | Err(_) => return TrackedPaths { files, directories },
+    };
+    let strip = |path: &Vec<u8>| path.strip_prefix(way.as_slice()).map(<[u8]>::to_vec);
+    // One that holds the project tracks all of it: every path begins with nothing.
+    let inner = |dir: &Vec<u8>| if way.starts_with(dir) { Some(Vec::new()) } else { strip(dir) };
+    TrackedPaths {
+        files: files.iter().filter_map(strip).collect(),
+        directories: directories.iter().filter_map(inner).collect(),
+    }
 }

@@ -11,6 +11,7 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -22,11 +23,13 @@ use super::output::{Growing, Output};
 /// How much is read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// The two live files of a command.
+/// The threads and live files of a command that has not begun: all that its output needs, so that nothing can be
+/// missing once it runs.
 #[derive(Debug)]
-pub(crate) struct Logs {
-    stdout: File,
-    stderr: File,
+pub(crate) struct ReadyDrains {
+    stdout: ReadyDrain,
+    stderr: ReadyDrain,
+    alive: OwnedFd,
 }
 
 /// The threads that read a command's output.
@@ -40,26 +43,18 @@ pub(crate) struct Drains {
 
 impl Drains {
     /// Makes the live files.
-    pub(crate) fn logs(spec: &OutputSpec) -> io::Result<Logs> {
+    pub(crate) fn logs(spec: &OutputSpec) -> io::Result<[File; 2]> {
         std::fs::create_dir_all(&spec.dir)?;
-        Ok(Logs {
-            stdout: File::create(spec.dir.join("stdout"))?,
-            stderr: File::create(spec.dir.join("stderr"))?,
-        })
+        Ok([File::create(spec.dir.join("stdout"))?, File::create(spec.dir.join("stderr"))?])
     }
 
-    /// Begins to read both pipes.
-    pub(crate) fn start(
-        stdout: OwnedFd,
-        stderr: OwnedFd,
-        logs: Logs,
-        keep_bytes_max: usize,
-    ) -> io::Result<Self> {
+    /// Starts the threads, which wait for the pipes that they are to read.
+    pub(crate) fn ready([stdout, stderr]: [File; 2], keep_bytes_max: usize) -> io::Result<ReadyDrains> {
         let (dead, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let also_dead = dead.try_clone()?;
-        Ok(Self {
-            stdout: drain(stdout, dead, logs.stdout, keep_bytes_max)?,
-            stderr: drain(stderr, also_dead, logs.stderr, keep_bytes_max)?,
+        Ok(ReadyDrains {
+            stdout: ReadyDrain::start(dead, stdout, keep_bytes_max)?,
+            stderr: ReadyDrain::start(also_dead, stderr, keep_bytes_max)?,
             alive,
         })
     }
@@ -71,25 +66,53 @@ impl Drains {
     }
 }
 
+impl ReadyDrains {
+    /// Begins to read both pipes.
+    pub(crate) fn read(self, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<Drains> {
+        Ok(Drains { stdout: self.stdout.read(stdout)?, stderr: self.stderr.read(stderr)?, alive: self.alive })
+    }
+}
+
+/// A thread that waits for its pipe; without one it ends.
+#[derive(Debug)]
+struct ReadyDrain {
+    thread: JoinHandle<Output>,
+    pipe: SyncSender<OwnedFd>,
+}
+
+impl ReadyDrain {
+    fn start(dead: OwnedFd, log: File, keep_bytes_max: usize) -> io::Result<Self> {
+        let (pipe, pipes) = sync_channel(1);
+        let thread = std::thread::Builder::new().name("command-output".to_owned()).spawn(move || {
+            pipes.recv().map_or_else(|_| Output::default(), |pipe| drain(&pipe, &dead, log, keep_bytes_max))
+        })?;
+        Ok(Self { thread, pipe })
+    }
+
+    fn read(self, pipe: OwnedFd) -> io::Result<JoinHandle<Output>> {
+        rustix::io::ioctl_fionbio(&pipe, true)?;
+        // The thread waits for nothing else, so it is there.
+        let _ = self.pipe.send(pipe);
+        Ok(self.thread)
+    }
+}
+
 fn joined(thread: JoinHandle<Output>) -> Output {
     let failed = || Output::default().with_log_error(Some("the reading thread failed".to_owned()));
     thread.join().unwrap_or_else(|_| failed())
 }
 
-fn drain(pipe: OwnedFd, dead: OwnedFd, log: File, keep_bytes_max: usize) -> io::Result<JoinHandle<Output>> {
-    rustix::io::ioctl_fionbio(&pipe, true)?;
-    std::thread::Builder::new().name("command-output".to_owned()).spawn(move || {
-        let mut growing = Growing::new(keep_bytes_max);
-        let mut log = Log { file: log, keep_bytes_max: keep_bytes_max as u64, error: None };
-        read_all(&pipe, &dead, |bytes| {
-            log.follow(growing.total(), bytes);
-            growing.push(bytes);
-        });
-        let head = growing.head_len();
-        let output = growing.finish();
-        log.finish(head, &output);
-        output.with_log_error(log.error.map(|error| error.to_string()))
-    })
+fn drain(pipe: &OwnedFd, dead: &OwnedFd, log: File, keep_bytes_max: usize) -> Output {
+    let mut growing = Growing::new(keep_bytes_max);
+    let mut log = Log { file: log, keep_bytes_max: keep_bytes_max as u64, error: None };
+    read_all(pipe, dead, |bytes| {
+        log.follow(growing.total(), bytes);
+        growing.push(bytes);
+    });
+    let head = growing.head_len();
+    let output = growing.finish();
+    log.finish(head, &output);
+    output.with_log_error(log.error.map(|error| error.to_string()))
 }
 
 fn read_all(pipe: &OwnedFd, dead: &OwnedFd, mut take: impl FnMut(&[u8])) {
@@ -156,7 +179,7 @@ mod tests {
         let spec = OutputSpec::in_dir(dir.path().join("log"));
         let (out, to_out) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         let (err, to_err) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-        let drains = Drains::start(out, err, Drains::logs(&spec).unwrap(), 100).unwrap();
+        let drains = Drains::ready(Drains::logs(&spec).unwrap(), 100).unwrap().read(out, err).unwrap();
         rustix::io::write(&to_out, b"all of it").unwrap();
         let (stdout, stderr) = drains.finish();
         assert_eq!((stdout.bytes(), stderr.bytes()), (b"all of it".to_vec(), Vec::new()));
@@ -168,8 +191,8 @@ mod tests {
         let (out, to_out) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         let (err, to_err) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         let full = || File::options().write(true).open("/dev/full").unwrap();
-        let logs = Logs { stdout: full(), stderr: full() };
-        let drains = Drains::start(out, err, logs, 100).unwrap();
+        let logs = [full(), full()];
+        let drains = Drains::ready(logs, 100).unwrap().read(out, err).unwrap();
         rustix::io::write(&to_out, b"kept").unwrap();
         drop((to_out, to_err));
         let (stdout, stderr) = drains.finish();

@@ -12,9 +12,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// The job that a process is of.
-pub(super) const JOB: &str = "AGENTS_JOB";
+pub(crate) const JOB: &str = "AGENTS_JOB";
 /// The owner that started it, by the job's fence.
-pub(super) const FENCE: &str = "AGENTS_FENCE";
+pub(crate) const FENCE: &str = "AGENTS_FENCE";
 /// What is taken over from our own environment.
 const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
 /// The search path of a command when we have none ourselves.
@@ -75,6 +75,11 @@ pub fn environment(
     }
     seen.remove(std::ffi::OsStr::new("TMPDIR"));
     seen.into_iter().collect()
+}
+
+/// Those of a command's variables by which its processes are found.
+pub(crate) fn marks(env: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
+    env.iter().filter(|(name, _)| name == JOB || name == FENCE).cloned().collect()
 }
 
 fn is_inherited(name: &OsString) -> bool {

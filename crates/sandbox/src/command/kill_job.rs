@@ -1,16 +1,15 @@
 //! Kills what the earlier owners of a job left: those that died, and those that only stand still.
 //!
-//! An owner that was stopped past its lease holds its processes for as long as it stands still. Whoever takes the job over
-//! finds them by the variables that every command is given.
+//! An owner that was stopped past its lease holds its processes for as long as it stands still. The process that takes the job
+//! over finds them by the job's variables: every command is given them, and the process that holds a command, outside its
+//! walls, bears them too. That one is asked to end first, and ends after all of its command is dead, whatever the command did
+//! to its own environment.
 //!
 //! # Invariants
 //! 1. An owner kills what earlier owners started, never what it or a later one did: an owner that stood still just before
 //!    it came here does no harm to its successor when it goes on.
 //! 2. The caller itself is not killed, also when it was started by a command of that job.
-//! 3. When it returns without an error, nothing that bears the mark of an earlier owner lives.
-//!
-//! # Not here
-//! A process that took the mark off itself. It dies with its tree: whoever holds that ends when the command is dead.
+//! 3. When it returns without an error, nothing that an earlier owner started lives.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

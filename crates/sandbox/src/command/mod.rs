@@ -17,6 +17,7 @@
 //! # Not here
 //! How a command is kept from the rest of the machine: [`isolation`](crate::isolation).
 
+mod bounds;
 mod drain;
 mod environment;
 mod kill_job;
@@ -26,13 +27,16 @@ mod running;
 mod spec;
 mod spoken;
 
+pub use bounds::{Bounds, LimitHit};
+pub(crate) use environment::{FENCE, JOB};
 pub use environment::{Given, environment};
 pub use kill_job::{NotKilled, kill_job};
 pub use output::{BOUNDED_HEAD_BYTES, BOUNDED_TAIL_BYTES, Output};
 pub use running::{Ended, HowEnded, Killer, Running};
-pub use spec::{CommandSpec, KEEP_BYTES_MAX, KILL_GRACE, OutputSpec, Stdin, WorkDir};
+pub use spec::{CommandSpec, KEEP_BYTES_MAX, KILL_GRACE, Openings, OutputSpec, Stdin, WorkDir};
 pub use spoken::Spoken;
 
 pub use crate::isolation::child_run;
 pub(crate) use drain::Drains;
+pub(crate) use environment::marks;
 pub(crate) use running::Launched;

@@ -24,6 +24,13 @@ const SIGNS: [&[u8]; 18] = [
     b"address family not supported",
 ];
 
+/// Whether the output shows that nobody listened at a port.
+pub(super) fn is_refusal_shown_in(output: &[u8]) -> bool {
+    let lower = output.to_ascii_lowercase();
+    let has = |sign: &[u8]| lower.windows(sign.len()).any(|window| window == sign);
+    has(b"connection refused") || has(b"econnrefused")
+}
+
 /// Whether the output shows a failure to resolve or to connect.
 pub(super) fn is_shown_in(output: &[u8]) -> bool {
     let lower = output.to_ascii_lowercase();

@@ -63,6 +63,35 @@ impl Output {
         String::from_utf8_lossy(&joined(first, left_out, last)).into_owned()
     }
 
+    /// The same of an output from which `take_out` takes something first, secrets for example: no part of that is left
+    /// where the output is cut. A word that was cut when the output was kept is left out.
+    pub fn bounded_after(&self, head: usize, tail: usize, take_out: impl Fn(&[u8]) -> Vec<u8>) -> String {
+        let kept: Vec<u8> = [self.head.as_slice(), self.tail.as_slice()].concat();
+        let (near_head, near_tail) = (head.saturating_add(MARGIN_BYTES), tail.saturating_add(MARGIN_BYTES));
+        let left = if self.is_whole() && kept.len() <= near_head.saturating_add(near_tail) {
+            let whole = take_out(&kept);
+            Output { total: whole.len() as u64, head: whole, tail: Vec::new(), log_error: None }
+        } else {
+            let (first, last) = if self.is_whole() { (&kept, &kept) } else { (&self.head, &self.tail) };
+            let first = without_last_word(&first[..near_head.min(first.len())]);
+            let last = without_first_word(&last[last.len().saturating_sub(near_tail)..]);
+            let left_out = self.total.saturating_sub((first.len() + last.len()) as u64).max(1);
+            let (head, tail) = (take_out(first), take_out(last));
+            Output { total: left_out + (head.len() + tail.len()) as u64, head, tail, log_error: None }
+        };
+        left.bounded(head, tail)
+    }
+
+    /// What was kept, as [`Output::bytes`], after `take_out` took something out of it.
+    pub fn bytes_after(&self, take_out: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
+        if self.is_whole() {
+            return take_out(&self.bytes());
+        }
+        let (head, tail) = (without_last_word(&self.head), without_first_word(&self.tail));
+        let left_out = self.total.saturating_sub((head.len() + tail.len()) as u64);
+        joined(&take_out(head), left_out, &take_out(tail))
+    }
+
     /// Whether it is all there.
     pub fn is_whole(&self) -> bool {
         self.left_out() == 0
@@ -74,6 +103,21 @@ fn joined(head: &[u8], left_out: u64, tail: &[u8]) -> Vec<u8> {
         return [head, tail].concat();
     }
     [head, b"\n", format!("… {left_out} bytes left out …").as_bytes(), b"\n", tail].concat()
+}
+
+/// How much more of an output is looked at than is shown, so that what is taken out is seen whole.
+const MARGIN_BYTES: usize = 64 << 10;
+/// How much of a word is left out that was cut; what is longer is no word.
+const WORD_BYTES_MAX: usize = 4 << 10;
+
+fn without_last_word(bytes: &[u8]) -> &[u8] {
+    let word = bytes.iter().rev().take(WORD_BYTES_MAX).take_while(|byte| !byte.is_ascii_whitespace()).count();
+    &bytes[..bytes.len() - word]
+}
+
+fn without_first_word(bytes: &[u8]) -> &[u8] {
+    let word = bytes.iter().take(WORD_BYTES_MAX).take_while(|byte| !byte.is_ascii_whitespace()).count();
+    &bytes[word..]
 }
 
 /// The last place at or before `at` that is not inside a character.

@@ -17,10 +17,13 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
+use super::bounds::LimitHit;
 use super::drain::Drains;
 use super::network_failure;
 use super::output::Output;
 use super::spoken::Spoken;
+use crate::descriptors::CountedCommand;
+use crate::forwarder::Forwarder;
 use crate::isolation::control::{self, Report};
 use crate::isolation::{IsolationUsed, process_tree};
 
@@ -58,8 +61,12 @@ pub struct Ended {
     pub duration: Duration,
     /// How many processes had to be killed, as far as they could be counted.
     pub processes_killed: u32,
+    /// The bound that it reached, if it reached one.
+    pub limit: Option<LimitHit>,
     /// Whether it failed, or was ended while it waited, as commands do that want a network and have none. A guess.
     pub network_suspected: bool,
+    /// Whether it failed as commands do that find nobody at a port. A guess.
+    pub refused_suspected: bool,
 }
 
 /// Kills a command.
@@ -92,6 +99,8 @@ pub(crate) struct Launched {
     pub(crate) isolation: IsolationUsed,
     /// The ends of one that is spoken to.
     pub(crate) spoken: Option<Spoken>,
+    /// Who carries its network.
+    pub(crate) forwarder: Option<Forwarder>,
 }
 
 /// A command that runs.
@@ -102,12 +111,15 @@ pub struct Running {
     drains: Option<Drains>,
     isolation: IsolationUsed,
     spoken: Option<Spoken>,
+    forwarder: Option<Forwarder>,
     started: Instant,
+    _counted: CountedCommand,
 }
 
 impl Running {
     pub(crate) fn new(launched: Launched) -> Self {
-        let Launched { child, control, reaper, namespaced, mark, drains, isolation, spoken } = launched;
+        let Launched { child, control, reaper, namespaced, mark, drains, isolation, spoken, forwarder } =
+            launched;
         let tree = Tree {
             control,
             reaper,
@@ -117,7 +129,8 @@ impl Running {
             counted: AtomicU32::new(0),
         };
         let (tree, drains) = (Arc::new(tree), Some(drains));
-        Self { child, tree, drains, isolation, spoken, started: Instant::now() }
+        let _counted = CountedCommand::new();
+        Self { child, tree, drains, isolation, spoken, forwarder, started: Instant::now(), _counted }
     }
 
     /// What keeps it apart.
@@ -139,7 +152,7 @@ impl Running {
     pub fn wait(mut self) -> Ended {
         // Nobody will speak to it: it reads the end.
         drop(self.spoken.take());
-        let (how, killed) = self.wait_for_death();
+        let Told { how, killed, limit } = self.wait_for_death();
         let (stdout, stderr) = match self.drains.take() {
             Some(drains) => drains.finish(),
             None => Default::default(),
@@ -148,20 +161,26 @@ impl Running {
             && !self.isolation.network
             && (network_failure::is_shown_in(&stderr.bytes())
                 || network_failure::is_shown_in(&stdout.bytes()));
+        let refused_suspected = may_lack_a_network(how)
+            && [&stderr, &stdout].iter().any(|output| network_failure::is_refusal_shown_in(&output.bytes()));
         Ended {
             how,
             stdout,
             stderr,
             duration: self.started.elapsed(),
             processes_killed: killed,
+            limit,
             network_suspected,
+            refused_suspected,
         }
     }
 
-    fn wait_for_death(&mut self) -> (HowEnded, u32) {
+    fn wait_for_death(&mut self) -> Told {
         let told = self.tree.wait();
         // It ends after the tree, or was killed by somebody: either way there is nothing more to learn from it.
         let _ = self.child.wait();
+        // No flow outlives it.
+        drop(self.forwarder.take());
         told
     }
 }
@@ -183,6 +202,13 @@ fn may_lack_a_network(how: HowEnded) -> bool {
         HowEnded::TimedOut | HowEnded::Killed => true,
         HowEnded::Signalled(_) => false,
     }
+}
+
+/// What is known of the end of a command.
+struct Told {
+    how: HowEnded,
+    killed: u32,
+    limit: Option<LimitHit>,
 }
 
 /// The processes of a command.
@@ -214,21 +240,22 @@ impl Tree {
     }
 
     /// Waits until all are dead, and tells how the program ended and how many had to be killed.
-    fn wait(&self) -> (HowEnded, u32) {
+    fn wait(&self) -> Told {
         let told = self.last_report();
         self.wait_for_reaper();
-        let (how, killed) = match told {
-            Some((how, killed)) => (how, killed),
-            None => (self.untold_end(), self.untold_kills()),
-        };
-        (how, killed)
+        told.unwrap_or_else(|| Told { how: self.untold_end(), killed: self.untold_kills(), limit: None })
     }
 
-    fn last_report(&self) -> Option<(HowEnded, u32)> {
+    fn last_report(&self) -> Option<Told> {
         loop {
             match control::next_report(&self.control) {
-                Ok(Some((Report::Ended { how, killed }, _))) => return Some((how, killed)),
-                Ok(Some((Report::Reaper | Report::Started { .. } | Report::Failed(_), _))) => {}
+                Ok(Some((Report::Ended { how, killed, limit }, _))) => {
+                    return Some(Told { how, killed, limit });
+                }
+                Ok(Some((
+                    Report::Reaper | Report::Network(_) | Report::Started { .. } | Report::Failed(_),
+                    _,
+                ))) => {}
                 Ok(None) | Err(_) => return None,
             }
         }

@@ -8,6 +8,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use domain::{RelPath, RootNo};
+use serde::{Deserialize, Serialize};
+
+use super::bounds::Bounds;
 
 /// How long a command that was asked to end has before it is killed.
 pub const KILL_GRACE: Duration = Duration::from_secs(2);
@@ -31,6 +34,12 @@ pub struct CommandSpec {
     pub kill_grace: Duration,
     /// Whether it may reach the network.
     pub network: bool,
+    /// Ports of this machine's loopback that it may reach, at the same ports of its own loopback.
+    pub loopback_ports: Vec<u16>,
+    /// The walls that are opened for it.
+    pub openings: Openings,
+    /// How much it may use.
+    pub bounds: Bounds,
     /// Whether it may write to the projects.
     pub writes: bool,
     /// Existing paths outside the projects that it may write to. They are reachable even below a hidden path or a
@@ -38,6 +47,11 @@ pub struct CommandSpec {
     pub writable: Vec<PathBuf>,
     /// Paths that it must not see.
     pub hide: Vec<PathBuf>,
+    /// The user's home, to be seen as an empty directory with what `show`, `scratch` and `writable` name in it; none
+    /// shows it whole.
+    pub home: Option<PathBuf>,
+    /// What it sees of the home, read-only.
+    pub show: Vec<PathBuf>,
     /// Directories in which it may write what is thrown away.
     pub scratch: Vec<PathBuf>,
     /// What becomes of its output.
@@ -59,13 +73,27 @@ impl CommandSpec {
             timeout: None,
             kill_grace: KILL_GRACE,
             network: false,
+            loopback_ports: Vec::new(),
+            openings: Openings::default(),
+            bounds: Bounds::default(),
             writes: true,
             writable: Vec::new(),
             hide: Vec::new(),
+            home: None,
+            show: Vec::new(),
             scratch: Vec::new(),
             output,
         }
     }
+}
+
+/// Walls that are opened for a command that cannot work within them; closed by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Openings {
+    /// Sockets of programs outside, by their path; where those cannot be kept apart from a command's own, any of them.
+    pub unix_sockets: bool,
+    /// The calls of `io_uring`.
+    pub io_uring: bool,
 }
 
 /// A directory of one of the projects.

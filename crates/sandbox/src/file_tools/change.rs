@@ -48,7 +48,7 @@ impl Sandbox {
         sink: &dyn ContentSink,
         rules: &CaptureRules,
     ) -> Result<u64, WriteFileError> {
-        let parts = self.parts(no, path, &Protected::of(rules))?;
+        let parts = self.parts(no, path, &Protected::of(rules).and(self.hidden(no)))?;
         let is_dir = !parts.dirs.is_empty();
         if is_dir && !recursive && (parts.dirs.len() > 1 || !parts.files.is_empty()) {
             return Err(WriteFileError::NotEmpty { path: path.clone() });
@@ -85,7 +85,7 @@ impl Sandbox {
         if to.as_bytes().starts_with(&inside) {
             return Err(io_at(to)(io::Error::new(io::ErrorKind::InvalidInput, "it lies in what is moved")));
         }
-        let protected = Protected::of(rules);
+        let protected = Protected::of(rules).and(self.hidden(no));
         let parts = self.parts(no, from, &protected)?;
         let dirs = parts.dirs.iter().map(|dir| (dir, true));
         for (part, is_dir) in dirs.chain(parts.files.iter().map(|file| (file, false))) {

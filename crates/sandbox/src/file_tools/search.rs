@@ -85,7 +85,7 @@ pub enum SearchError {
 pub fn search(root: BorrowedFd<'_>, wanted: &Search<'_>) -> Result<Found, SearchError> {
     let mut search = Searching::new(wanted)?;
     if let Some(path) = wanted.walk.dir
-        && let Ok((bytes, len)) = super::read_through_links(root, path, TEXT_BYTES_MAX)
+        && let Ok((bytes, len)) = super::read_through_links(root, path, TEXT_BYTES_MAX, wanted.walk.hidden)
     {
         search.file(path, &bytes, len);
         return Ok(search.found);

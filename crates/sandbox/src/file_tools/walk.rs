@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. Directories are opened beneath the root, and no link is followed.
 //! 2. The order is that of the names, a directory before what is in it.
-//! 3. What belongs to version control or to this program is named, and not gone into.
+//! 3. What is hidden is not told of.
+//! 4. What belongs to version control or to this program is named, and not gone into.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -13,6 +14,7 @@ use rustix::fs::FileType;
 
 use crate::beneath::BeneathError;
 use crate::capture::{CaptureRules, Class, Filter, Tracked};
+use crate::hidden::HiddenInProject;
 use crate::listing::{list, open_dir};
 
 /// What is at a path.
@@ -59,6 +61,8 @@ pub struct Walk<'a> {
     pub depth: Option<u32>,
     /// Also what git ignores.
     pub ignored: bool,
+    /// Passed over.
+    pub hidden: &'a HiddenInProject,
 }
 
 /// Tells of everything below a directory.
@@ -73,8 +77,14 @@ pub fn walk(
     let mut tracked = Tracked::of(walk.project);
     let rules = CaptureRules::default();
     let mut filter = Filter::new(root, &mut tracked, walk.project, &rules);
+    if let Some(dir) = walk.dir {
+        walk.hidden.check(dir).map_err(|source| BeneathError::Io { path: dir.clone(), source })?;
+    }
     let mut waiting = below(root, walk.dir, 1)?;
     while let Some((found, level)) = waiting.pop() {
+        if walk.hidden.has(&found.path) {
+            continue;
+        }
         let is_dir = found.kind == ListedKind::Directory;
         let class = filter.class(&found.path, is_dir);
         if matches!(class, Class::Ignored { .. }) && !walk.ignored {

@@ -1,19 +1,23 @@
 //! Contents on their way into a repository.
 //!
 //! # Invariants
-//! Contents pass through git's own filters (line endings, LFS, encodings), as `git add` would pass them. The many that no
-//! filter touches are added by one call.
+//! 1. Contents pass through git's own conversions (line endings, encodings), as `git add` would pass them. The many that
+//!    none touches are added by one call.
+//! 2. A program that a filter names does not run as git's child. `git-lfs` is known by name, and git starts it within
+//!    walls in which it can write the repository and reach no network. Every other program belongs to the repository as
+//!    far as this program knows, and runs as a command of the plan does ([`CleanFilter`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use domain::{FileState, Kind, RelPath};
 
 use super::IndexEntry;
 use super::build::Building;
 use super::program::GitError;
+use crate::git::GitDir;
 use crate::journal::{Bytes, Image};
 
 /// How many bytes of one file are committed: git holds them in memory.
@@ -42,10 +46,8 @@ impl Building<'_> {
                 let bytes = self.bytes(image)?;
                 let mode = mode_of(&image.state);
                 if mode != LINK && filters.apply(&file.path, &bytes) {
-                    return Ok(Some(Pending::Stored(IndexEntry {
-                        mode,
-                        oid: self.filtered(&file.path, &bytes)?,
-                    })));
+                    let oid = self.filtered(prefix, &file.path, filters.programs.get(&file.path), &bytes)?;
+                    return Ok(Some(Pending::Stored(IndexEntry { mode, oid })));
                 }
                 let copy = self.scratch.join(format!("{number}-{which}"));
                 fs::write(&copy, bytes)?;
@@ -91,9 +93,64 @@ impl Building<'_> {
         Ok(bytes)
     }
 
-    fn filtered(&self, path: &RelPath, bytes: &[u8]) -> Result<String, GitError> {
+    /// Adds a content as git's conversions and the path's filter make it.
+    fn filtered(
+        &self,
+        prefix: &str,
+        path: &RelPath,
+        filter: Option<&FilterProgram>,
+        bytes: &[u8],
+    ) -> Result<String, GitError> {
         let argument = std::str::from_utf8(path.as_bytes()).map_err(io::Error::other)?;
-        self.git.line(&["hash-object", "-w", "--stdin", "--path", argument], bytes)
+        let arguments = ["hash-object", "-w", "--stdin", "--path", argument];
+        match filter {
+            None => self.git.line(&arguments, bytes),
+            Some(filter) if filter.is_lfs() => {
+                let clean = format!("filter.{}.clean=git-lfs clean -- %f", filter.name);
+                let process = format!("filter.{}.process=git-lfs filter-process", filter.name);
+                // An empty one would count as one that does nothing.
+                let process = (!filter.process.is_empty()).then_some(process);
+                let git = self.git.with_settings([clean].into_iter().chain(process));
+                git.starting_programs().line(&arguments, bytes)
+            }
+            Some(filter) => {
+                let from_top = RelPath::new([prefix.as_bytes(), path.as_bytes()].concat());
+                let from_top = from_top.map_err(io::Error::other)?;
+                let top = GitDir::around(self.request.root).map(|(top, _)| top);
+                let top = top.as_deref().unwrap_or(self.request.root);
+                let cleaned = self.request.cleaner.clean(filter, top, &from_top, bytes);
+                let cleaned = cleaned.map_err(|why| GitError::Filter {
+                    name: filter.name.clone(),
+                    path: path.clone(),
+                    why,
+                })?;
+                let off = ["clean=", "process=", "required=false"];
+                let git = self.git.with_settings(off.map(|off| format!("filter.{}.{off}", filter.name)));
+                git.line(&arguments, &cleaned)
+            }
+        }
+    }
+
+    /// The programs that filters name, by filter.
+    fn filter_programs(&self) -> Result<BTreeMap<String, FilterProgram>, GitError> {
+        let (_, printed) = self.git.output(&["config", "-z", "--get-regexp", "^filter[.]"], b"")?;
+        let mut programs: BTreeMap<String, FilterProgram> = BTreeMap::new();
+        for entry in String::from_utf8_lossy(&printed).split('\0') {
+            let (key, value) = entry.split_once('\n').unwrap_or((entry, ""));
+            let Some((name, what)) = key.strip_prefix("filter.").and_then(|rest| rest.rsplit_once('.'))
+            else {
+                continue;
+            };
+            let program = programs.entry(name.to_owned()).or_default();
+            name.clone_into(&mut program.name);
+            match what {
+                "clean" => value.clone_into(&mut program.clean),
+                "process" => value.clone_into(&mut program.process),
+                _ => {}
+            }
+        }
+        programs.retain(|_, program| !program.clean.is_empty() || !program.process.is_empty());
+        Ok(programs)
     }
 
     /// Adds files as they are, all by one call.
@@ -120,21 +177,104 @@ impl Building<'_> {
         let attributes = ["filter", "ident", "working-tree-encoding", "text", "eol", "crlf"];
         let arguments = [&["check-attr", "-z", "--stdin"], &attributes[..]].concat();
         let printed = self.git.run_with(&arguments, &list)?;
-        let mut filters = Filters { all_lines: false, always: BTreeSet::new(), lines: BTreeSet::new() };
+        let mut filters = Filters::default();
+        let programs = self.filter_programs()?;
         let mut fields = printed.split(|byte| *byte == 0);
         while let (Some(path), Some(name), Some(value)) = (fields.next(), fields.next(), fields.next()) {
             if matches!(value, b"unspecified" | b"unset") {
                 continue;
             }
             match name {
-                b"text" | b"eol" | b"crlf" => filters.lines.insert(path.to_vec()),
-                _ => filters.always.insert(path.to_vec()),
-            };
+                b"text" | b"eol" | b"crlf" => {
+                    filters.lines.insert(path.to_vec());
+                }
+                b"filter" => {
+                    let named = programs.get(String::from_utf8_lossy(value).as_ref());
+                    if let (Some(program), Ok(path)) = (named, RelPath::new(path)) {
+                        filters.always.insert(path.as_bytes().to_vec());
+                        filters.programs.insert(path, program.clone());
+                    }
+                }
+                _ => {
+                    filters.always.insert(path.to_vec());
+                }
+            }
         }
-        let setting = self.git.output(&["config", "--get", "core.autocrlf"], b"")?;
-        filters.all_lines = matches!(setting.stdout.trim_ascii(), b"true" | b"input");
+        let (_, setting) = self.git.output(&["config", "--get", "core.autocrlf"], b"")?;
+        filters.all_lines = matches!(setting.trim_ascii(), b"true" | b"input");
         Ok(filters)
     }
+}
+
+/// The program that a filter of git's configuration names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilterProgram {
+    /// The filter.
+    pub name: String,
+    /// `filter.NAME.clean`: a line for the shell, in which `%f` is the path.
+    pub clean: String,
+    /// `filter.NAME.process`.
+    pub process: String,
+}
+
+impl FilterProgram {
+    /// Whether it is the one that `git lfs install` sets up.
+    fn is_lfs(&self) -> bool {
+        let clean = ["git-lfs clean -- %f", "git-lfs clean %f", "git lfs clean -- %f", "git lfs clean %f"];
+        let process = ["", "git-lfs filter-process", "git lfs filter-process"];
+        clean.contains(&self.clean.as_str()) && process.contains(&self.process.as_str())
+    }
+
+    /// The line for the shell that cleans a file at `path`; none if the filter speaks git's protocol only.
+    pub fn clean_line(&self, path: &RelPath) -> Option<Vec<u8>> {
+        if self.clean.is_empty() {
+            return None;
+        }
+        let mut line = Vec::new();
+        let mut parts = self.clean.split('%');
+        line.extend_from_slice(parts.next().unwrap_or_default().as_bytes());
+        while let Some(part) = parts.next() {
+            if let Some(rest) = part.strip_prefix('f') {
+                line.extend(quoted(path.as_bytes()));
+                line.extend_from_slice(rest.as_bytes());
+            } else if part.is_empty() {
+                line.push(b'%');
+                line.extend_from_slice(parts.next().unwrap_or_default().as_bytes());
+            } else {
+                line.push(b'%');
+                line.extend_from_slice(part.as_bytes());
+            }
+        }
+        Some(line)
+    }
+}
+
+/// A word of a line for the shell.
+fn quoted(word: &[u8]) -> Vec<u8> {
+    let mut quoted = vec![b'\''];
+    for byte in word {
+        match byte {
+            b'\'' => quoted.extend(b"'\\''"),
+            other => quoted.push(*other),
+        }
+    }
+    quoted.push(b'\'');
+    quoted
+}
+
+/// Runs the program of a filter, apart from the rest of the machine.
+pub trait CleanFilter {
+    /// Returns what the program makes of a content of the file at `path` below `top`, the working tree.
+    ///
+    /// # Errors
+    /// Why it made nothing.
+    fn clean(
+        &self,
+        filter: &FilterProgram,
+        top: &Path,
+        path: &RelPath,
+        content: &[u8],
+    ) -> Result<Vec<u8>, String>;
 }
 
 /// A content on its way into the repository.
@@ -144,6 +284,7 @@ enum Pending {
 }
 
 /// Which paths git's filters change.
+#[derive(Default)]
 struct Filters {
     /// Line endings of every text are changed.
     all_lines: bool,
@@ -151,6 +292,8 @@ struct Filters {
     always: BTreeSet<Vec<u8>>,
     /// Paths whose line endings are changed.
     lines: BTreeSet<Vec<u8>>,
+    /// The programs of paths with a filter that has one.
+    programs: BTreeMap<RelPath, FilterProgram>,
 }
 
 impl Filters {
@@ -170,4 +313,31 @@ fn mode_of(state: &FileState) -> String {
         Kind::File | Kind::Dir => "100644",
     };
     mode.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_a_filter_names_the_path_as_one_word() {
+        let line = |clean: &str, path: &str| {
+            let filter = FilterProgram { clean: clean.to_owned(), ..FilterProgram::default() };
+            filter.clean_line(&RelPath::new(path).unwrap()).map(|line| String::from_utf8(line).unwrap())
+        };
+        assert_eq!(line("a --x %f | b", "it's $(x)").unwrap(), r"a --x 'it'\''s $(x)' | b");
+        assert_eq!(line("a 100%% %%f %d %", "p").unwrap(), "a 100% %f %d %");
+        assert_eq!(line("", "p"), None);
+    }
+
+    #[test]
+    fn only_the_lines_that_git_lfs_sets_up_are_its_own() {
+        let is_lfs = |clean: &str, process: &str| {
+            FilterProgram { name: "lfs".into(), clean: clean.into(), process: process.into() }.is_lfs()
+        };
+        assert!(is_lfs("git-lfs clean -- %f", "git-lfs filter-process"));
+        assert!(!is_lfs("./git-lfs clean -- %f", ""));
+        assert!(!is_lfs("git-lfs clean -- %f; evil", ""));
+        assert!(!is_lfs("git-lfs clean -- %f", "evil"));
+    }
 }

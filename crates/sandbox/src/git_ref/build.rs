@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use domain::{RelPath, is_text};
 
-use super::blobs::Sides;
+use super::blobs::{CleanFilter, Sides};
 use super::program::{GitError, Program};
 use super::{Entries, IndexEntry, IndexMove, RefMove, index_line};
 use crate::content::ContentSource;
@@ -59,6 +59,8 @@ pub struct CommitRequest<'a> {
     pub content: &'a dyn ContentSource,
     /// Merges texts.
     pub merger: &'a dyn Merger,
+    /// Runs the programs of filters.
+    pub cleaner: &'a dyn CleanFilter,
     /// A directory that is not there yet, for files of ours. It is removed at the end.
     pub scratch: &'a Path,
 }
@@ -107,10 +109,11 @@ pub fn commit(request: &CommitRequest<'_>) -> Result<RefMove, GitError> {
 /// What the path of the project is called from the top of the working tree: empty, or with a slash at the end.
 fn prefix(git: &Program, root: &Path) -> Result<String, GitError> {
     let arguments = ["rev-parse", "--show-prefix"];
-    if !git.output(&arguments, b"")?.status.success() {
+    let (end, printed) = git.output(&arguments, b"")?;
+    if !end.is_success {
         return Err(GitError::NotARepository { path: root.to_owned() });
     }
-    git.line(&arguments, b"")
+    Ok(String::from_utf8_lossy(&printed).trim_end_matches('\n').to_owned())
 }
 
 fn ref_name(git: &Program, onto: &Onto) -> Result<String, GitError> {
@@ -119,14 +122,14 @@ fn ref_name(git: &Program, onto: &Onto) -> Result<String, GitError> {
             if git.resolve("MERGE_HEAD")?.is_some() {
                 return Err(GitError::MergeInProgress);
             }
-            let output = git.output(&["symbolic-ref", "-q", "HEAD"], b"")?;
-            let name = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-            Ok(if output.status.success() { name } else { "HEAD".to_owned() })
+            let (end, printed) = git.output(&["symbolic-ref", "-q", "HEAD"], b"")?;
+            let name = String::from_utf8_lossy(&printed).trim().to_owned();
+            Ok(if end.is_success { name } else { "HEAD".to_owned() })
         }
         Onto::NewBranch(branch) => {
-            let checked = git.output(&["check-ref-format", "--branch", branch], b"")?;
+            let (checked, printed) = git.output(&["check-ref-format", "--branch", branch], b"")?;
             // `-` and `@{-1}` stand for other branches: a new one is called what it is called.
-            if !checked.status.success() || checked.stdout.trim_ascii_end() != branch.as_bytes() {
+            if !checked.is_success || printed.trim_ascii_end() != branch.as_bytes() {
                 return Err(GitError::BadBranchName { name: branch.clone() });
             }
             let name = format!("refs/heads/{branch}");

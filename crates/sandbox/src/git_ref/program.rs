@@ -1,19 +1,19 @@
-//! The git program, called so that only its arguments decide what it does.
+//! Git as it is asked for a commit: what to run, and how its answers are read.
 //!
 //! # Invariants
-//! 1. Of `GIT_*` in our environment only who commits, and when, reaches it: it works on the directory that it is
-//!    started in.
-//! 2. Lists are separated by NUL, so that no file name is mistaken for two.
-//! 3. No locks are taken for mere looking, no hook and no file system monitor is run, nobody is asked for a password.
+//! 1. Lists are separated by NUL, so that no file name is mistaken for two.
+//!
+//! # Not here
+//! How git is started, and what holds it back: `git_command`.
 
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
 use domain::{ErrorClass, RelPath};
 
 use super::{Entries, IndexEntry};
+use crate::git_command::{GitCommand, GitEnd, GitRunError};
 
 /// Why git did not do it.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +62,23 @@ pub enum GitError {
         /// What it printed.
         message: String,
     },
+    /// The program of a filter did not run, or failed.
+    #[error("the filter {name} did not clean {path}: {why}")]
+    Filter {
+        /// The filter.
+        name: String,
+        /// The file.
+        path: RelPath,
+        /// What stood in the way.
+        why: String,
+    },
+    /// Git did not run to its end.
+    #[error(transparent)]
+    Run {
+        /// Why.
+        #[from]
+        source: GitRunError,
+    },
     /// Git could not be run, or a file for it not be written.
     #[error("git: {source}")]
     Io {
@@ -75,26 +92,19 @@ impl GitError {
     /// How it is to be taken.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::RefMoved { .. } | Self::Failed { .. } | Self::Io { .. } => ErrorClass::Transient,
+            Self::RefMoved { .. } | Self::Failed { .. } | Self::Run { .. } | Self::Io { .. } => {
+                ErrorClass::Transient
+            }
             Self::NotARepository { .. }
             | Self::BranchExists { .. }
             | Self::BadBranchName { .. }
             | Self::MergeInProgress
             | Self::Conflicts { .. }
+            | Self::Filter { .. }
             | Self::NothingToCommit => ErrorClass::Permanent,
         }
     }
 }
-
-/// Who makes a commit and when: the user may say so for one call, as for a git of their own.
-const IDENTITY: [&str; 6] = [
-    "GIT_AUTHOR_NAME",
-    "GIT_AUTHOR_EMAIL",
-    "GIT_AUTHOR_DATE",
-    "GIT_COMMITTER_NAME",
-    "GIT_COMMITTER_EMAIL",
-    "GIT_COMMITTER_DATE",
-];
 
 /// How much of what git prints is kept of a failure.
 const MESSAGE_CHARS_MAX: usize = 500;
@@ -104,67 +114,55 @@ const MESSAGE_CHARS_MAX: usize = 500;
 pub(super) struct Program {
     dir: PathBuf,
     index: Option<PathBuf>,
+    settings: Vec<String>,
+    starts_programs: bool,
 }
 
 impl Program {
     /// In a directory that is held open. It is found through the descriptor, whatever its path leads to by now.
     pub(super) fn at_fd(root: BorrowedFd<'_>) -> Program {
-        Program { dir: format!("/proc/self/fd/{}", root.as_raw_fd()).into(), index: None }
+        Program {
+            dir: format!("/proc/self/fd/{}", root.as_raw_fd()).into(),
+            index: None,
+            settings: Vec::new(),
+            starts_programs: false,
+        }
     }
 
     /// In a directory.
     pub(super) fn at(dir: &Path) -> Program {
-        Program { dir: dir.to_owned(), index: None }
+        Program { dir: dir.to_owned(), index: None, settings: Vec::new(), starts_programs: false }
     }
 
     /// The same, with an index of its own.
     pub(super) fn with_index(&self, index: &Path) -> Program {
-        Program { dir: self.dir.clone(), index: Some(index.to_owned()) }
+        Program { index: Some(index.to_owned()), ..self.clone() }
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new("git");
-        for (name, _) in std::env::vars_os() {
-            if name.as_encoded_bytes().starts_with(b"GIT_") && !IDENTITY.iter().any(|kept| name == *kept) {
-                command.env_remove(name);
-            }
-        }
-        command
-            .current_dir(&self.dir)
-            .env("GIT_OPTIONAL_LOCKS", "0")
-            .env("GIT_TERMINAL_PROMPT", "0")
-            .env("LC_ALL", "C");
-        if let Some(index) = &self.index {
-            command.env("GIT_INDEX_FILE", index);
-        }
-        command.args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"]).args(arguments);
-        command
+    /// The same, with settings that stand over all configuration: `name=value`.
+    pub(super) fn with_settings(&self, settings: impl IntoIterator<Item = String>) -> Program {
+        Program { settings: settings.into_iter().collect(), ..self.clone() }
+    }
+
+    /// The same, which may start programs; they are in the same walls.
+    pub(super) fn starting_programs(self) -> Program {
+        Program { starts_programs: true, ..self }
     }
 
     /// Runs it and answers whatever it says.
-    pub(super) fn output(&self, arguments: &[&str], input: &[u8]) -> io::Result<Output> {
-        let mut command = self.command(arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn()?;
-        let stdin = child.stdin.take();
-        // Written beside the reading: git may answer before it has read everything.
-        std::thread::scope(|scope| {
-            scope.spawn(move || {
-                // A git that does not read its input to the end says why in its status.
-                stdin.map(|mut stdin| stdin.write_all(input))
-            });
-            child.wait_with_output()
-        })
+    pub(super) fn output(&self, arguments: &[&str], input: &[u8]) -> Result<(GitEnd, Vec<u8>), GitError> {
+        let command = GitCommand::new(&self.dir).args(arguments).writes().index(self.index.as_deref());
+        let command = if self.starts_programs { command.starts_programs() } else { command };
+        Ok(command.settings(&self.settings).input(input).output()?)
     }
 
     /// Runs it; what it prints, when it succeeds.
     pub(super) fn run_with(&self, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>, GitError> {
-        let output = self.output(arguments, input)?;
-        if output.status.success() {
-            return Ok(output.stdout);
+        let (end, printed) = self.output(arguments, input)?;
+        if end.is_success {
+            return Ok(printed);
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let message = said.trim().chars().take(MESSAGE_CHARS_MAX).collect();
+        let message = end.complaint.trim().chars().take(MESSAGE_CHARS_MAX).collect();
         Err(GitError::Failed { command: (*arguments.first().unwrap_or(&"")).to_owned(), message })
     }
 
@@ -182,15 +180,15 @@ impl Program {
     /// What a name stands for; none when there is no such thing.
     pub(super) fn resolve(&self, name: &str) -> Result<Option<String>, GitError> {
         let arguments = ["rev-parse", "-q", "--verify", name];
-        let output = self.output(&arguments, b"")?;
-        if output.status.success() {
-            return Ok(Some(String::from_utf8_lossy(&output.stdout).trim().to_owned()));
+        let (end, printed) = self.output(&arguments, b"")?;
+        if end.is_success {
+            return Ok(Some(String::from_utf8_lossy(&printed).trim().to_owned()));
         }
         // Quiet about a name that is not there, loud about everything else.
-        if output.stderr.is_empty() {
+        if end.complaint.is_empty() {
             return Ok(None);
         }
-        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        let message = end.complaint.trim().to_owned();
         Err(GitError::Failed { command: "rev-parse".to_owned(), message })
     }
 

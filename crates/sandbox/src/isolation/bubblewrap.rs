@@ -21,12 +21,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
 use rustix::io::FdFlags;
+use rustix::process::Signal;
 
-use super::child::{become_reaper, fail};
+use super::child::{UNIX_SOCKETS_REFUSED, become_reaper, fail, fail_with};
 use super::control::{Delivered, Failure, Order, file_of};
 use super::layout::{self, Layout, What};
 use super::reaper::{self, Kind, Told};
-use super::{RUN_VERB, exec};
+use super::{RUN_VERB, exec, holder};
 
 /// Where our own program is inside.
 const INSIDE: &str = "/run/agents-run";
@@ -35,6 +36,10 @@ const BWRAP: &str = "bwrap";
 
 /// Runs the command.
 pub(super) fn run(delivered: Delivered, control: OwnedFd) -> ! {
+    let (delivered, control) = match holder::stay_outside(Signal::TERM, (delivered, control)) {
+        Ok(inside) => inside,
+        Err(((_, control), error)) => fail_with(&control, error.into()),
+    };
     let prepared = prepare(&delivered).and_then(|prepared| become_reaper(&control).map(|()| prepared));
     let (bwrap, layout, complaints) = match prepared {
         Ok(prepared) => prepared,
@@ -42,13 +47,15 @@ pub(super) fn run(delivered: Delivered, control: OwnedFd) -> ! {
     };
     let Delivered { order, stdio, trees, .. } = delivered;
     drop(trees);
-    let told = told(&layout);
+    let told = told(&order, &layout);
     let printed = complaints.try_clone();
     let start = |tell: BorrowedFd<'_>| match wrap(&bwrap, &order, &layout, &stdio, tell, &complaints) {
         Ok(mut command) => Failure::Rung(format!("bwrap: {}", command.exec())),
         Err(error) => Failure::Rung(format!("bwrap: {error}")),
     };
-    reaper::hold(Kind::Wrapped, control, &order, told, start, || printed.map_or_else(|e| e.to_string(), read))
+    reaper::hold(Kind::Wrapped, control, &order, told, None, start, || {
+        printed.map_or_else(|e| e.to_string(), read)
+    })
 }
 
 fn prepare(delivered: &Delivered) -> Result<(PathBuf, Layout, OwnedFd), String> {
@@ -69,12 +76,14 @@ fn find<'a>(mut env: impl Iterator<Item = &'a (OsString, OsString)>) -> Option<P
     places.filter(|place| place.is_absolute()).map(|place| place.join(BWRAP)).find(|file| file.is_file())
 }
 
-fn told(layout: &Layout) -> Told {
+fn told(order: &Order, layout: &Layout) -> Told {
     let at = |wanted: What| {
         layout.steps.iter().filter(move |step| step.what == wanted).map(|step| step.at.display().to_string())
     };
     let notes = at(What::Scratch).map(|path| format!("{path} stays read-only: bubblewrap"));
-    Told { hidden: at(What::Hidden).collect(), notes: notes.chain(layout.notes.iter().cloned()).collect() }
+    let refused = (!order.openings.unix_sockets).then(|| UNIX_SOCKETS_REFUSED.to_owned());
+    let notes = notes.chain(layout.notes.iter().cloned()).chain(refused);
+    Told { hidden: at(What::Hidden).collect(), notes: notes.collect() }
 }
 
 fn read(printed: OwnedFd) -> String {
@@ -139,12 +148,13 @@ fn arguments(order: &Order, layout: &Layout, own: &Path) -> Vec<OsString> {
                     add(&[bind(root.writable), root.source().as_os_str(), at]);
                 }
             }
-            What::Hidden if step.at.is_dir() => {
+            What::Hidden | What::Masked if step.at.is_dir() => {
                 add(&[flag("--tmpfs"), at]);
                 read_only_later.push(at);
             }
-            What::Hidden => add(&[flag("--ro-bind"), flag("/dev/null"), at]),
-            What::Scratch => {}
+            What::Hidden | What::Masked => add(&[flag("--ro-bind"), flag("/dev/null"), at]),
+            // It makes no network of its own, for which alone there are texts.
+            What::Scratch | What::Text { .. } => {}
         }
     }
     add(&[flag("--ro-bind"), own.as_os_str(), flag(INSIDE)]);
@@ -164,7 +174,7 @@ pub(super) fn run_inside(arguments: &[OsString]) -> ! {
     let _ = rustix::io::write(&tell, exec::HELLO);
     let failure = match Order::read(text) {
         Ok(order) => match layout::of(&order) {
-            Ok(layout) => exec::become_command(&order, &layout, [stdin, stdout, stderr]),
+            Ok(layout) => exec::become_command(&order, &layout, [stdin, stdout, stderr], None),
             Err(why) => Failure::Rung(why),
         },
         Err(error) => Failure::Rung(error.to_string()),

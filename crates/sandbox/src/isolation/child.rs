@@ -8,9 +8,15 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::exit;
 
+use rustix::process::Signal;
+
 use super::control::{self, Delivered, Failure, Order, Report};
 use super::reaper::{self, Kind, Told};
-use super::{IsolationRung, bubblewrap, exec, layout, namespaces};
+use super::{IsolationRung, bubblewrap, exec, holder, layout, namespaces};
+
+/// Where sockets of other programs cannot be kept apart from the command's own.
+pub(super) const UNIX_SOCKETS_REFUSED: &str =
+    "UNIX sockets are refused: those of other programs could be reached (`--unix-sockets` allows them)";
 
 /// The body of the child. Its first argument was the verb; a second one means that bubblewrap started it.
 pub fn child_run() -> ! {
@@ -27,7 +33,7 @@ pub fn child_run() -> ! {
 }
 
 /// Makes the socket that is our standard input a private descriptor, and closes what else there may be.
-fn take_over() -> io::Result<OwnedFd> {
+pub(crate) fn take_over() -> io::Result<OwnedFd> {
     const FIRST_OF_OURS: i32 = 3;
     let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST_OF_OURS)?;
     close_from(FIRST_OF_OURS, control.as_raw_fd() - 1)?;
@@ -59,28 +65,63 @@ fn run(delivered: Delivered, control: OwnedFd) -> ! {
 
 /// Runs the command in the file system as it is, below a subreaper.
 fn run_as_it_is(delivered: Delivered, control: OwnedFd) -> ! {
-    if let Err(why) = namespaces::enter(&delivered).and_then(|()| become_reaper(&control)) {
+    if let Err(why) = namespaces::enter(&delivered) {
+        fail(&control, why);
+    }
+    let (delivered, control) = match holder::stay_outside(Signal::TERM, (delivered, control)) {
+        Ok(inside) => inside,
+        Err(((_, control), error)) => fail_with(&control, error.into()),
+    };
+    if let Err(why) = become_reaper(&control) {
         fail(&control, why);
     }
     let Delivered { order, stdio, user_namespace, mount_namespace, trees } = delivered;
     drop((user_namespace, mount_namespace, trees));
     let layout = layout::without_mounts(&order);
-    let told = Told { hidden: Vec::new(), notes: notes(&order) };
-    let start = |tell: std::os::fd::BorrowedFd<'_>| {
-        let _ = rustix::io::write(tell, exec::HELLO);
-        exec::become_command(&order, &layout, stdio)
+    let told = match order.rung {
+        IsolationRung::Landlock => {
+            let hidden = layout.hidden.iter().map(|path| path.display().to_string()).collect();
+            Told { hidden, notes: layout.notes.iter().cloned().chain(notes(&order)).collect() }
+        }
+        IsolationRung::Namespaces | IsolationRung::Bubblewrap | IsolationRung::None => {
+            Told { hidden: Vec::new(), notes: notes(&order) }
+        }
     };
-    reaper::hold(Kind::Descendants, control, &order, told, start, || "the command did not begin".to_owned())
+    let (asks, answers) = match order.rung {
+        IsolationRung::Landlock => match control::pair() {
+            Ok((asks, answers)) => (Some(asks), Some((answers, layout.writable.clone()))),
+            Err(error) => fail(&control, error.to_string()),
+        },
+        IsolationRung::Namespaces | IsolationRung::Bubblewrap | IsolationRung::None => (None, None),
+    };
+    let (order_now, layout_now) = (&order, &layout);
+    let start = move |tell: std::os::fd::BorrowedFd<'_>| {
+        let _ = rustix::io::write(tell, exec::HELLO);
+        exec::become_command(order_now, layout_now, stdio, asks.as_ref())
+    };
+    reaper::hold(Kind::Descendants, control, &order, told, answers, start, || {
+        "the command did not begin".to_owned()
+    })
 }
 
 /// What a file system as it is cannot give.
 fn notes(order: &Order) -> Vec<String> {
-    let hide = order.hide.iter().filter(|path| path.exists());
+    let is_bare = order.rung == IsolationRung::None;
+    let hide = order.hide.iter().filter(|path| is_bare && path.exists());
     let mut notes: Vec<String> = hide.map(|path| format!("{} is not hidden", path.display())).collect();
+    notes.extend(
+        order.home.iter().filter(|_| is_bare).map(|home| format!("{} is not covered", home.display())),
+    );
     let scratch = order.scratch.iter().filter(|path| path.exists());
     notes.extend(scratch.map(|path| format!("{} stays read-only", path.display())));
+    if order.rung == IsolationRung::Landlock && !order.openings.unix_sockets {
+        notes.push(UNIX_SOCKETS_REFUSED.to_owned());
+    }
     if order.rung == IsolationRung::Landlock {
-        notes.push("modes, owners and times of files outside the projects are not protected".to_owned());
+        notes.push("extended attributes of files cannot be changed".to_owned());
+        if rustix::process::geteuid().is_root() {
+            notes.push("what only root can read can be read".to_owned());
+        }
     }
     notes
 }
@@ -94,6 +135,11 @@ pub(super) fn become_reaper(control: &OwnedFd) -> Result<(), String> {
 
 /// Tells why the rung does not work, and ends.
 pub(super) fn fail(control: &OwnedFd, why: String) -> ! {
-    control::report(control, &Report::Failed(Failure::Rung(why)), &[]);
+    fail_with(control, Failure::Rung(why))
+}
+
+/// Reports the failure, and ends.
+pub(super) fn fail_with(control: &OwnedFd, failure: Failure) -> ! {
+    control::report(control, &Report::Failed(failure), &[]);
     exit(1)
 }

@@ -14,12 +14,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::fs::MemfdFlags;
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
 use super::IsolationRung;
-use crate::command::HowEnded;
+use crate::command::{Bounds, HowEnded, LimitHit, Openings};
+use crate::descriptors::is_exhaustion;
 use crate::fds;
+use crate::forwarder::Inside;
 use crate::view::Borrowed;
 
 /// The message that asks for the tree to be killed.
@@ -38,13 +41,24 @@ pub(super) struct Order {
     pub(super) timeout_ms: Option<u64>,
     pub(super) grace_ms: u64,
     pub(super) network: bool,
+    /// Whether the network is one of its own; without `network` it has one without a way out in any case.
+    pub(super) own_network: bool,
+    /// Ports of this machine's loopback that it may reach.
+    pub(super) loopback_ports: Vec<u16>,
+    pub(super) openings: Openings,
+    pub(super) bounds: Bounds,
     pub(super) writable: Vec<PathBuf>,
     pub(super) hide: Vec<PathBuf>,
+    /// The user's home, of which a command sees only what `show`, `scratch` and `writable` name; none shows it whole.
+    pub(super) home: Option<PathBuf>,
+    pub(super) show: Vec<PathBuf>,
     pub(super) scratch: Vec<PathBuf>,
     /// The private directory for temporary files where there is no private `/tmp`; removed at the end.
     pub(super) tmp: Option<PathBuf>,
     pub(super) user_namespace: bool,
     pub(super) mount_namespace: bool,
+    /// The soft limit of open files that the command gets; none: the one that it inherits.
+    pub(super) open_files: Option<u64>,
 }
 
 /// A project as the child has to show it.
@@ -80,6 +94,8 @@ pub(super) struct Delivered {
 pub(crate) enum Report {
     /// Who holds the tree: its pidfd comes along.
     Reaper,
+    /// A network was made inside, which has to be carried: its descriptors come along.
+    Network(Inside),
     /// The program itself has begun.
     Started {
         /// The paths that it cannot see.
@@ -95,6 +111,8 @@ pub(crate) enum Report {
         how: HowEnded,
         /// How many others lived.
         killed: u32,
+        /// The bound that it reached.
+        limit: Option<LimitHit>,
     },
 }
 
@@ -103,16 +121,30 @@ pub(crate) enum Report {
 pub(crate) enum Failure {
     /// This way to isolate it does not work here.
     Rung(String),
+    /// It cannot have a network of its own.
+    Network(String),
     /// There is no such program.
     NotFound,
     /// There is, but it cannot be run.
     NotExecutable(i32),
     /// The directory to begin in cannot be entered.
     Directory(String),
+    /// The system has no descriptor, process or thread left for it now, by this number of the error.
+    Exhausted(i32),
+}
+
+impl From<io::Error> for Failure {
+    /// What has run out says nothing about the rung: no weaker one is tried for it.
+    fn from(error: io::Error) -> Self {
+        match Errno::from_io_error(&error) {
+            Some(errno) if is_exhaustion(errno) => Self::Exhausted(errno.raw_os_error()),
+            Some(_) | None => Self::Rung(error.to_string()),
+        }
+    }
 }
 
 /// The two ends: ours and the child's.
-pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
 

@@ -13,40 +13,64 @@ use std::path::Path;
 use std::ptr;
 
 use domain::RelPath;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::process::{Resource, Rlimit};
 
 use super::control::{Failure, Order};
 use super::landlock::{Rules, Strength};
 use super::layout::Layout;
-use super::seccomp::{self, Sockets};
-use super::{IsolationRung, privileges};
+use super::seccomp::{self, Allowed};
+use super::{IsolationRung, broker, privileges, usage};
 use crate::beneath::{self, Links};
+use crate::descriptors;
 
 /// What is said first over the pipe: whoever was to become the command has begun.
 pub(super) const HELLO: &[u8] = b"+";
 /// What runs a script that does not say what runs it.
 const SHELL: &str = "/bin/sh";
 
-/// Becomes the command, and returns only the reason why not.
-pub(super) fn become_command(order: &Order, layout: &Layout, stdio: [OwnedFd; 3]) -> Failure {
-    match prepare(order, layout, stdio) {
+/// Becomes the command, and returns only the reason why not. `broker` leads to the reaper that answers for it.
+pub(super) fn become_command(
+    order: &Order,
+    layout: &Layout,
+    stdio: [OwnedFd; 3],
+    broker: Option<&OwnedFd>,
+) -> Failure {
+    match prepare(order, layout, stdio, broker) {
         Ok(()) if order.argv.is_empty() => std::process::exit(0),
         Ok(()) => execute(order, layout),
         Err(failure) => failure,
     }
 }
 
-fn prepare(order: &Order, layout: &Layout, stdio: [OwnedFd; 3]) -> Result<(), Failure> {
-    let rung = |error: io::Error| Failure::Rung(error.to_string());
+fn prepare(
+    order: &Order,
+    layout: &Layout,
+    stdio: [OwnedFd; 3],
+    broker: Option<&OwnedFd>,
+) -> Result<(), Failure> {
     let [stdin, stdout, stderr] = stdio;
-    rustix::stdio::dup2_stdin(stdin).map_err(|errno| rung(errno.into()))?;
-    rustix::stdio::dup2_stdout(stdout).map_err(|errno| rung(errno.into()))?;
-    rustix::stdio::dup2_stderr(stderr).map_err(|errno| rung(errno.into()))?;
+    let stdin = own_null(stdin);
+    rustix::stdio::dup2_stdin(stdin).map_err(io::Error::from)?;
+    rustix::stdio::dup2_stdout(stdout).map_err(io::Error::from)?;
+    rustix::stdio::dup2_stderr(stderr).map_err(io::Error::from)?;
     // Fails for one that leads a session already.
     let _ = rustix::process::setsid();
     reset_signals();
+    set_limits(order);
     enter_directory(order, layout)?;
-    raise_walls(order, layout).map_err(Failure::Rung)
+    if let Some(soft) = order.open_files {
+        descriptors::lower_limit(soft)?;
+    }
+    raise_walls(order, layout, broker).map_err(Failure::Rung)
+}
+
+/// The command's own `/dev/null` in the place of ours, which its walls would not let it open again.
+fn own_null(stdin: OwnedFd) -> OwnedFd {
+    let is_device = rustix::fs::fstat(&stdin)
+        .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice);
+    let opened = || rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    if is_device { opened().unwrap_or(stdin) } else { stdin }
 }
 
 fn enter_directory(order: &Order, layout: &Layout) -> Result<(), Failure> {
@@ -67,13 +91,15 @@ fn directory(root: &Path, below: Option<&[u8]>) -> io::Result<OwnedFd> {
     beneath::open(root.as_fd(), &below, flags, Mode::empty(), Links::Follow).map_err(|error| error.into_io())
 }
 
-fn raise_walls(order: &Order, layout: &Layout) -> Result<(), String> {
-    let sockets = match (order.rung, order.network) {
-        (IsolationRung::None, _) | (_, true) => Sockets::Any,
-        (IsolationRung::Namespaces | IsolationRung::Bubblewrap, false) => Sockets::NoVsock,
-        (IsolationRung::Landlock, false) => Sockets::UnixOnly,
-    };
-    let filters = seccomp::filters(sockets);
+fn raise_walls(order: &Order, layout: &Layout, broker: Option<&OwnedFd>) -> Result<(), String> {
+    let filters = seccomp::filters(Allowed {
+        internet: order.network || order.rung != IsolationRung::Landlock,
+        unix_sockets: order.openings.unix_sockets
+            || layout.sockets_sealed
+            || order.rung == IsolationRung::None,
+        attributes: order.rung != IsolationRung::Landlock,
+        io_uring: order.openings.io_uring,
+    });
     let strength = match order.rung {
         IsolationRung::Namespaces | IsolationRung::Bubblewrap => Strength::Second,
         IsolationRung::Landlock => Strength::Alone,
@@ -87,10 +113,29 @@ fn raise_walls(order: &Order, layout: &Layout) -> Result<(), String> {
         }
     };
     // The paths are opened while this process may still go everywhere.
-    let rules = Rules::new(&layout.writable, order.network, strength)?;
+    let rules = Rules::new(&layout.readable, &layout.writable, order.network, strength)?;
     privileges::drop_all().map_err(|error| format!("giving up privileges: {error}"))?;
     rules.restrict()?;
-    seccomp::install(&filters?)
+    seccomp::install(&filters?)?;
+    broker.map_or(Ok(()), broker::install)
+}
+
+/// What the kernel holds by itself: no dumps of memory, and as many processes as are allowed. In a user namespace of its own
+/// it counts those in there, elsewhere all of the user's.
+fn set_limits(order: &Order) {
+    let lower = |resource: Resource, to: u64| {
+        let to = Some(rustix::process::getrlimit(resource).maximum.map_or(to, |most| most.min(to)));
+        // Who may not lower it is watched all the same.
+        let _ = rustix::process::setrlimit(resource, Rlimit { current: to, maximum: to });
+    };
+    lower(Resource::Core, 0);
+    if order.bounds.processes_max > 0 {
+        let others = match order.rung {
+            IsolationRung::Namespaces | IsolationRung::Bubblewrap => 0,
+            IsolationRung::Landlock | IsolationRung::None => usage::processes_of_user(),
+        };
+        lower(Resource::Nproc, others.saturating_add(order.bounds.processes_max));
+    }
 }
 
 /// What our own process ignores or blocks, a command must not. By the system call itself: the C library keeps two signals

@@ -1,14 +1,15 @@
 //! Landlock: what a command may write, whatever the mounts say, and whom it may signal.
 //!
 //! # Invariants
-//! 1. Everything may be read and run; written only what is named.
+//! 1. Only what is named may be read, run and written. Within namespaces everything may be read: mounts cover the rest.
 //! 2. Where it stands alone ([`Strength::Alone`]), a kernel that cannot hold back truncation is refused, since that is a
 //!    write; what newer kernels can do beyond that is taken when it is there.
 //!
 //! # Not here
-//! Modes, owners and times of files: Landlock does not know of them, so where it stands alone a command can change those
-//! of what belongs to its user. Hiding what can be read: Landlock cannot take a directory out of one that is allowed.
+//! Modes, owners and times of files: Landlock does not know of them, so where it stands alone the sibling `broker` judges
+//! their changes. Names, sizes and times can be asked for wherever they are.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use landlock::{
@@ -38,12 +39,18 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// Rules that let `writable` be written; a path that is not there is passed over.
-    pub(super) fn new(writable: &[PathBuf], network: bool, strength: Strength) -> Result<Self, String> {
-        Self::build(writable, network, strength).map_err(|error| format!("landlock: {error}"))
+    /// Rules that let `readable` be read and `writable` be written; a path that is not there is passed over.
+    pub(super) fn new(
+        readable: &[PathBuf],
+        writable: &[PathBuf],
+        network: bool,
+        strength: Strength,
+    ) -> Result<Self, String> {
+        Self::build(readable, writable, network, strength).map_err(|error| format!("landlock: {error}"))
     }
 
     fn build(
+        readable: &[PathBuf],
         writable: &[PathBuf],
         network: bool,
         strength: Strength,
@@ -61,13 +68,22 @@ impl Rules {
         if !network && strength == Strength::Alone {
             ruleset = ruleset.handle_access(AccessNet::from_all(NEWEST))?;
         }
-        let read = AccessFs::from_read(NEWEST);
-        let mut created = ruleset.create()?.add_rule(PathBeneath::new(PathFd::new("/")?, read))?;
+        let mut created = ruleset.create()?;
+        for path in readable {
+            let Ok(opened) = PathFd::new(path) else { continue };
+            let read = AccessFs::from_read(NEWEST) & access_of(path);
+            created = created.add_rule(PathBeneath::new(opened, read))?;
+        }
         for path in writable {
             let Ok(opened) = PathFd::new(path) else { continue };
             created = created.add_rule(PathBeneath::new(opened, access_of(path)))?;
         }
         Ok(Self { ruleset: created, strength })
+    }
+
+    /// The ruleset, for a process that binds itself; none if the kernel has no Landlock.
+    pub(super) fn into_fd(self) -> Option<OwnedFd> {
+        self.ruleset.into()
     }
 
     /// Binds this process and all that come from it. It must not gain privileges any more.

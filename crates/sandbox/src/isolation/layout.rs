@@ -4,7 +4,8 @@
 //! 1. Steps are in the order of their depth, so that nothing is covered by what comes later: a project below `/tmp`
 //!    comes after the private `/tmp`, a hidden directory inside a project comes after the project.
 //! 2. At the same path a project wins over everything, and hiding wins over the rest.
-//! 3. All paths are real ones, without links, as they were before anything was mounted.
+//! 3. Of the user's home nothing is seen but what is named, and what is hidden not even then.
+//! 4. All paths are real ones, without links, as they were before anything was mounted.
 //!
 //! # Not here
 //! Doing it: the siblings `mounts` and `bubblewrap`.
@@ -13,6 +14,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use super::control::Order;
+use super::own_network;
 use crate::view::Borrowed;
 
 /// Where the private directory for temporary files is, unless a project is there.
@@ -21,6 +23,46 @@ const TMP: &str = "/tmp";
 const TMP_ELSEWHERE: &str = "/dev/shm";
 /// What some systems keep below `/run` and cannot do without.
 const RUN_KEPT: [&str; 2] = ["/run/current-system", "/run/booted-system"];
+
+/// What the kernel tells of the machine, its hardware and its other users, and no program needs to work.
+const MASKED: [&str; 36] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/interrupts",
+    "/proc/iomem",
+    "/proc/ioports",
+    "/proc/irq",
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/key-users",
+    "/proc/keys",
+    "/proc/kpagecgroup",
+    "/proc/kpagecount",
+    "/proc/kpageflags",
+    "/proc/latency_stats",
+    "/proc/modules",
+    "/proc/mtrr",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/slabinfo",
+    "/proc/sysrq-trigger",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/vmallocinfo",
+    "/sys/devices/virtual/dmi",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+    "/sys/fs/bpf",
+    "/sys/fs/cgroup",
+    "/sys/fs/pstore",
+    "/sys/hypervisor",
+    "/sys/kernel/debug",
+    "/sys/kernel/security",
+    "/sys/kernel/tracing",
+    "/sys/power",
+];
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +74,28 @@ pub(super) struct Step {
 impl Step {
     fn depth(&self) -> usize {
         self.at.components().count()
+    }
+
+    /// Whether it shows something from outside read-only.
+    pub(super) fn is_shown_tree(&self) -> bool {
+        matches!(self.what, What::Tree { writable: false, .. })
+    }
+
+    /// Whether it decides what is below its path.
+    pub(super) fn covers(&self) -> bool {
+        match self.what {
+            What::Link { .. } => false,
+            What::Private
+            | What::Processes
+            | What::Devices
+            | What::Scratch
+            | What::Tree { .. }
+            | What::Root { .. }
+            | What::Text { .. }
+            | What::Hidden => true,
+            // It is within what another step puts in place, or within the machine's own.
+            What::Masked => false,
+        }
     }
 }
 
@@ -48,12 +112,16 @@ pub(super) enum What {
     Scratch,
     /// A tree or a file from outside, writable or not.
     Tree { source: PathBuf, writable: bool },
+    /// A file with this text.
+    Text { text: String },
     /// A link, made anew.
     Link { target: PathBuf },
     /// The tree of a project: which.
     Root { index: usize },
     /// Nothing to be seen.
     Hidden,
+    /// The same for what the kernel says of the machine, which no command is told of.
+    Masked,
 }
 
 /// All steps and what follows from them.
@@ -62,12 +130,18 @@ pub(super) struct Layout {
     pub(super) steps: Vec<Step>,
     /// What may be written, for Landlock.
     pub(super) writable: Vec<PathBuf>,
+    /// What may be read, for Landlock: everything, where mounts already cover the rest.
+    pub(super) readable: Vec<PathBuf>,
+    /// What is there and cannot be seen.
+    pub(super) hidden: Vec<PathBuf>,
     /// The private directory for temporary files.
     pub(super) tmp: PathBuf,
     /// Where each project is.
     pub(super) roots: Vec<PathBuf>,
     /// What cannot be had as asked, in words.
     pub(super) notes: Vec<String>,
+    /// Whether no socket of another program can be reached by a path, so that those of the command's own may be allowed.
+    pub(super) sockets_sealed: bool,
 }
 
 impl Layout {
@@ -88,12 +162,17 @@ pub(super) fn of(order: &Order) -> Result<Layout, String> {
     if is_root(Path::new("/")) {
         return Err("a project at / cannot be kept apart from the rest".to_owned());
     }
-    let mut steps = fixed_steps(order.network);
+    let mut steps = fixed_steps(order);
     steps.retain(|step| !is_root(&step.at));
     let outside = |path: &PathBuf| !below_a_root(order, path);
     steps.extend(
         order.roots.iter().flat_map(|root| &root.borrowed).filter_map(lent).filter(|step| outside(&step.at)),
     );
+    let mut notes = Vec::new();
+    if let Some(home) = covered_home(order, &mut notes) {
+        steps.push(Step { at: home.clone(), what: What::Private });
+        steps.extend(shown_of_home(order, &home));
+    }
     steps.extend(existing(&order.scratch).filter(outside).map(|at| Step { at, what: What::Scratch }));
     steps.extend(existing(&order.writable).filter(outside).map(|at| {
         let source = at.clone();
@@ -103,16 +182,28 @@ pub(super) fn of(order: &Order) -> Result<Layout, String> {
     steps.extend(roots.map(|(index, root)| Step { at: root.path.clone(), what: What::Root { index } }));
     let hidden = existing(&order.hide).filter(|path| !is_root(path));
     steps.extend(hidden.map(|at| Step { at, what: What::Hidden }));
-    let notes = add_missing_scratch(order, &mut steps);
+    let masked = MASKED.iter().map(PathBuf::from).filter(|path| path.exists() && !below_a_root(order, path));
+    steps.extend(masked.map(|at| Step { at, what: What::Masked }));
+    notes.extend(add_missing_scratch(order, &mut steps));
     // Stable: at the same depth, and so at the same path, the order of above.
     steps.sort_by_key(Step::depth);
     let tmp = PathBuf::from(if is_root(Path::new(TMP)) { TMP_ELSEWHERE } else { TMP });
     let writable = steps.iter().filter(|step| is_writable(order, step)).map(|step| step.at.clone()).collect();
     let roots = order.roots.iter().map(|root| root.path.clone()).collect();
-    Ok(Layout { steps, writable, tmp, roots, notes })
+    let hidden = steps.iter().filter(|step| step.what == What::Hidden).map(|step| step.at.clone()).collect();
+    Ok(Layout {
+        steps,
+        writable,
+        readable: vec![PathBuf::from("/")],
+        hidden,
+        tmp,
+        roots,
+        notes,
+        sockets_sealed: false,
+    })
 }
 
-fn fixed_steps(network: bool) -> Vec<Step> {
+fn fixed_steps(order: &Order) -> Vec<Step> {
     let mut steps = vec![
         Step { at: "/proc".into(), what: What::Processes },
         Step { at: "/dev".into(), what: What::Devices },
@@ -126,11 +217,15 @@ fn fixed_steps(network: bool) -> Vec<Step> {
         }
     }
     // Where names are resolved by a service, the file that says so lies below `/run`.
-    if network
-        && let Ok(resolver) = fs::canonicalize("/etc/resolv.conf")
-        && resolver.starts_with("/run")
+    if order.network
+        && let Ok(at) = fs::canonicalize("/etc/resolv.conf")
     {
-        steps.push(Step { at: resolver.clone(), what: What::Tree { source: resolver, writable: false } });
+        if order.own_network {
+            steps.push(Step { at, what: What::Text { text: own_network::resolvers() } });
+        } else if at.starts_with("/run") {
+            let source = at.clone();
+            steps.push(Step { at, what: What::Tree { source, writable: false } });
+        }
     }
     steps
 }
@@ -151,7 +246,12 @@ fn add_missing_scratch(order: &Order, steps: &mut Vec<Step>) -> Vec<String> {
             // The command can make it itself.
             Some(What::Scratch | What::Root { .. } | What::Tree { writable: true, .. }) => {}
             Some(
-                What::Tree { writable: false, .. } | What::Processes | What::Devices | What::Link { .. },
+                What::Tree { writable: false, .. }
+                | What::Processes
+                | What::Devices
+                | What::Text { .. }
+                | What::Link { .. }
+                | What::Masked,
             )
             | None => notes.push(format!("{} is not there, and cannot be made", at.display())),
         }
@@ -187,7 +287,7 @@ fn is_writable(order: &Order, step: &Step) -> bool {
         What::Processes => !rustix::process::geteuid().is_root(),
         What::Tree { writable, .. } => *writable,
         What::Root { index } => order.roots.get(*index).is_some_and(|root| root.writable),
-        What::Link { .. } | What::Hidden => false,
+        What::Text { .. } | What::Link { .. } | What::Hidden | What::Masked => false,
     }
 }
 
@@ -201,8 +301,115 @@ pub(super) fn without_mounts(order: &Order) -> Layout {
     let mut writable: Vec<PathBuf> = roots.chain(outside).collect();
     writable.push(tmp.clone());
     writable.extend(DEVICES.map(PathBuf::from));
+    let mut notes = Vec::new();
+    let home = covered_home(order, &mut notes);
+    let hidden: Vec<PathBuf> = existing(&order.hide).filter(|path| !is_a_root(order, path)).collect();
+    let readable = readable(order, home.as_deref(), &hidden);
     let roots = order.roots.iter().map(|root| root.source().clone()).collect();
-    Layout { steps: Vec::new(), writable, tmp, roots, notes: Vec::new() }
+    Layout { writable, readable, hidden, tmp, roots, notes, ..Layout::default() }
+}
+
+fn is_a_root(order: &Order, path: &Path) -> bool {
+    order.roots.iter().any(|root| root.path == path)
+}
+
+/// The home that is covered; none if there is none, if it is shown on purpose, or if it is no home of this user's.
+fn covered_home(order: &Order, notes: &mut Vec<String>) -> Option<PathBuf> {
+    use std::os::unix::fs::MetadataExt;
+    let home = fs::canonicalize(order.home.as_ref()?).ok()?;
+    let is_shown = existing(&order.show).any(|shown| home.starts_with(shown));
+    if is_shown || below_a_root(order, &home) {
+        return None;
+    }
+    let is_own = fs::metadata(&home).is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw());
+    if !is_own || home == Path::new("/") {
+        notes.push(format!("the home {} belongs to the system, and is not covered", home.display()));
+        return None;
+    }
+    Some(home)
+}
+
+/// What is seen of a covered home, read-only, and the links that lead to what is named. A directory that may be written
+/// is seen anyway.
+fn shown_of_home(order: &Order, home: &Path) -> Vec<Step> {
+    let open: Vec<PathBuf> = existing(&order.scratch).chain(existing(&order.writable)).collect();
+    let is_open = |path: &Path| open.iter().any(|own| path.starts_with(own));
+    let mut shown: Vec<PathBuf> = existing(&order.show)
+        .filter(|path| path.starts_with(home) && !below_a_root(order, path) && !is_open(path))
+        .collect();
+    shown.sort();
+    // What is below is part of what is above.
+    shown.dedup_by(|below, above| below.starts_with(above));
+    let named = order.show.iter().chain(&order.scratch).chain(&order.writable);
+    let mut links: Vec<(PathBuf, PathBuf)> = named.flat_map(|path| links_to(order, home, path)).collect();
+    links.sort();
+    links.dedup_by(|one, other| one.0 == other.0);
+    links.retain(|(at, _)| {
+        !is_open(at) && !below_a_root(order, at) && !shown.iter().any(|shown| at.starts_with(shown))
+    });
+    let links = links.into_iter().map(|(at, target)| Step { at, what: What::Link { target } });
+    let trees = shown.into_iter().map(|at| {
+        let source = at.clone();
+        Step { at, what: What::Tree { source, writable: false } }
+    });
+    links.chain(trees).collect()
+}
+
+/// The links in the home that are passed on the way to a path, each with the place that it leads to.
+fn links_to(order: &Order, home: &Path, path: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let named = order.home.as_deref().unwrap_or(home);
+    let Ok(below) = path.strip_prefix(named).or_else(|_| path.strip_prefix(home)) else { return Vec::new() };
+    let (mut links, mut at) = (Vec::new(), home.to_owned());
+    for name in below.components() {
+        at.push(name);
+        let is_link = fs::symlink_metadata(&at).is_ok_and(|found| found.is_symlink());
+        if !is_link {
+            continue;
+        }
+        let Ok(target) = fs::canonicalize(&at) else { break };
+        if at.starts_with(home) {
+            links.push((at, target.clone()));
+        }
+        at = target;
+    }
+    links
+}
+
+/// What a command may read that sees the file system as it is: everything but the home and what is hidden, then what is
+/// named of the home, the projects, and what it may write.
+fn readable(order: &Order, home: Option<&Path>, hidden: &[PathBuf]) -> Vec<PathBuf> {
+    let mut readable = Vec::new();
+    let holes: Vec<PathBuf> = home.map(Path::to_owned).into_iter().chain(hidden.iter().cloned()).collect();
+    add_readable(Path::new("/"), &holes, &mut readable);
+    // Of a project the copy is seen, at a place of its own.
+    for root in &order.roots {
+        let in_copy = hidden.iter().filter_map(|path| path.strip_prefix(&root.path).ok());
+        let holes: Vec<PathBuf> = in_copy.map(|way| root.source().join(way)).collect();
+        add_readable(root.source(), &holes, &mut readable);
+    }
+    let roots = order.roots.iter().map(|root| root.path.clone());
+    let borrowed = order.roots.iter().flat_map(|root| &root.borrowed).map(|borrowed| borrowed.from.clone());
+    let of_home = existing(&order.show).chain(existing(&order.scratch));
+    for path in of_home.chain(roots).chain(borrowed) {
+        let holes: Vec<PathBuf> = hidden.iter().filter(|hole| hole.starts_with(&path)).cloned().collect();
+        add_readable(&path, &holes, &mut readable);
+    }
+    readable
+}
+
+/// Adds a path, or, if something in it is left out, what else is in it. Links are left out: what they lead to counts.
+fn add_readable(path: &Path, holes: &[PathBuf], readable: &mut Vec<PathBuf>) {
+    if holes.iter().any(|hole| path.starts_with(hole)) {
+        return;
+    }
+    if !holes.iter().any(|hole| hole.starts_with(path)) {
+        readable.push(path.to_owned());
+        return;
+    }
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink())) {
+        add_readable(&entry.path(), holes, readable);
+    }
 }
 
 #[cfg(test)]
@@ -227,12 +434,19 @@ mod tests {
             timeout_ms: None,
             grace_ms: 0,
             network: false,
+            own_network: false,
+            loopback_ports: Vec::new(),
+            openings: Default::default(),
+            bounds: Default::default(),
             writable: writable.to_vec(),
             hide: hide.to_vec(),
+            home: None,
+            show: Vec::new(),
             scratch: scratch.to_vec(),
             tmp: None,
             user_namespace: false,
             mount_namespace: false,
+            open_files: None,
         }
     }
 

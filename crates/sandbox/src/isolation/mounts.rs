@@ -3,8 +3,9 @@
 //! # How
 //! 1. Whatever is needed later is opened and cloned, while all of it can still be reached.
 //! 2. Everything is made read-only, recursively.
-//! 3. The steps of the layout are done in their order; places that do not exist in a private directory are made.
-//! 4. What had to be writable for that becomes read-only too.
+//! 3. The rest of the machine becomes a new root: the sibling `outside`.
+//! 4. The steps of the layout are done in their order; places that do not exist in a private directory are made.
+//! 5. What had to be writable for that becomes read-only too.
 //!
 //! # Invariants
 //! 1. The tree that is put at a project's path is the sandbox's, by device and inode, not what happens to lie there.
@@ -26,15 +27,16 @@ use rustix::mount::{
 use super::control::Order;
 use super::devices::Devices;
 use super::layout::{Layout, Step, What};
+use super::outside::Outside;
 use super::reaper::Told;
+use super::usage;
 
-/// How large a private directory may grow, in memory.
-const PRIVATE_BYTES_MAX: &str = "4g";
 /// A directory with nothing in it needs next to nothing.
 const HIDDEN_BYTES_MAX: &str = "64k";
 
 /// On whatever a command can write to, neither a set-user-id program nor a device is more than a file.
-const HARMLESS: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
+pub(super) const HARMLESS: MountAttrFlags =
+    MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 
 /// What a step needs that has to be opened before anything is covered.
 enum Ready {
@@ -46,27 +48,54 @@ enum Ready {
     Nothing,
 }
 
-/// Does it; tells what is hidden and what could not be done.
-pub(super) fn build(order: &Order, layout: &Layout, trees: &[OwnedFd]) -> Result<Told, String> {
+/// Does it; returns what is hidden and what could not be done. Notes in the layout whether sockets are out of reach.
+pub(super) fn build(order: &Order, layout: &mut Layout, trees: &[OwnedFd]) -> Result<Told, String> {
     let mut ready = Vec::new();
-    for step in &layout.steps {
+    let steps = layout.steps.clone();
+    for step in &steps {
         let opened = open(order, step, trees).map_err(|error| format!("{}: {error}", step.at.display()))?;
         ready.push((step, opened));
     }
     let all = MountAttrFlags::MOUNT_ATTR_RDONLY | HARMLESS;
     set_attributes(CWD, "/", Reach::AllBelow, all).map_err(|error| format!("read-only: {error}"))?;
     let mut told = Told { notes: layout.notes.clone(), ..Told::default() };
-    make_scratch(&mut ready, &mut told);
+    make_private(order, &mut ready, &mut told).map_err(|error| format!("private directories: {error}"))?;
     let mut read_only_later = Vec::new();
+    if !order.openings.unix_sockets {
+        let mut outside =
+            look_outside(order, layout, &mut told).map_err(|error| format!("the machine: {error}"))?;
+        for (at, mount) in outside.trees.drain(..) {
+            if let Some((_, shown)) = ready.iter_mut().find(|(step, _)| step.at == at && step.is_shown_tree())
+            {
+                *shown = Ready::Mount { mount, is_dir: true };
+            }
+        }
+        read_only_later.extend(outside.enter().map_err(|error| format!("a new root: {error}"))?);
+    }
     for (step, opened) in ready {
         place(step, opened, &mut told, &mut read_only_later)
             .map_err(|error| format!("{}: {error}", step.at.display()))?;
     }
+    mask(&steps, &mut read_only_later).map_err(|error| format!("what the kernel tells: {error}"))?;
     for mount in read_only_later {
         set_attributes(mount.as_fd(), "", Reach::This, MountAttrFlags::MOUNT_ATTR_RDONLY)
             .map_err(|error| format!("read-only: {error}"))?;
     }
     Ok(told)
+}
+
+/// The rest of the machine, without sockets that belong to other programs.
+fn look_outside(order: &Order, layout: &mut Layout, told: &mut Told) -> io::Result<Outside> {
+    let named = order.env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| Path::new(home));
+    let outside = Outside::look(layout, order.home.as_deref().or(named))?;
+    layout.sockets_sealed = outside.unsealed.is_empty();
+    if let Some(path) = outside.unsealed.first() {
+        told.notes.push(format!(
+            "UNIX sockets are refused: {} cannot be covered by an overlay (`--unix-sockets` allows them)",
+            path.display()
+        ));
+    }
+    Ok(outside)
 }
 
 fn open(order: &Order, step: &Step, trees: &[OwnedFd]) -> io::Result<Ready> {
@@ -87,23 +116,22 @@ fn open(order: &Order, step: &Step, trees: &[OwnedFd]) -> io::Result<Ready> {
             Ok(Ready::Mount { mount, is_dir })
         }
         What::Scratch => Ok(Ready::Mount {
-            // For now the directory itself; `make_scratch` lays the rest over it.
+            // For now the directory itself; `make_private` lays the rest over it.
             mount: rustix::fs::open(&step.at, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?,
             is_dir: true,
         }),
         What::Devices => Ok(Ready::Devices(Devices::open())),
-        What::Private | What::Processes | What::Link { .. } | What::Hidden => Ok(Ready::Nothing),
+        // The kernel gives a new one only to processes that see an old one.
+        What::Processes => Ok(Ready::Mount { mount: processes()?, is_dir: true }),
+        What::Private | What::Text { .. } | What::Link { .. } | What::Hidden | What::Masked => {
+            Ok(Ready::Nothing)
+        }
     }
 }
 
 fn place(step: &Step, ready: Ready, told: &mut Told, read_only_later: &mut Vec<OwnedFd>) -> io::Result<()> {
     match (&step.what, ready) {
-        (What::Private, _) => {
-            make_place(&step.at, true)?;
-            attach(&tmpfs(PRIVATE_BYTES_MAX, private_mode(&step.at))?, &step.at)
-        }
-        (What::Processes, _) => {
-            let mount = processes()?;
+        (What::Processes, Ready::Mount { mount, .. }) => {
             if rustix::process::geteuid().is_root() {
                 // The machine's settings are in there, and belong to root, with capabilities or without.
                 set_attributes(mount.as_fd(), "", Reach::This, MountAttrFlags::MOUNT_ATTR_RDONLY)?;
@@ -121,69 +149,125 @@ fn place(step: &Step, ready: Ready, told: &mut Told, read_only_later: &mut Vec<O
             told.hidden.push(step.at.display().to_string());
             hide(&step.at, read_only_later)
         }
+        (What::Text { text }, _) => {
+            make_place(&step.at, false)?;
+            attach(&file(text)?, &step.at)
+        }
+        // All of them at the end.
+        (What::Masked, _) => Ok(()),
         (What::Link { target }, _) => {
             make_parent(&step.at)?;
             std::os::unix::fs::symlink(target, &step.at)
         }
-        (What::Root { .. } | What::Tree { .. } | What::Scratch, Ready::Mount { mount, is_dir }) => {
+        (
+            What::Root { .. } | What::Tree { .. } | What::Scratch | What::Private,
+            Ready::Mount { mount, is_dir },
+        ) => {
             make_place(&step.at, is_dir)?;
             attach(&mount, &step.at)
         }
         // A scratch directory that could not be had stays as it is, and is noted.
-        (What::Root { .. } | What::Tree { .. } | What::Scratch | What::Devices, _) => Ok(()),
+        (
+            What::Root { .. }
+            | What::Tree { .. }
+            | What::Scratch
+            | What::Private
+            | What::Devices
+            | What::Processes,
+            _,
+        ) => Ok(()),
     }
 }
 
-fn private_mode(at: &Path) -> &'static str {
-    if at == Path::new("/run") { "0755" } else { "1777" }
+fn private_mode(at: &Path) -> u32 {
+    let is_shared = ["/tmp", "/dev/shm"].iter().any(|shared| at == Path::new(shared));
+    if is_shared { 0o1777 } else { 0o755 }
 }
 
 /// Covers what is there; in a private directory there is nothing.
 fn hide(at: &Path, read_only_later: &mut Vec<OwnedFd>) -> io::Result<()> {
     let Ok(found) = fs::symlink_metadata(at) else { return Ok(()) };
-    let empty = tmpfs(HIDDEN_BYTES_MAX, "0755")?;
     if found.is_dir() {
+        let empty = tmpfs(HIDDEN_BYTES_MAX, "0755")?;
         attach(&empty, at)?;
         read_only_later.push(empty);
         return Ok(());
     }
-    // An empty file needs a directory to lie in; that is attached for the moment in which it is cloned.
-    attach(&empty, Path::new("/proc"))?;
-    let file = Path::new("/proc/empty");
-    let cloned = File::create(file).and_then(|_| clone_tree(file)).and_then(|mount| limited(mount, false));
-    unmount("/proc", UnmountFlags::DETACH)?;
-    attach(&cloned?, at)
+    attach(&file("")?, at)
 }
 
-/// Lays over each scratch directory one that is thrown away. Where that does not work it stays read-only.
-fn make_scratch(ready: &mut [(&Step, Ready)], told: &mut Told) {
-    let scratch = ready.iter_mut().filter(|(step, _)| step.what == What::Scratch);
-    let scratch: Vec<_> = scratch.enumerate().collect();
-    if scratch.is_empty() {
-        return;
+/// A file with this text, to be attached. It needs a directory to be in, which is attached for the moment in which it is
+/// cloned.
+fn file(text: &str) -> io::Result<OwnedFd> {
+    attach(&tmpfs(HIDDEN_BYTES_MAX, "0755")?, Path::new("/proc"))?;
+    let file = Path::new("/proc/file");
+    let cloned =
+        fs::write(file, text).and_then(|()| clone_tree(file)).and_then(|mount| limited(mount, false));
+    unmount("/proc", UnmountFlags::DETACH)?;
+    cloned
+}
+
+/// Covers what the kernel tells of the machine. One of the covered directories lends the others their emptiness.
+fn mask(steps: &[Step], read_only_later: &mut Vec<OwnedFd>) -> io::Result<()> {
+    let masked: Vec<&Path> =
+        steps.iter().filter(|step| step.what == What::Masked).map(|step| step.at.as_path()).collect();
+    let Some(first) = masked.iter().find(|path| path.is_dir()) else { return Ok(()) };
+    let lender = tmpfs(HIDDEN_BYTES_MAX, "0555")?;
+    attach(&lender, first)?;
+    let (file, dir) = (first.join("file"), first.join("dir"));
+    File::create(&file)?;
+    fs::create_dir(&dir)?;
+    rustix::fs::chmod(&dir, Mode::from_raw_mode(0o555))?;
+    for path in masked.iter().filter(|path| *path != first) {
+        let Ok(found) = fs::metadata(path) else { continue };
+        let empty = clone_tree(if found.is_dir() { &dir } else { &file })?;
+        attach(&limited(empty, false)?, path)?;
     }
+    fs::remove_file(&file)?;
+    fs::remove_dir(&dir)?;
+    read_only_later.push(lender);
+    Ok(())
+}
+
+/// Makes the private directories, and lays over each scratch directory one that is thrown away: all in one file system in
+/// memory, which bounds them together. A scratch directory for which that does not work stays read-only.
+fn make_private(order: &Order, ready: &mut [(&Step, Ready)], told: &mut Told) -> io::Result<()> {
     let store = Path::new("/dev");
-    let stored = tmpfs(PRIVATE_BYTES_MAX, "0755").and_then(|mount| attach(&mount, store));
-    for (number, (step, opened)) in scratch {
-        let Ready::Mount { mount, .. } = &*opened else { continue };
-        let made = match &stored {
-            Ok(()) => {
-                overlay(mount.as_fd(), &store.join(number.to_string())).map_err(|error| error.to_string())
+    let bytes_max = usage::private_bytes_max(&order.bounds);
+    attach(&tmpfs(&bytes_max.to_string(), "0755")?, store)?;
+    for (number, (step, opened)) in ready.iter_mut().enumerate() {
+        let within = store.join(number.to_string());
+        match (&step.what, &*opened) {
+            (What::Private, _) => {
+                fs::create_dir(&within)?;
+                rustix::fs::chmod(&within, Mode::from_raw_mode(private_mode(&step.at)))?;
+                *opened = Ready::Mount { mount: limited(clone_tree(&within)?, true)?, is_dir: true };
             }
-            Err(error) => Err(error.to_string()),
-        };
-        *opened = match made {
-            Ok(mount) => Ready::Mount { mount, is_dir: true },
-            Err(why) => {
-                told.notes.push(format!("{} stays read-only: {why}", step.at.display()));
-                Ready::Nothing
+            (What::Scratch, Ready::Mount { mount, .. }) => {
+                *opened = match overlay(mount.as_fd(), &within) {
+                    Ok(mount) => Ready::Mount { mount, is_dir: true },
+                    Err(why) => {
+                        told.notes.push(format!("{} stays read-only: {why}", step.at.display()));
+                        Ready::Nothing
+                    }
+                };
             }
-        };
+            (
+                What::Scratch
+                | What::Processes
+                | What::Devices
+                | What::Tree { .. }
+                | What::Text { .. }
+                | What::Link { .. }
+                | What::Root { .. }
+                | What::Hidden
+                | What::Masked,
+                _,
+            ) => {}
+        }
     }
-    if stored.is_ok() {
-        // The overlays keep hold of what they need of it.
-        let _ = unmount(store, UnmountFlags::DETACH);
-    }
+    // What was made of it retains what it needs.
+    Ok(unmount(store, UnmountFlags::DETACH)?)
 }
 
 fn overlay(lower: BorrowedFd<'_>, store: &Path) -> io::Result<OwnedFd> {
@@ -213,7 +297,7 @@ fn processes() -> io::Result<OwnedFd> {
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)?)
 }
 
-fn tmpfs(bytes_max: &str, mode: &str) -> io::Result<OwnedFd> {
+pub(super) fn tmpfs(bytes_max: &str, mode: &str) -> io::Result<OwnedFd> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, "size", bytes_max)?;
     fsconfig_set_string(&context, "mode", mode)?;
@@ -233,7 +317,7 @@ pub(super) fn attach(mount: &OwnedFd, at: &Path) -> io::Result<()> {
     Ok(move_mount(mount, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
-fn limited(mount: OwnedFd, writable: bool) -> io::Result<OwnedFd> {
+pub(super) fn limited(mount: OwnedFd, writable: bool) -> io::Result<OwnedFd> {
     let flags = if writable { HARMLESS } else { HARMLESS | MountAttrFlags::MOUNT_ATTR_RDONLY };
     set_attributes(mount.as_fd(), "", Reach::AllBelow, flags)?;
     Ok(mount)

@@ -3,7 +3,7 @@
 //! # How
 //! 1. Enter the user and mount namespace of the sandbox, or make a user namespace where privileges are missing.
 //! 2. Leave all others; fork: the new process is the first of its pid namespace, the reaper.
-//! 3. It puts the file system together, wakes the loopback device, and starts the command.
+//! 3. It makes the command's own network, puts the file system together, and starts the command.
 //!
 //! # Invariants
 //! 1. The process that stays outside only waits: when it is reaped, all of the namespace is dead.
@@ -13,29 +13,25 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::mount::{MountPropagationFlags, mount_change};
-use rustix::process::WaitOptions;
+use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
-use super::child::fail;
-use super::control::Delivered;
-use super::fork::{Side, fork};
+use super::child::{fail, fail_with};
+use super::control::{self, Delivered, Failure, Order, Report};
 use super::reaper::{self, Kind};
-use super::{exec, layout, mounts, privileges};
+use super::{exec, holder, layout, mounts, own_network, privileges};
+use crate::forwarder::Inside;
 
 /// Runs the command.
 pub(super) fn run(delivered: Delivered, control: OwnedFd) -> ! {
+    let has_version_6 = delivered.order.own_network && own_network::has_version_6();
     if let Err(why) = leave(&delivered) {
         fail(&control, why);
     }
-    match fork() {
-        Ok(Side::Child) => hold(delivered, control),
-        Ok(Side::Parent(first)) => {
-            drop((delivered, control));
-            // Whatever it answers, there is nothing more to wait for.
-            let _ = rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(first), WaitOptions::empty()));
-            std::process::exit(0)
-        }
-        Err(error) => fail(&control, format!("fork: {error}")),
+    // The kernel kills the namespace with its first process.
+    match holder::stay_outside(Signal::KILL, (delivered, control)) {
+        Ok((delivered, control)) => hold(delivered, control, has_version_6),
+        Err(((_, control), error)) => fail_with(&control, error.into()),
     }
 }
 
@@ -56,8 +52,12 @@ fn leave(delivered: &Delivered) -> Result<(), String> {
     if !privileges::can_mount() {
         own_user_namespace()?;
     }
-    let mut flags = UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
-    if !delivered.order.network {
+    let mut flags = UnshareFlags::NEWNS
+        | UnshareFlags::NEWPID
+        | UnshareFlags::NEWIPC
+        | UnshareFlags::NEWUTS
+        | UnshareFlags::NEWCGROUP;
+    if has_namespace(&delivered.order) {
         flags |= UnshareFlags::NEWNET;
     }
     unshare(flags).map_err(|error| format!("unshare: {error}"))
@@ -84,7 +84,11 @@ fn unshare(flags: UnshareFlags) -> io::Result<()> {
 }
 
 /// The first process of the namespace.
-fn hold(delivered: Delivered, control: OwnedFd) -> ! {
+fn hold(delivered: Delivered, control: OwnedFd, has_version_6: bool) -> ! {
+    if let Err(why) = make_network(&delivered.order, has_version_6, &control) {
+        control::report(&control, &Report::Failed(Failure::Network(why)), &[]);
+        std::process::exit(1)
+    }
     let prepared = reaper::introduce(&control)
         .map_err(|error| format!("pidfd: {error}"))
         .and_then(|()| layout::of(&delivered.order))
@@ -98,19 +102,51 @@ fn hold(delivered: Delivered, control: OwnedFd) -> ! {
     drop((user_namespace, mount_namespace, trees));
     let start = |tell: std::os::fd::BorrowedFd<'_>| {
         let _ = rustix::io::write(tell, exec::HELLO);
-        exec::become_command(&order, &layout, stdio)
+        exec::become_command(&order, &layout, stdio, None)
     };
-    reaper::hold(Kind::Namespace, control, &order, told, start, || "the command did not begin".to_owned())
+    reaper::hold(Kind::Namespace, control, &order, told, None, start, || {
+        "the command did not begin".to_owned()
+    })
 }
 
-fn prepare(delivered: &Delivered, layout: layout::Layout) -> Result<(layout::Layout, reaper::Told), String> {
+fn prepare(
+    delivered: &Delivered,
+    mut layout: layout::Layout,
+) -> Result<(layout::Layout, reaper::Told), String> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(|errno| format!("private mounts: {errno}"))?;
-    let told = mounts::build(&delivered.order, &layout, &delivered.trees)?;
-    if !delivered.order.network {
-        wake_loopback().map_err(|error| format!("the loopback device: {error}"))?;
-    }
+    let told = mounts::build(&delivered.order, &mut layout, &delivered.trees)?;
     Ok((layout, told))
+}
+
+/// Whether it leaves the network of this machine.
+fn has_namespace(order: &Order) -> bool {
+    order.own_network || !order.network
+}
+
+/// Makes what there is in a network of the command's own, and hands it over to be carried.
+fn make_network(order: &Order, has_version_6: bool, control: &OwnedFd) -> Result<(), String> {
+    if !has_namespace(order) {
+        return Ok(());
+    }
+    wake_loopback().map_err(|error| format!("the loopback device: {error}"))?;
+    let mut inside = Inside { has_device: order.own_network, ports: Vec::new() };
+    let mut carried = Vec::<OwnedFd>::new();
+    if order.own_network {
+        let device = own_network::open_devices().map_err(|error| format!("/dev/net/tun: {error}"))?;
+        own_network::make_device(&device, has_version_6).map_err(|error| format!("a device: {error}"))?;
+        carried.push(device);
+    }
+    for port in &order.loopback_ports {
+        let listeners = own_network::listen(*port).map_err(|error| format!("port {port}: {error}"))?;
+        inside.ports.extend(listeners.iter().map(|_| *port));
+        carried.extend(listeners.into_iter().map(OwnedFd::from));
+    }
+    if !carried.is_empty() {
+        let carried: Vec<_> = carried.iter().map(AsFd::as_fd).collect();
+        control::report(control, &Report::Network(inside), &carried);
+    }
+    Ok(())
 }
 
 /// In a new network namespace even the way to oneself is down.

@@ -156,6 +156,8 @@ const ENVIRON_BYTES: usize = 64 * 1024;
 const ENVIRON_BYTES_MAX: usize = 8 << 20;
 /// How long a process is looked at that is between two programs.
 const BETWEEN_WAIT: Duration = Duration::from_secs(1);
+/// How long the process that holds a command has to kill it, where nothing else is said.
+const HOLDER_WAIT: Duration = Duration::from_secs(20);
 /// How long processes are waited for that are about to end.
 const LEAVING_WAIT: Duration = Duration::from_secs(1);
 
@@ -169,11 +171,12 @@ pub(crate) fn kill_where(meant: impl Fn(&[u8]) -> bool, until: Option<Instant>) 
             wait_for_leaving(until);
             return Ok(count(&killed));
         }
-        for (_, held) in &found {
+        end_holders(&found, until);
+        for Found { held, .. } in &found {
             // One that the death of another took along cannot be told any more, and is dead.
             let _ = rustix::process::pidfd_send_signal(held, Signal::KILL);
         }
-        for (pid, held) in found {
+        for Found { pid, held, .. } in found {
             if !is_dead_by(&held, until) {
                 return Err(Undying { killed: count(&killed), pid });
             }
@@ -186,19 +189,44 @@ fn count(killed: &BTreeSet<NonZeroI32>) -> u32 {
     u32::try_from(killed.len()).unwrap_or(u32::MAX)
 }
 
+/// A process that is meant.
+struct Found {
+    pid: Pid,
+    held: OwnedFd,
+    /// Whether it stands for a whole command, and kills that when it is asked to end.
+    is_holder: bool,
+}
+
+/// Asks those that hold a command to kill it, and waits until they have. One that does not is killed like any other.
+fn end_holders(found: &[Found], until: Option<Instant>) {
+    let holders = || found.iter().filter(|found| found.is_holder).map(|found| &found.held);
+    for held in holders() {
+        for signal in [Signal::TERM, Signal::CONT] {
+            let _ = rustix::process::pidfd_send_signal(held, signal);
+        }
+    }
+    let until = until.unwrap_or_else(|| Instant::now() + HOLDER_WAIT);
+    holders().for_each(|held| {
+        is_dead_by(held, Some(until));
+    });
+}
+
 /// Each is looked at again once it is held: the number may have become a stranger's in between. A zombie has no
 /// environment, so what is dead is not found again.
-fn held_where(meant: impl Fn(&[u8]) -> bool) -> Vec<(Pid, OwnedFd)> {
+fn held_where(meant: &impl Fn(&[u8]) -> bool) -> Vec<Found> {
     let own = rustix::process::getpid();
-    // One for all of them: there may be thousands.
     let mut room = vec![0; ENVIRON_BYTES];
-    let mut is_meant = |pid: Pid| settled_environ(pid, &mut room).is_some_and(&meant);
+    let holder = [super::holder::HOLDER.as_bytes(), b"=1"].concat();
+    let mut is_meant = |pid: Pid| {
+        let environ = settled_environ(pid, &mut room).filter(|environ| meant(environ))?;
+        Some(variables(environ).any(|variable| variable == holder))
+    };
     let mut held = |pid: Pid| {
-        if pid == own || !is_meant(pid) {
+        if pid == own || is_meant(pid).is_none() {
             return None;
         }
         let held = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        is_meant(pid).then_some((pid, held))
+        is_meant(pid).map(|is_holder| Found { pid, held, is_holder })
     };
     processes().into_iter().filter_map(&mut held).collect()
 }

@@ -4,24 +4,28 @@
 //! kills until nothing is left.
 //!
 //! # Invariants
-//! 1. It ends when the command ends, when its time is up, when it is asked to, and when the lifeline closes. In each
-//!    case nothing of the tree is left when it is gone.
+//! 1. It ends when the command ends, when its time is up or it uses more than it may, when it is asked to (over the socket, or by `SIGTERM` of the
+//!    process that holds it), and when the lifeline closes. In each case nothing of the tree is left when it is gone.
 //! 2. It holds no file descriptor but the socket and what it waits with: a command that could look into it would find
 //!    nothing there. It also cannot look.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus};
 
+use super::broker::Broker;
 use super::control::{self, Failure, Order, Report};
 use super::fork::{Side, fork};
+use super::holder::Signals;
+use super::usage::Usage;
 use super::{exec, privileges, process_tree};
-use crate::command::HowEnded;
+use crate::command::{HowEnded, LimitHit};
 
 /// What kind of tree it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,24 +53,32 @@ pub(super) fn introduce(control: &OwnedFd) -> io::Result<()> {
 }
 
 /// Starts what `start` becomes, watches over it, and ends with it. `start` is called in the new process, with the pipe
-/// to tell of failures, and returns only on failure. `complaints` is what else there may be to read when it did not
+/// to tell of failures, and returns only on failure. `answers` is where it sends what it asks of us, and what it may change
+/// in that way. `complaints` is what else there may be to read when it did not
 /// even begin.
 pub(super) fn hold(
     kind: Kind,
     control: OwnedFd,
     order: &Order,
     told: Told,
+    answers: Option<(OwnedFd, Vec<PathBuf>)>,
     start: impl FnOnce(BorrowedFd<'_>) -> Failure,
     complaints: impl FnOnce() -> String,
 ) -> ! {
-    match begin(kind, start, complaints) {
-        Ok((command, ended)) => {
+    let begun = begin(kind, start, complaints).and_then(|(command, signals)| {
+        let broker = answers.map(|(socket, writable)| Broker::take(&socket, &writable)).transpose();
+        Ok((command, signals, broker.map_err(|error| Failure::Rung(format!("the broker: {error}")))?))
+    });
+    match begun {
+        Ok((command, signals, broker)) => {
             control::report(&control, &Report::Started { hidden: told.hidden, notes: told.notes }, &[]);
-            let watch = Watch { kind, control: &control, ended, command, order };
-            let how = watch.until_the_end();
+            let usage = Usage::new(order, kind == Kind::Namespace);
+            let watch = Watch { kind, control: &control, signals, command, order, usage, broker };
+            let ended = watch.until_the_end();
+            let limit = ended.and_then(|(_, limit)| limit.or_else(|| watch.usage.at_end()));
             let killed = leave_nothing(kind, order);
-            if let Some(how) = how {
-                control::report(&control, &Report::Ended { how, killed }, &[]);
+            if let Some((how, _)) = ended {
+                control::report(&control, &Report::Ended { how, killed, limit }, &[]);
             }
         }
         Err(failure) => {
@@ -77,17 +89,15 @@ pub(super) fn hold(
     std::process::exit(0)
 }
 
-/// Starts the command; gives its number, and what becomes readable when a child ends.
+/// Starts the command; returns its number, and what becomes readable when a child ends or this process is asked to end.
 fn begin(
     kind: Kind,
     start: impl FnOnce(BorrowedFd<'_>) -> Failure,
     complaints: impl FnOnce() -> String,
-) -> Result<(Pid, OwnedFd), Failure> {
-    let rung = |error: io::Error| Failure::Rung(error.to_string());
-    let ended = child_ends().map_err(rung)?;
-    let (told, tell) =
-        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| rung(e.into()))?;
-    let command = match fork().map_err(rung)? {
+) -> Result<(Pid, Signals), Failure> {
+    let signals = Signals::block()?;
+    let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+    let command = match fork()? {
         Side::Child => {
             drop(told);
             tell_failure(&tell, &start(tell.as_fd()))
@@ -96,13 +106,13 @@ fn begin(
     };
     drop((tell, start));
     if kind == Kind::Namespace {
-        privileges::drop_all().map_err(rung)?;
+        privileges::drop_all()?;
     }
-    privileges::shut_off().map_err(rung)?;
+    privileges::shut_off()?;
     let mut said = Vec::new();
-    File::from(told).read_to_end(&mut said).map_err(rung)?;
+    File::from(told).read_to_end(&mut said)?;
     match said.strip_prefix(exec::HELLO) {
-        Some([]) => Ok((command, ended)),
+        Some([]) => Ok((command, signals)),
         Some(failure) => {
             Err(serde_json::from_slice(failure).unwrap_or_else(|error| Failure::Rung(error.to_string())))
         }
@@ -141,31 +151,47 @@ fn others_in_namespace() -> u32 {
 struct Watch<'a> {
     kind: Kind,
     control: &'a OwnedFd,
-    ended: OwnedFd,
+    signals: Signals,
     command: Pid,
     order: &'a Order,
+    usage: Usage,
+    broker: Option<Broker>,
 }
 
 impl Watch<'_> {
-    /// How it ended; none when nobody is there to hear.
-    fn until_the_end(&self) -> Option<HowEnded> {
+    /// How it ended, and the bound that it was ended for; none when nobody is there to hear.
+    fn until_the_end(&self) -> Option<(HowEnded, Option<LimitHit>)> {
         let limit = self.order.timeout_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
         let mut deadline = limit;
         let mut asked_to_end = false;
+        let mut look_at = Instant::now() + self.usage.first();
         loop {
-            let [child, control] = self.next(deadline);
+            let next = deadline.map_or(look_at, |deadline| deadline.min(look_at));
+            let [signalled, control, asked] = self.next(Some(next));
+            if let Some(broker) = self.broker.as_ref().filter(|_| asked) {
+                broker.answer();
+            }
             if control {
                 match control::receive(self.control) {
-                    Ok(Some(_)) => return Some(HowEnded::Killed),
+                    Ok(Some(_)) => return Some((HowEnded::Killed, None)),
                     Ok(None) | Err(_) => return None,
                 }
             }
-            if child && let Some(how) = self.reap() {
-                return Some(if asked_to_end { HowEnded::TimedOut } else { how });
+            if signalled && self.signals.take().ask_to_end {
+                return Some((HowEnded::Signalled(libc::SIGKILL), None));
+            }
+            if signalled && let Some(how) = self.reap() {
+                return Some((if asked_to_end { HowEnded::TimedOut } else { how }, None));
+            }
+            if look_at <= Instant::now() {
+                match self.usage.look() {
+                    Ok(after) => look_at = Instant::now() + after,
+                    Err(limit) => return Some((HowEnded::Signalled(libc::SIGKILL), Some(limit))),
+                }
             }
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 if asked_to_end {
-                    return Some(HowEnded::TimedOut);
+                    return Some((HowEnded::TimedOut, None));
                 }
                 asked_to_end = true;
                 self.ask_to_end();
@@ -174,21 +200,24 @@ impl Watch<'_> {
         }
     }
 
-    /// Waits for a child to end, for a message, or for the deadline; tells which of the first two happened.
-    fn next(&self, deadline: Option<Instant>) -> [bool; 2] {
+    /// Waits for a signal, for a message, or for the deadline; returns which of the first two came, and whether a call waits to be answered.
+    fn next(&self, deadline: Option<Instant>) -> [bool; 3] {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
-        let mut fds = [PollFd::new(&self.ended, PollFlags::IN), PollFd::new(self.control, PollFlags::IN)];
+        let mut fds =
+            vec![PollFd::new(&self.signals, PollFlags::IN), PollFd::new(self.control, PollFlags::IN)];
+        fds.extend(self.broker.iter().map(|broker| PollFd::new(broker, PollFlags::IN)));
         if poll(&mut fds, left.as_ref()).is_err() {
-            return [false; 2];
+            return [false; 3];
         }
-        [!fds[0].revents().is_empty(), !fds[1].revents().is_empty()]
+        let is_ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
+        // Once nobody is left to ask, the listener says so for ever.
+        let asks = fds.get(2).is_some_and(|fd| fd.revents().contains(PollFlags::IN));
+        [is_ready(0), is_ready(1), asks]
     }
 
     /// Reaps whatever is dead; how the command ended, if it is among them.
     fn reap(&self) -> Option<HowEnded> {
-        let mut discarded = [0; 128];
-        while rustix::io::read(&self.ended, &mut discarded).is_ok_and(|count| count > 0) {}
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) if pid == self.command => return Some(how(status)),
@@ -214,18 +243,5 @@ fn how(status: WaitStatus) -> HowEnded {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(status), _) => HowEnded::Exited(status),
         (None, signal) => HowEnded::Signalled(signal.unwrap_or_default()),
-    }
-}
-
-/// Blocks the signal that tells of a child's end, and gives what becomes readable instead.
-fn child_ends() -> io::Result<OwnedFd> {
-    // SAFETY: the set is made in place and lives during the calls; the descriptor is new and nobody else's.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGCHLD);
-        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-        let fd = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
-        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
     }
 }

@@ -3,7 +3,9 @@
 //! # Invariants
 //! 1. A [`Running`] is only made once the program runs; before that, every way to fail is an error with its reason.
 //! 2. What a rung that did not work has made is gone before the next one is tried.
+//! 3. A lack of descriptors, processes or threads is no reason for a weaker rung.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -16,9 +18,11 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::control::{self, Failure, Order, OrderRoot, Report};
 use super::unseen::{self, Unseen};
-use super::{Isolation, IsolationRung, IsolationUsed, RUN_VERB, RungPassedOver};
+use super::{Isolation, IsolationRung, IsolationUsed, RUN_VERB, RungPassedOver, holder};
 use crate::child::ChildProgram;
-use crate::command::{CommandSpec, Drains, Launched, Running, Spoken, Stdin};
+use crate::command::{Bounds, CommandSpec, Drains, Launched, Openings, Running, Spoken, Stdin};
+use crate::descriptors::{original_soft_limit, with_room};
+use crate::forwarder::Forwarder;
 use crate::view::View;
 
 /// Why a command did not begin.
@@ -64,7 +68,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// Nothing on this machine isolates it as policy demands.
-    #[error("no isolation for commands works here: {}", shown(reasons))]
+    #[error("nothing that isolates commands as `policy.sandbox` demands works here: {}", shown(reasons))]
     NoIsolation {
         /// Each rung with what stood in the way.
         reasons: Vec<RungPassedOver>,
@@ -111,28 +115,76 @@ impl Isolation {
     /// # Errors
     /// Nothing of it runs then.
     pub fn start(&self, view: View, spec: CommandSpec) -> Result<Running, StartError> {
+        self.start_once(&view, &spec)
+    }
+
+    /// The same; waits when the system has no descriptor, process or thread left for it, until `is_over`.
+    ///
+    /// # Errors
+    /// Nothing of it runs then.
+    pub fn start_when_there_is_room(
+        &self,
+        view: View,
+        spec: CommandSpec,
+        is_over: impl Fn() -> bool,
+    ) -> Result<Running, StartError> {
+        with_room(is_over, || self.start_once(&view, &spec))
+    }
+
+    fn start_once(&self, view: &View, spec: &CommandSpec) -> Result<Running, StartError> {
         let program = spec.argv.first().ok_or(StartError::Empty)?.to_string_lossy().into_owned();
         for path in &spec.writable {
             std::fs::metadata(path).map_err(|source| StartError::Writable { path: path.clone(), source })?;
         }
-        let order = order(&view, &spec)?;
+        let order = order(view, spec)?;
         let output = |source| StartError::Output { path: spec.output.dir.clone(), source };
         let logs = Drains::logs(&spec.output).map_err(output)?;
+        // All that can run out is taken before the program begins: it is never begun twice.
+        let drains = Drains::ready(logs, spec.output.keep_bytes_max)?;
+        let talk = match spec.stdin {
+            Stdin::Spoken => Some(pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?),
+            Stdin::Null | Stdin::Bytes(_) => None,
+        };
         let mut passed_over = Vec::new();
         for rung in &self.rungs {
-            let attempt = attempt(&self.child, Order { rung: *rung, ..order.clone() }, &view, &spec.stdin)?;
+            let is_namespaced = *rung == IsolationRung::Namespaces;
+            let mut tried =
+                Order { rung: *rung, own_network: spec.network && is_namespaced, ..order.clone() };
+            let mut attempt = self::attempt(&self.child, tried.clone(), view, &spec.stdin)?;
+            let mut shared = (spec.network && !is_namespaced).then(|| format!("{rung} cannot make one"));
+            if let Err(Failure::Network(why)) = attempt {
+                // A second time without; the ports of this machine are then where they always are.
+                tried = Order { own_network: false, loopback_ports: Vec::new(), ..tried };
+                shared = Some(why);
+                attempt = self::attempt(&self.child, tried.clone(), view, &spec.stdin)?;
+            }
             match attempt {
                 Ok(begun) => {
-                    let Begun { child, control, reaper, to_stdin, outputs, told, mark } = begun;
-                    let roots = seen_at(&order, *rung, &view);
-                    let ([stdout, stderr], spoken) = match to_stdin {
-                        Some(stdin) => spoken(stdin, outputs, roots)?,
-                        None => (outputs, None),
+                    let Begun { child, control, reaper, to_stdin, outputs, told, mark, forwarder } = begun;
+                    let roots = seen_at(&order, *rung, view);
+                    let ([stdout, stderr], spoken) = match (to_stdin, talk) {
+                        (Some(stdin), Some(talk)) => spoken(stdin, talk, outputs, roots),
+                        (Some(_), None) | (None, _) => (outputs, None),
                     };
-                    let drains = Drains::start(stdout, stderr, logs, spec.output.keep_bytes_max)?;
+                    let drains = drains.read(stdout, stderr)?;
                     let network = spec.network || *rung == IsolationRung::None;
-                    let (hidden, notes) = told;
-                    let isolation = IsolationUsed { rung: *rung, network, hidden, notes, passed_over };
+                    let (hidden, mut notes) = told;
+                    notes.extend(shared.as_deref().map(shared_network));
+                    let own_network = tried.own_network;
+                    let loopback_ports = if forwarder.is_some() { tried.loopback_ports } else { Vec::new() };
+                    if loopback_ports.is_empty() && !spec.loopback_ports.is_empty() && !network {
+                        notes.push("ports of this machine cannot be opened to a command here".to_owned());
+                    }
+                    let isolation = IsolationUsed {
+                        rung: *rung,
+                        network,
+                        own_network,
+                        shared_network: shared,
+                        loopback_ports,
+                        hidden,
+                        notes,
+                        passed_over,
+                    };
                     let namespaced = *rung == IsolationRung::Namespaces;
                     return Ok(Running::new(Launched {
                         child,
@@ -143,9 +195,12 @@ impl Isolation {
                         drains,
                         isolation,
                         spoken,
+                        forwarder,
                     }));
                 }
-                Err(Failure::Rung(why)) => passed_over.push(RungPassedOver { rung: *rung, why }),
+                Err(Failure::Rung(why) | Failure::Network(why)) => {
+                    passed_over.push(RungPassedOver { rung: *rung, why })
+                }
                 Err(Failure::NotFound) => {
                     let unseen = unseen::program(&Order { rung: *rung, ..order });
                     return Err(StartError::NotFound { program, unseen });
@@ -157,10 +212,18 @@ impl Isolation {
                     });
                 }
                 Err(Failure::Directory(why)) => return Err(StartError::Directory { why }),
+                Err(Failure::Exhausted(errno)) => {
+                    return Err(StartError::System { source: io::Error::from_raw_os_error(errno) });
+                }
             }
         }
         Err(StartError::NoIsolation { reasons: passed_over })
     }
+}
+
+/// Where a network of its own cannot be had.
+fn shared_network(why: &str) -> String {
+    format!("the command has the network of this machine itself, with every service on it: {why}")
 }
 
 /// Where the program sees each project: at its own path, or, where nothing can be mounted, where the copy lies.
@@ -175,11 +238,11 @@ fn seen_at(order: &Order, rung: IsolationRung, view: &View) -> Vec<(RootNo, Path
 /// The ends of a program that is spoken to, and what is drained: what is kept of the talk, and its complaints.
 fn spoken(
     stdin: OwnedFd,
+    (kept, log): (OwnedFd, OwnedFd),
     [stdout, stderr]: [OwnedFd; 2],
     roots: Vec<(RootNo, PathBuf)>,
-) -> io::Result<([OwnedFd; 2], Option<Spoken>)> {
-    let (kept, log) = pipe_with(PipeFlags::CLOEXEC)?;
-    Ok(([kept, stderr], Some(Spoken { stdin, stdout, log, roots })))
+) -> ([OwnedFd; 2], Option<Spoken>) {
+    ([kept, stderr], Some(Spoken { stdin, stdout, log, roots }))
 }
 
 /// Tries a rung with no project and no program.
@@ -194,19 +257,27 @@ pub(super) fn probe(child: &ChildProgram, rung: IsolationRung) -> Result<(), Str
         timeout_ms: None,
         grace_ms: 0,
         network: false,
+        own_network: false,
+        loopback_ports: Vec::new(),
+        openings: Openings::default(),
+        bounds: Bounds::default(),
         writable: Vec::new(),
         hide: Vec::new(),
+        home: None,
+        show: Vec::new(),
         scratch: Vec::new(),
         tmp: None,
         user_namespace: false,
         mount_namespace: false,
+        open_files: None,
     };
     let mut begun = match attempt(child, order, &view, &Stdin::Null) {
         Ok(Ok(begun)) => begun,
-        Ok(Err(Failure::Rung(why) | Failure::Directory(why))) => return Err(why),
+        Ok(Err(Failure::Rung(why) | Failure::Network(why) | Failure::Directory(why))) => return Err(why),
         Ok(Err(Failure::NotFound | Failure::NotExecutable(_))) => {
             return Err("nothing could be run".to_owned());
         }
+        Ok(Err(Failure::Exhausted(errno))) => return Err(io::Error::from_raw_os_error(errno).to_string()),
         Err(error) => return Err(error.to_string()),
     };
     drop(begun.control);
@@ -234,12 +305,19 @@ fn order(view: &View, spec: &CommandSpec) -> Result<Order, StartError> {
         timeout_ms: spec.timeout.map(ms),
         grace_ms: ms(spec.kill_grace),
         network: spec.network,
+        own_network: false,
+        loopback_ports: spec.loopback_ports.clone(),
+        openings: spec.openings,
+        bounds: spec.bounds,
         writable: spec.writable.clone(),
         hide: spec.hide.clone(),
+        home: spec.home.clone(),
+        show: spec.show.clone(),
         scratch: spec.scratch.clone(),
         tmp: None,
         user_namespace: view.user_namespace.is_some(),
         mount_namespace: view.mount_namespace.is_some(),
+        open_files: original_soft_limit(),
     })
 }
 
@@ -253,6 +331,7 @@ struct Begun {
     outputs: [OwnedFd; 2],
     told: (Vec<String>, Vec<String>),
     mark: std::ffi::OsString,
+    forwarder: Option<Forwarder>,
 }
 
 /// Tries one rung. The outer error is one that no other rung would mend.
@@ -293,6 +372,7 @@ fn launch(
     let mut child = program
         .command(RUN_VERB)
         .env_clear()
+        .envs(holder::marks(&order.env))
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -303,14 +383,23 @@ fn launch(
         order.send(&control, [input.as_fd(), to_stdout.as_fd(), to_stderr.as_fd()], namespaces, &trees);
     drop((input, to_stdout, to_stderr));
     let told = match sent {
-        Ok(()) => first_reports(&control),
+        Ok(()) => first_reports(&control, program, &order.env),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Err(ended_without_a_word())),
         Err(error) => Err(error),
     };
     match told {
-        Ok(Ok((reaper, told))) => {
+        Ok(Ok((reaper, told, forwarder))) => {
             let mark = order.tmp.clone().map(PathBuf::into_os_string).unwrap_or_default();
-            Ok(Ok(Begun { child, control, reaper, to_stdin, outputs: [stdout, stderr], told, mark }))
+            Ok(Ok(Begun {
+                child,
+                control,
+                reaper,
+                to_stdin,
+                outputs: [stdout, stderr],
+                told,
+                mark,
+                forwarder,
+            }))
         }
         Ok(Err(failure)) => {
             drop(control);
@@ -327,22 +416,34 @@ fn launch(
 
 type Told = (Vec<String>, Vec<String>);
 
+/// What a program that runs has: the process that holds its tree, what was in force, its network.
+type FirstReports = (OwnedFd, Told, Option<Forwarder>);
+
 fn ended_without_a_word() -> Failure {
     Failure::Rung("the child ended without a word".to_owned())
 }
 
 /// Waits until the program runs, or it is said why not.
-fn first_reports(control: &OwnedFd) -> io::Result<Result<(OwnedFd, Told), Failure>> {
-    let mut reaper = None;
+fn first_reports(
+    control: &OwnedFd,
+    program: &ChildProgram,
+    env: &[(OsString, OsString)],
+) -> io::Result<Result<FirstReports, Failure>> {
+    let (mut reaper, mut forwarder) = (None, None);
     loop {
         let Some((report, mut carried)) = control::next_report(control)? else {
             return Ok(Err(ended_without_a_word()));
         };
         match report {
             Report::Reaper => reaper = carried.pop(),
+            Report::Network(inside) => {
+                let carried: Vec<BorrowedFd<'_>> = carried.iter().map(AsFd::as_fd).collect();
+                // A lack of processes is no reason for less isolation.
+                forwarder = Some(Forwarder::start(program, &crate::command::marks(env), &inside, &carried)?);
+            }
             Report::Started { hidden, notes } => {
                 let reaper = reaper.ok_or_else(|| io::Error::other("nobody holds the tree"))?;
-                return Ok(Ok((reaper, (hidden, notes))));
+                return Ok(Ok((reaper, (hidden, notes), forwarder)));
             }
             Report::Failed(failure) => return Ok(Err(failure)),
             Report::Ended { .. } => return Err(io::Error::other("it ended before it began")),

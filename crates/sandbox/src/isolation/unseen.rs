@@ -47,7 +47,9 @@ fn covered<'a>(layout: &'a Layout, path: &Path) -> Option<&'a Path> {
         | What::Devices
         | What::Scratch
         | What::Tree { .. }
+        | What::Text { .. }
         | What::Link { .. }
+        | What::Masked
         | What::Root { .. } => None,
     }
 }

@@ -24,7 +24,7 @@ fn name_of(handle: BorrowedFd<'_>) -> String {
 }
 
 /// Owner and attributes of what is open, be it by `O_PATH`. Of a link there are none but the owner.
-pub(super) fn read(handle: BorrowedFd<'_>) -> io::Result<Attributes> {
+pub(crate) fn read(handle: BorrowedFd<'_>) -> io::Result<Attributes> {
     let stat = rustix::fs::fstat(handle)?;
     let is_link = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Symlink;
     let extended = if is_link { Vec::new() } else { read_extended(&name_of(handle))? };

@@ -8,6 +8,7 @@
 //! # Not here
 //! How changes are ordered and split ([`super::order`]), how they are written down ([`super::codec`]).
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -109,6 +110,8 @@ pub struct Request {
     pub net_hash: Hash,
     /// The files.
     pub changes: Vec<Change>,
+    /// Files that have other names elsewhere: a new file takes the place of each, and the other names keep the old one.
+    pub apart: BTreeSet<(RootNo, RelPath)>,
     /// The git refs, moved after the files are written.
     pub refs: Vec<(RootNo, RefMove)>,
 }

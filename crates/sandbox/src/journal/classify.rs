@@ -10,6 +10,8 @@
 //! # Invariants
 //! 1. Torn is never guessed within one boot: every byte is accounted for.
 //! 2. Where one op clears the way for another, each is told apart: what is not cleared cannot have been made.
+//! 3. Where a later op changes what an earlier one left at the same path, or closes the directory above it, the earlier
+//!    one is done: ops are begun in their order.
 //!
 //! # Not here
 //! What follows from it ([`super::recover`], [`super::take_back`]).
@@ -17,16 +19,22 @@
 use std::fs::File;
 use std::io::Read;
 
+use domain::RelPath;
+
 use super::found::Found;
 use super::frame::PIECE_BYTES;
 use super::log::Mark;
 use super::op::{How, Op, Saved};
-use super::perform::is_same;
+use super::perform::{STICKY, is_same};
 use super::target::{Devices, OpError, Seen, SeenKind, Stamp};
 use super::work::Work;
 use crate::git_ref::read_ref;
 
 const SET_GROUP_ID: u16 = 0o2000;
+const SET_USER_ID: u16 = 0o4000;
+
+/// A directory that was made, and has not got its owner and mode.
+const UNDRESSED: Torn = Torn { stamp: Stamp::NOTHING, explained: true };
 
 /// How far an op came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +63,61 @@ impl Work {
     pub(super) fn classify(&self, op: &Op) -> Result<Class, OpError> {
         match self.classify_inside(op) {
             Err(OpError::Escapes) => Ok(Class::Other),
+            Err(OpError::Io(error))
+                if error.kind() == std::io::ErrorKind::PermissionDenied && self.is_closed_by_later(op)? =>
+            {
+                Ok(Class::Post)
+            }
             other => other,
+        }
+    }
+
+    /// Whether a later op has closed the file at the op's path, or a directory above it.
+    fn is_closed_by_later(&self, op: &Op) -> Result<bool, OpError> {
+        let later = self.log.ops.get(op.n as usize + 1..).unwrap_or_default();
+        let is_on_way = |path: &RelPath| *path == op.path || is_above(path, &op.path);
+        for other in later.iter().filter(|other| other.root == op.root && is_on_way(&other.path)) {
+            let How::Mode { post, .. } = &other.how else { continue };
+            match self.look_at(other, &other.path) {
+                Ok(Some(seen)) if seen.mode == post.state.mode => return Ok(true),
+                // Closed itself by one that is still later.
+                Err(OpError::Io(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
+                Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    /// The ops at the same path that come after this one.
+    fn later_here<'a>(&'a self, op: &'a Op) -> impl Iterator<Item = &'a Op> {
+        let numbers = self.log.by_place.get(&(op.root, op.path.clone())).map(Vec::as_slice);
+        let later = numbers.unwrap_or_default().iter().filter(|n| **n > op.n);
+        later.filter_map(|n| self.log.ops.get(*n as usize))
+    }
+
+    /// Whether a later op gives the path this mode.
+    pub(super) fn is_mode_of_later(&self, op: &Op, mode: u16) -> bool {
+        let leaves = |other: &Op| match &other.how {
+            How::Mode { post, .. } => mode == post.state.mode,
+            How::Write { .. }
+            | How::Create { .. }
+            | How::Remove { .. }
+            | How::MakeDir { .. }
+            | How::RemoveDir { .. }
+            | How::Link { .. }
+            | How::Ref(_) => false,
+        };
+        self.later_here(op).any(leaves)
+    }
+
+    /// Whether what is seen is what a later op at the same path leaves.
+    fn is_left_by_later(&self, op: &Op, seen: Option<&Seen>) -> bool {
+        let removes_dir = |other: &Op| matches!(other.how, How::RemoveDir { .. });
+        match seen {
+            Some(seen) if self.is_mode_of_later(op, seen.mode) => true,
+            Some(seen) if seen.kind == SeenKind::Dir => false,
+            Some(_) | None => self.later_here(op).any(removes_dir),
         }
     }
 
@@ -67,17 +129,21 @@ impl Work {
             return Ok(Class::Pre);
         }
         match &op.how {
-            How::Write { pre, post } => self.classify_write(op, pre, post),
+            How::Write { pre, post, .. } => self.classify_write(op, pre, post),
             How::Create { post } => self.classify_create(op, post),
             How::Remove { pre } => self.classify_remove(op, pre),
             How::MakeDir { post } => self.classify_make_dir(op, post),
-            How::RemoveDir { .. } => self.classify_remove_dir(op),
+            How::RemoveDir { pre } => self.classify_remove_dir(op, pre),
             How::Link { pre, post } => self.classify_link(op, pre.as_ref(), post),
             How::Mode { pre, post } => {
-                let mode = self.look_at(op, &op.path)?.map(|seen| seen.mode);
-                Ok(if mode == Some(post.state.mode) {
+                let seen = self.look_at(op, &op.path)?;
+                let mode = seen.as_ref().map(|seen| seen.mode);
+                Ok(if mode == Some(pre.state.mode) && mode != Some(post.state.mode) {
+                    Class::Pre
+                } else if mode == Some(post.state.mode) || self.is_left_by_later(op, seen.as_ref()) {
                     Class::Post
-                } else if mode == Some(pre.state.mode) {
+                } else if lost_by_writing(mode, pre.state.mode) {
+                    // A write in place was killed before it put the bits back.
                     Class::Pre
                 } else {
                     Class::Other
@@ -103,7 +169,11 @@ impl Work {
         let file = seen.open_file()?;
         let stamp = Stamp::of_file(&file)?;
         if stamp == Stamp::of_state(&pre.state) {
-            return Ok(Class::Pre);
+            // With the same bytes on both sides, the file with other names tells which one is in place.
+            let is_same_content = stamp == Stamp::of_state(&post.state);
+            let parked = if is_same_content { self.look_at(op, &op.parked)? } else { None };
+            let is_swapped = parked.is_some_and(|parked| parked.links > seen.links);
+            return Ok(if is_swapped { Class::Post } else { Class::Pre });
         }
         if stamp == Stamp::of_state(&post.state) {
             return self.swapped_out(op, pre);
@@ -162,11 +232,11 @@ impl Work {
         if seen.kind != SeenKind::File {
             return Ok(Class::Other);
         }
-        let file = seen.open_file()?;
-        let stamp = Stamp::of_file(&file)?;
+        let stamp = seen.stamp(&post.state)?;
         if stamp == Stamp::of_state(&post.state) {
             return Ok(Class::Post);
         }
+        let Some(file) = seen.open_readable()? else { return Ok(Class::Other) };
         // A created file appears whole. Only one that an earlier recovery found without its pages is written in place.
         let image = self.log.image(post);
         let explained = match self.open_found(op, Found::Torn)? {
@@ -198,14 +268,20 @@ impl Work {
         if seen.kind != SeenKind::Dir {
             return Ok(Class::Other);
         }
-        let dressed = seen.mode & !SET_GROUP_ID == post.state.mode & !SET_GROUP_ID;
-        let stamp = Stamp::of_bytes(b"");
-        Ok(if dressed { Class::Post } else { Class::Torn(Torn { stamp, explained: true }) })
+        let is_dressed = !is_undressed(seen.mode, post.state.mode) || self.is_left_by_later(op, Some(&seen));
+        Ok(if is_dressed { Class::Post } else { Class::Torn(UNDRESSED) })
     }
 
-    fn classify_remove_dir(&self, op: &Op) -> Result<Class, OpError> {
+    fn classify_remove_dir(&self, op: &Op, pre: &Saved) -> Result<Class, OpError> {
+        let going_back = matches!(self.log.mark, Mark::Back(_));
         Ok(match self.look_at(op, &op.path)? {
             None => Class::Post,
+            // A rollback was killed after it had made the directory again.
+            Some(seen)
+                if seen.kind == SeenKind::Dir && going_back && is_undressed(seen.mode, pre.state.mode) =>
+            {
+                Class::Torn(UNDRESSED)
+            }
             Some(seen) if seen.kind == SeenKind::Dir => Class::Pre,
             Some(_) if op.in_the_way => Class::Post,
             Some(_) => Class::Other,
@@ -223,6 +299,24 @@ impl Work {
             (Some(_), _) => Ok(Class::Other),
         }
     }
+}
+
+fn is_above(directory: &RelPath, path: &RelPath) -> bool {
+    let rest = path.as_bytes().strip_prefix(directory.as_bytes());
+    rest.is_some_and(|rest| rest.starts_with(b"/"))
+}
+
+/// Whether a directory with this mode was made by us and has not got its own, see [`naked_mode`]. Journals of earlier
+/// versions made directories with mode 0700.
+fn is_undressed(mode: u16, own: u16) -> bool {
+    let (mode, own) = (mode & !SET_GROUP_ID, own & !SET_GROUP_ID);
+    mode & STICKY != own & STICKY || (mode == 0o700 && own != 0o700)
+}
+
+/// Whether a mode is what writing leaves of `before`: the kernel takes the bits away that give a program rights.
+pub(super) fn lost_by_writing(mode: Option<u16>, before: u16) -> bool {
+    let special = SET_USER_ID | SET_GROUP_ID;
+    mode.is_some_and(|mode| mode != before && mode | (before & special) == before)
 }
 
 /// Whether the file is a beginning of the first source, then what the second has from there on, and so on: never back

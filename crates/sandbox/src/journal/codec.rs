@@ -187,6 +187,18 @@ pub(super) fn decode_header(payload: &[u8]) -> Option<Header> {
     from.end(header)
 }
 
+/// The payload of an `h` frame: how many ops there are, and the header once more.
+pub(super) fn encode_header_copy(header: &Header, ops: u32) -> Vec<u8> {
+    [&ops.to_le_bytes()[..], &encode_header(header)].concat()
+}
+
+/// Reads an `h` frame.
+pub(super) fn decode_header_copy(payload: &[u8]) -> Option<(u32, Header)> {
+    let mut from = In(payload);
+    let ops = from.u32()?;
+    Some((ops, decode_header(from.0)?))
+}
+
 /// The payload of an `O` frame.
 pub(super) fn encode_op(op: &Op) -> Vec<u8> {
     let mut out = Out::default();
@@ -219,7 +231,8 @@ pub(super) fn decode_op(payload: &[u8]) -> Option<Op> {
 
 fn encode_how(out: &mut Out, how: &How) {
     match how {
-        How::Write { pre, post } => encode_both(out, b'w', pre, post),
+        How::Write { pre, post, apart: false } => encode_both(out, b'w', pre, post),
+        How::Write { pre, post, apart: true } => encode_both(out, b'a', pre, post),
         How::Create { post } => encode_one(out, b'c', post),
         How::Remove { pre } => encode_one(out, b'r', pre),
         How::MakeDir { post } => encode_one(out, b'm', post),
@@ -255,7 +268,8 @@ fn encode_ref(out: &mut Out, moved: &RefMove) {
 
 fn decode_how(from: &mut In<'_>) -> Option<How> {
     Some(match from.u8()? {
-        b'w' => How::Write { pre: decode_saved(from)?, post: decode_saved(from)? },
+        b'w' => How::Write { pre: decode_saved(from)?, post: decode_saved(from)?, apart: false },
+        b'a' => How::Write { pre: decode_saved(from)?, post: decode_saved(from)?, apart: true },
         b'c' => How::Create { post: decode_saved(from)? },
         b'r' => How::Remove { pre: decode_saved(from)? },
         b'm' => How::MakeDir { post: decode_saved(from)? },

@@ -11,7 +11,7 @@ use super::change::{Attributes, Header, JournalRoot};
 use super::codec::{self, BackMark, DoneMark};
 use super::file::JournalFile;
 use super::frame::{FrameKind, FrameWriter, PIECE_BYTES};
-use super::log::{Log, Mark};
+use super::log::{Log, Mark, Wholeness};
 use super::op::{How, Op, Saved};
 use super::{Boot, JournalId, JournalKind, Journals, Merger};
 use crate::git_ref::{IndexEntry, IndexMove, RefMove};
@@ -40,7 +40,7 @@ fn op(n: u32, how: How) -> Op {
         path: path("a/b"),
         from: Some(path("from")),
         how,
-        parked: path("a/.agents-1"),
+        parked: path(&format!("a/.agents-{}-{n}", header().id)),
         in_the_way: n == 0,
         cleared_by: (n > 0).then_some(0),
     }
@@ -64,7 +64,7 @@ fn journal() -> (Vec<u8>, Vec<Op>, usize) {
         index: vec![IndexMove { path: path("i"), before: Some(entry), after: None }],
     };
     let hows = [
-        How::Write { pre: pre.clone(), post: post.clone() },
+        How::Write { pre: pre.clone(), post: post.clone(), apart: true },
         How::Create { post: pre.clone() },
         How::Remove { pre: pre.clone() },
         How::MakeDir { post: dir.clone() },
@@ -78,7 +78,12 @@ fn journal() -> (Vec<u8>, Vec<Op>, usize) {
     for op in &ops {
         frames.append(FrameKind::Op, &codec::encode_op(op)).unwrap();
     }
-    frames.append(FrameKind::Commit, &codec::encode_commit(u32::try_from(ops.len()).unwrap())).unwrap();
+    for op in &ops {
+        frames.append(FrameKind::OpCopy, &codec::encode_op(op)).unwrap();
+    }
+    let count = u32::try_from(ops.len()).unwrap();
+    frames.append(FrameKind::HeaderCopy, &codec::encode_header_copy(&header(), count)).unwrap();
+    frames.append(FrameKind::Commit, &codec::encode_commit(count)).unwrap();
     let (_, committed) = frames.finish().unwrap();
     let mut log = read(&contents(&file));
     let back = BackMark { reason: "because".to_owned(), reached: 4 };
@@ -129,19 +134,40 @@ fn a_journal_cut_at_any_byte_is_committed_only_with_its_whole_mark() {
 }
 
 #[test]
-fn a_mark_is_appended_behind_what_counts_and_nothing_follows_it() {
+fn half_a_mark_is_cut_off_before_the_next_and_what_cannot_be_told_is_damage() {
     let (bytes, _, committed) = journal();
     let back = BackMark { reason: "why".to_owned(), reached: 1 };
     let payload = codec::encode_back(&back);
     let frame = super::frame::frame(FrameKind::Back, &payload).unwrap();
     let done = codec::encode_done(&DoneMark { applied: true, left: vec![], replaced: vec![] });
-    let stale = super::frame::frame(FrameKind::Done, &done).unwrap();
-    // Behind the commit mark lies half a frame, and behind that one that would count if the half were whole.
-    let mut log = read(&[&bytes[..committed], &vec![0; frame.len()], &stale].concat());
-    assert_eq!(log.mark, Mark::Committed);
+    let done = super::frame::frame(FrameKind::Done, &done).unwrap();
+    let mut log = read(&[&bytes[..committed], &frame[..frame.len() - 1]].concat());
+    assert_eq!((&log.mark, log.wholeness), (&Mark::Committed, Wholeness::Whole));
     log.append(FrameKind::Back, &payload).unwrap();
-    let whole = contents(&log.file);
-    assert_eq!(read(&whole).mark, Mark::Back(back));
+    assert_eq!(read(&contents(&log.file)).mark, Mark::Back(back));
+    // A mark behind one that is damaged counts, if nothing wrong follows.
+    let zeros = vec![0; frame.len()];
+    let log = read(&[&bytes[..committed], &zeros, &done].concat());
+    assert!(matches!(log.mark, Mark::Done(_)) && log.wholeness == Wholeness::Whole);
+    let log = read(&[&bytes[..committed], &zeros, &done, &[0]].concat());
+    assert_eq!(log.wholeness, Wholeness::Damaged);
+}
+
+#[test]
+fn a_journal_that_is_doubled_or_whose_ops_changed_places_says_the_same() {
+    let (bytes, ops, _) = journal();
+    let log = read(&[&bytes[..], &bytes[..]].concat());
+    assert_eq!((&log.ops[..], log.wholeness), (&ops[..], Wholeness::Whole));
+    let frame = |n: usize| super::frame::frame(FrameKind::Op, &codec::encode_op(&ops[n])).unwrap();
+    let pair = [frame(0), frame(1)].concat();
+    let at = bytes.windows(pair.len()).position(|window| window == pair).unwrap();
+    let mut swapped = bytes.clone();
+    swapped[at..at + pair.len()].copy_from_slice(&[frame(1), frame(0)].concat());
+    let log = read(&swapped);
+    assert_eq!((&log.ops[..], log.wholeness), (&ops[..], Wholeness::Whole));
+    let other = Header { time_ms: 9, ..header() };
+    let frame = super::frame::frame(FrameKind::Header, &codec::encode_header(&other)).unwrap();
+    assert_eq!(read(&[&bytes[..], &frame].concat()).wholeness, Wholeness::Damaged);
 }
 
 #[test]
@@ -158,7 +184,7 @@ fn a_mark_that_names_what_is_not_there_does_not_count() {
     assert_eq!(with(FrameKind::Back, codec::encode_back(&back)), Mark::Committed);
     assert_eq!(with(FrameKind::Commit, codec::encode_commit(9)), Mark::Committed);
     let empty = super::frame::frame(FrameKind::Commit, &codec::encode_commit(0)).unwrap();
-    assert_eq!(read(&[&b"AGENTJ01"[..], &empty].concat()).mark, Mark::Open);
+    assert_eq!(read(&[&b"AGENTJ01"[..], &empty].concat()).wholeness, Wholeness::Damaged);
 }
 
 #[test]
@@ -189,17 +215,27 @@ impl Merger for Never {
 
 proptest! {
     #[test]
-    fn wrong_bytes_never_make_another_journal(place in 0..1_000_000_usize, with: u8) {
+    fn a_wrong_byte_anywhere_is_made_good_by_the_copies(place in 0..1_000_000_usize, with: u8) {
         let (mut bytes, ops, committed) = journal();
         let place = place % bytes.len();
         prop_assume!(bytes[place] != with);
         bytes[place] = with;
         let log = read(&bytes);
-        if place < committed {
-            prop_assert_eq!(log.mark, Mark::Open);
-        } else {
-            prop_assert_eq!(&log.ops[..], &ops[..]);
+        prop_assert_eq!((&log.ops[..], log.header, log.wholeness), (&ops[..], Some(header()), Wholeness::Whole));
+        prop_assert!(place >= committed || matches!(log.mark, Mark::Done(_)));
+    }
+
+    #[test]
+    fn zeroed_pages_make_another_journal_damaged_never_another_one(place in 0..1_000_000_usize, length in 1..4096_usize) {
+        let (mut bytes, ops, _) = journal();
+        let place = place % bytes.len();
+        let end = (place + length).min(bytes.len());
+        bytes[place..end].fill(0);
+        let log = read(&bytes);
+        if log.wholeness == Wholeness::Whole {
+            prop_assert_eq!((&log.ops[..], log.header), (&ops[..], Some(header())));
         }
+        prop_assert!(log.wholeness != Wholeness::Begun || end == bytes.len());
     }
 
     #[test]

@@ -11,12 +11,15 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+
 use super::JournalId;
 use super::hooks::Step;
 use super::op::Op;
 use super::take_back::read_bounded;
 use super::target::{OpError, Seen, SeenKind};
 use super::work::Work;
+use crate::regular::open_own;
 
 /// What stands between a journal's id and the number of the op.
 const FOUND: &str = ".found-";
@@ -95,7 +98,7 @@ impl Work {
 
     /// What was saved.
     pub(super) fn open_found(&self, op: &Op, found: Found) -> Result<Option<File>, OpError> {
-        match File::open(found_path(&self.journals.open_dir, self.id, op, found)) {
+        match open_own(&found_path(&self.journals.open_dir, self.id, op, found), OFlags::RDONLY) {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error.into()),

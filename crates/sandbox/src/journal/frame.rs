@@ -5,14 +5,14 @@
 //! piece lies.
 //!
 //! # Invariants
-//! 1. A reader stops at the first frame that is short, too long, of no known kind or wrong in its sum. What lies
-//!    behind it does not count, whatever it is.
+//! 1. A frame that is short, too long, of no known kind or wrong in its sum is no frame. [`find_sound`] finds the next one
+//!    behind it; what that means is for [`super::log`] to say.
 //! 2. An error of the disk is an error, never the end of the journal: who cannot read a commit mark must not conclude
 //!    that there is none.
 //! 3. Memory is bounded by [`PAYLOAD_BYTES_MAX`], whatever a length field says.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
 use super::file::JournalFile;
@@ -43,16 +43,22 @@ pub(super) enum FrameKind {
     Back,
     /// Nothing is left to be done to the user's files.
     Done,
+    /// The header once more, with the number of ops, behind everything.
+    HeaderCopy,
+    /// An op once more.
+    OpCopy,
 }
 
 impl FrameKind {
-    const ALL: [FrameKind; 6] = [
+    const ALL: [FrameKind; 8] = [
         FrameKind::Header,
         FrameKind::Bytes,
         FrameKind::Op,
         FrameKind::Commit,
         FrameKind::Back,
         FrameKind::Done,
+        FrameKind::HeaderCopy,
+        FrameKind::OpCopy,
     ];
 
     const fn letter(self) -> u8 {
@@ -63,6 +69,8 @@ impl FrameKind {
             FrameKind::Commit => b'C',
             FrameKind::Back => b'R',
             FrameKind::Done => b'D',
+            FrameKind::HeaderCopy => b'h',
+            FrameKind::OpCopy => b'o',
         }
     }
 
@@ -183,6 +191,15 @@ impl<'a> FrameReader<BufReader<&'a File>> {
     }
 }
 
+impl<'a> FrameReader<BufReader<&'a File>> {
+    /// Reads a file from a place where a frame begins.
+    pub(super) fn from_place(mut file: &'a File, at: u64) -> io::Result<Self> {
+        file.seek(SeekFrom::Start(at))?;
+        let from = BufReader::with_capacity(BUFFER_BYTES, file);
+        Ok(FrameReader { from, at, begun: true })
+    }
+}
+
 impl<R: Read> FrameReader<R> {
     /// Reads from the beginning of a journal.
     pub(super) fn new(from: R) -> Self {
@@ -221,6 +238,69 @@ fn parse_head(head: &[u8; HEAD_BYTES]) -> Option<(FrameKind, usize, u32)> {
     let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
     let kind = FrameKind::of_letter(letter)?;
     (length <= PAYLOAD_BYTES_MAX).then_some((kind, length, u32::from_le_bytes([s0, s1, s2, s3])))
+}
+
+/// How many bytes are looked at at once when a frame is looked for.
+const WINDOW_BYTES: usize = 1 << 20;
+
+/// The place of the first whole frame behind `from`, where there is none; none up to the end of the file.
+pub(super) fn find_sound(file: &File, from: u64) -> io::Result<Option<u64>> {
+    let length = file.metadata()?.len();
+    // Mostly its bytes are wrong and its length is not: then the next one is where it should be, and what looks like a
+    // frame in a user's bytes is not looked at.
+    if let Some((_, payload, _)) = head_at(file, from, length)? {
+        let next = from + (HEAD_BYTES + payload) as u64;
+        if next < length && is_sound(file, next, length)? {
+            return Ok(Some(next));
+        }
+    }
+    let mut window = vec![0; WINDOW_BYTES + HEAD_BYTES];
+    let mut at = from + 1;
+    while at < length {
+        let count = read_at_most(file, &mut window, at)?;
+        let heads = window[..count].windows(HEAD_BYTES).take(WINDOW_BYTES);
+        for (place, head) in (at..).zip(heads) {
+            let is_head = head
+                .try_into()
+                .ok()
+                .and_then(parse_head)
+                .is_some_and(|(kind, length, _)| length <= PIECE_BYTES || kind == FrameKind::Done);
+            if is_head && is_sound(file, place, length)? {
+                return Ok(Some(place));
+            }
+        }
+        at += WINDOW_BYTES as u64;
+    }
+    Ok(None)
+}
+
+fn head_at(file: &File, at: u64, length: u64) -> io::Result<Option<(FrameKind, usize, u32)>> {
+    if at + HEAD_BYTES as u64 > length {
+        return Ok(None);
+    }
+    let mut head = [0; HEAD_BYTES];
+    file.read_exact_at(&mut head, at)?;
+    Ok(parse_head(&head).filter(|(_, payload, _)| at + (HEAD_BYTES + payload) as u64 <= length))
+}
+
+fn is_sound(file: &File, at: u64, length: u64) -> io::Result<bool> {
+    let Some((kind, size, wanted)) = head_at(file, at, length)? else { return Ok(false) };
+    let mut payload = vec![0; size];
+    file.read_exact_at(&mut payload, at + HEAD_BYTES as u64)?;
+    Ok(sum(kind.letter(), &payload) == wanted)
+}
+
+fn read_at_most(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], at + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
 }
 
 /// Whether the buffer could be filled; false when the end came first.

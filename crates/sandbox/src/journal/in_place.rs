@@ -96,8 +96,9 @@ impl Work {
         self.op_step(op, Moment::Checked)?;
         self.written.insert(inode);
         self.pour(op, source, &file)?;
-        // Writing takes set-user-id bits away.
-        attributes::set_mode(file.as_fd(), permission_bits(before.mode()))?;
+        // Writing takes set-user-id bits away; a predecessor may have been killed before it put them back.
+        let mode = self.mode_to_keep(op, permission_bits(before.mode()));
+        attributes::set_mode(file.as_fd(), mode)?;
         self.op_step(op, Moment::Verify)?;
         let now = look(self.roots.get(op.root)?, &op.path)?;
         drop(lease);
@@ -105,7 +106,10 @@ impl Work {
             return Ok(());
         }
         match mistake {
-            Mistake::PutBack(saved) => self.pour(op, Source::Image(saved), &file)?,
+            Mistake::PutBack(saved) => {
+                self.pour(op, Source::Image(saved), &file)?;
+                attributes::set_mode(file.as_fd(), mode)?;
+            }
             Mistake::Leave => {}
         }
         Err(OpError::Changed)
@@ -145,9 +149,9 @@ impl Work {
         Ok(())
     }
 
-    /// Puts a new file in the place of one that cannot be written: a running program, a read-only file. The old one
-    /// stays parked until the final mark.
-    fn replace(&mut self, op: &Op, expected: Stamp, source: Source<'_>) -> Result<(), OpError> {
+    /// Puts a new file in the place of one that cannot be written (a running program, a read-only file) or must not be (it
+    /// has other names). The old one stays parked until the final mark.
+    pub(super) fn replace(&mut self, op: &Op, expected: Stamp, source: Source<'_>) -> Result<(), OpError> {
         let root = self.roots.get(op.root)?;
         let seen =
             look(root, &op.path)?.filter(|seen| seen.kind == SeenKind::File).ok_or(OpError::Changed)?;

@@ -1,17 +1,27 @@
 //! A journal as a whole: what its frames say together, and the marks that are added to it.
 //!
+//! # Damage
+//! A frame may be wrong in any place: a bad block, a page that reads as zeros, a file that was cut. Header and ops are
+//! there twice, the number of ops is said twice. What is read is what all sound frames say together; only if that is not
+//! whole is the journal [`Wholeness::Damaged`].
+//!
 //! # Invariants
-//! 1. The order is `H (B | O)* C R? D?`. The first frame that is out of order, or that names an op, a root or an image
-//!    which is not there, ends what counts.
-//! 2. A commit mark counts only when it names the number of ops that were read before it.
-//! 3. A mark is appended behind what counts: whatever lay there, half a mark of a process that was killed, is cut off
-//!    first.
-//! 4. The file is locked as long as the log lives. Whoever has the lock is the only one who carries the journal out.
+//! 1. The order is `H (B | O)* o* h C R? D?`; journals of earlier versions have neither `o` nor `h`.
+//! 2. What two frames say differently, and an op that names a root, an image or a name that is not the journal's, is
+//!    damage, never a choice.
+//! 3. A mark behind damage counts only if nothing but sound frames follows it: what looks like one may be a part of a
+//!    user's file.
+//! 4. A mark is appended behind what counts. Half a mark of a process that was killed is cut off first; where there is
+//!    other damage nothing is cut off.
+//! 5. The file is locked as long as the log lives. Whoever has the lock is the only one who carries the journal out.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+
+use domain::{RelPath, RootNo};
 
 use super::change::Header;
 use super::codec::{self, BackMark, DoneMark};
@@ -22,7 +32,7 @@ use super::op::{Op, Saved};
 /// How far a journal has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// No commit: nothing of the user's was touched.
+    /// No commit that was found.
     Open,
     /// It shall be carried out.
     Committed,
@@ -30,6 +40,17 @@ pub(super) enum Mark {
     Back(BackMark),
     /// It is over.
     Done(DoneMark),
+}
+
+/// Whether a journal says all that it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wholeness {
+    /// Its header and all its ops are there.
+    Whole,
+    /// It ends where nothing is wrong, and does not say how many ops it should have: it was being written.
+    Begun,
+    /// Something is missing, or contradicts itself.
+    Damaged,
 }
 
 /// A locked journal.
@@ -41,10 +62,14 @@ pub(super) struct Log {
     pub(super) header: Option<Header>,
     /// What shall be done, in order.
     pub(super) ops: Arc<[Op]>,
+    /// The numbers of the ops of each path.
+    pub(super) by_place: BTreeMap<(RootNo, RelPath), Vec<u32>>,
     /// How far it has come.
     pub(super) mark: Mark,
     /// Where the next mark goes.
     pub(super) end: u64,
+    /// Whether it says all that it should.
+    pub(super) wholeness: Wholeness,
 }
 
 impl Log {
@@ -54,19 +79,39 @@ impl Log {
     /// The file cannot be read.
     pub(super) fn read(file: JournalFile) -> io::Result<Log> {
         (&*file).seek(SeekFrom::Start(0))?;
+        let length = file.metadata()?.len();
         let mut reading = Reading::default();
         let mut frames = FrameReader::of_file(&file);
         let mut payload = Vec::new();
         let mut end = 0;
-        while let Some(read) = frames.next(&mut payload)? {
-            if reading.take(read.kind, read.at, &payload).is_none() {
+        loop {
+            while let Some(read) = frames.next(&mut payload)? {
+                reading.take(read.kind, read.at, &payload);
+                end = read.end;
+            }
+            if end >= length {
                 break;
             }
-            end = read.end;
+            let Some(next) = frame::find_sound(&file, end)? else { break };
+            reading.pass_over();
+            frames = FrameReader::from_place(&file, next)?;
         }
         drop(frames);
-        let Reading { header, ops, mark } = reading;
-        Ok(Log { file, header, ops: ops.into(), mark, end })
+        let is_cut = end < length;
+        let (header, ops, mark, wholeness) = reading.sum_up(is_cut);
+        if wholeness == Wholeness::Damaged {
+            end = length;
+        }
+        Ok(Log { wholeness, ..Log::new(file, header, ops, mark, end) })
+    }
+
+    /// What was read, or written.
+    pub(super) fn new(file: JournalFile, header: Option<Header>, ops: Vec<Op>, mark: Mark, end: u64) -> Log {
+        let mut by_place: BTreeMap<(RootNo, RelPath), Vec<u32>> = BTreeMap::new();
+        for op in &ops {
+            by_place.entry((op.root, op.path.clone())).or_default().push(op.n);
+        }
+        Log { file, header, ops: ops.into(), by_place, mark, end, wholeness: Wholeness::Whole }
     }
 
     /// Reads what the journal says about itself, and no further; none when that is not there.
@@ -77,7 +122,24 @@ impl Log {
         let mut payload = Vec::new();
         let first = FrameReader::of_file(file).next(&mut payload)?;
         let is_header = first.is_some_and(|read| read.kind == FrameKind::Header);
-        Ok(is_header.then(|| codec::decode_header(&payload)).flatten())
+        if is_header && let Some(header) = codec::decode_header(&payload) {
+            return Ok(Some(header));
+        }
+        // It is damaged: it says so once more further on.
+        let mut at = 0;
+        while let Some(next) = frame::find_sound(file, at)? {
+            let mut frames = FrameReader::from_place(file, next)?;
+            at = next;
+            while let Some(read) = frames.next(&mut payload)? {
+                if read.kind == FrameKind::HeaderCopy
+                    && let Some((_, header)) = codec::decode_header_copy(&payload)
+                {
+                    return Ok(Some(header));
+                }
+                at = read.end;
+            }
+        }
+        Ok(None)
     }
 
     /// Appends a mark and waits until it is on the disk.
@@ -100,63 +162,113 @@ impl Log {
 }
 
 /// The frames so far.
+#[derive(Default)]
 struct Reading {
     header: Option<Header>,
-    ops: Vec<Op>,
-    mark: Mark,
-}
-
-impl Default for Reading {
-    fn default() -> Self {
-        Reading { header: None, ops: Vec::new(), mark: Mark::Open }
-    }
+    ops: BTreeMap<u32, (Op, u64)>,
+    /// How many ops there should be.
+    count: Option<u32>,
+    marks: Vec<Mark>,
+    /// Marks behind damage, which count if nothing wrong follows.
+    marks_behind: Vec<Mark>,
+    is_behind: bool,
+    /// Whether something does not go together.
+    is_wrong: bool,
 }
 
 impl Reading {
-    /// One more frame, that begins at `at`; none when it does not belong here.
-    fn take(&mut self, kind: FrameKind, at: u64, payload: &[u8]) -> Option<()> {
-        match (kind, &self.mark, &self.header) {
-            (FrameKind::Header, Mark::Open, None) => self.header = Some(codec::decode_header(payload)?),
-            (FrameKind::Bytes, Mark::Open, Some(_)) => {}
-            (FrameKind::Op, Mark::Open, Some(header)) => {
-                let op = codec::decode_op(payload)?;
-                self.check(header, &op, at)?;
-                self.ops.push(op);
-            }
-            (FrameKind::Commit, Mark::Open, Some(_)) => {
-                let count = codec::decode_commit(payload)?;
-                self.mark = (count as usize == self.ops.len()).then_some(Mark::Committed)?;
-            }
-            (FrameKind::Back, Mark::Committed, Some(_)) => {
-                let mark = codec::decode_back(payload)?;
-                self.mark = (mark.reached as usize <= self.ops.len()).then_some(Mark::Back(mark))?;
-            }
-            (FrameKind::Done, Mark::Committed | Mark::Back(_), Some(_)) => {
-                let mark = codec::decode_done(payload)?;
-                let known = mark.left.iter().chain(&mark.replaced).all(|n| (*n as usize) < self.ops.len());
-                self.mark = known.then_some(Mark::Done(mark))?;
-            }
-            (
-                FrameKind::Header
-                | FrameKind::Bytes
-                | FrameKind::Op
-                | FrameKind::Commit
-                | FrameKind::Back
-                | FrameKind::Done,
-                Mark::Open | Mark::Committed | Mark::Back(_) | Mark::Done(_),
-                _,
-            ) => return None,
-        }
-        Some(())
+    /// One more frame, that begins at `at`.
+    fn take(&mut self, kind: FrameKind, at: u64, payload: &[u8]) {
+        let known = match kind {
+            FrameKind::Header => codec::decode_header(payload).map(|header| self.take_header(header)),
+            FrameKind::HeaderCopy => codec::decode_header_copy(payload).map(|(count, header)| {
+                self.take_count(count);
+                self.take_header(header);
+            }),
+            FrameKind::Bytes => Some(()),
+            FrameKind::Op | FrameKind::OpCopy => codec::decode_op(payload).map(|op| self.take_op(op, at)),
+            FrameKind::Commit => codec::decode_commit(payload).map(|count| {
+                self.take_count(count);
+                self.take_mark(Mark::Committed);
+            }),
+            FrameKind::Back => codec::decode_back(payload).map(|mark| self.take_mark(Mark::Back(mark))),
+            FrameKind::Done => codec::decode_done(payload).map(|mark| self.take_mark(Mark::Done(mark))),
+        };
+        self.is_wrong |= known.is_none();
     }
 
-    fn check(&self, header: &Header, op: &Op, at: u64) -> Option<()> {
-        let images = op.how.pre().into_iter().chain(op.how.post());
-        let inside = |span: &Span| span.end().is_some_and(|end| end <= at);
-        let sound = op.n as usize == self.ops.len()
-            && header.roots.iter().any(|root| root.no == op.root)
-            && op.cleared_by.is_none_or(|n| n < op.n)
-            && images.filter_map(|saved| saved.span.as_ref()).all(inside);
-        sound.then_some(())
+    fn take_header(&mut self, header: Header) {
+        match &self.header {
+            Some(first) => self.is_wrong |= *first != header,
+            None => self.header = Some(header),
+        }
     }
+
+    fn take_count(&mut self, count: u32) {
+        self.is_wrong |= *self.count.get_or_insert(count) != count;
+    }
+
+    fn take_op(&mut self, op: Op, at: u64) {
+        match self.ops.get(&op.n) {
+            Some((first, _)) => self.is_wrong |= *first != op,
+            None => {
+                self.ops.insert(op.n, (op, at));
+            }
+        }
+    }
+
+    fn take_mark(&mut self, mark: Mark) {
+        let marks = if self.is_behind { &mut self.marks_behind } else { &mut self.marks };
+        marks.push(mark);
+    }
+
+    /// Something wrong was passed over.
+    fn pass_over(&mut self) {
+        self.is_wrong |= !self.marks_behind.is_empty();
+        self.is_behind = true;
+    }
+
+    /// What they say together. `is_cut` when something wrong follows the last of them.
+    fn sum_up(mut self, is_cut: bool) -> (Option<Header>, Vec<Op>, Mark, Wholeness) {
+        // Marks between two places that are wrong may be real or not.
+        self.is_wrong |= is_cut && !self.marks_behind.is_empty();
+        if !is_cut {
+            self.marks.append(&mut self.marks_behind);
+        }
+        let is_known = |op: &Op, at: u64| self.header.as_ref().is_some_and(|header| check(header, op, at));
+        self.is_wrong |= !self.ops.values().all(|(op, at)| is_known(op, *at));
+        let in_order = (0_u32..).zip(self.ops.keys()).all(|(n, other)| n == *other);
+        let has_all = self.count.is_some_and(|count| count as usize == self.ops.len()) && in_order;
+        let ops: Vec<Op> = self.ops.into_values().map(|(op, _)| op).collect();
+        let rank = |mark: &Mark| match mark {
+            Mark::Open => 0,
+            Mark::Committed => 1,
+            Mark::Back(_) => 2,
+            Mark::Done(_) => 3,
+        };
+        let known = |mark: &Mark| match mark {
+            Mark::Open | Mark::Committed => true,
+            Mark::Back(back) => back.reached as usize <= ops.len(),
+            Mark::Done(done) => done.left.iter().chain(&done.replaced).all(|n| (*n as usize) < ops.len()),
+        };
+        let mark = self.marks.into_iter().filter(known).max_by_key(rank).unwrap_or(Mark::Open);
+        let wholeness = match (self.header.is_some(), has_all) {
+            _ if self.is_wrong => Wholeness::Damaged,
+            (true, true) => Wholeness::Whole,
+            (_, _) if mark == Mark::Open && !self.is_behind && !is_cut => Wholeness::Begun,
+            (_, _) => Wholeness::Damaged,
+        };
+        (self.header, ops, mark, wholeness)
+    }
+}
+
+/// Whether an op, whose frame begins at `at`, names what is there, and is of this journal.
+fn check(header: &Header, op: &Op, at: u64) -> bool {
+    let images = op.how.pre().into_iter().chain(op.how.post());
+    let inside = |span: &Span| span.end().is_some_and(|end| end <= at);
+    let parked = format!(".agents-{}-{}", header.id, op.n);
+    header.roots.iter().any(|root| root.no == op.root)
+        && op.parked.file_name() == parked.as_bytes()
+        && op.cleared_by.is_none_or(|n| n < op.n)
+        && images.filter_map(|saved| saved.span.as_ref()).all(inside)
 }

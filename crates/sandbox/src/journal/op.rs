@@ -15,8 +15,9 @@ use crate::git_ref::RefMove;
 /// How an op is made, from what to what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum How {
-    /// New content for a file that is there, its mode left alone.
-    Write { pre: Saved, post: Saved },
+    /// New content for a file that is there, its mode left alone. `apart`: a new file takes its place, so that other names
+    /// of the old one keep what they have.
+    Write { pre: Saved, post: Saved, apart: bool },
     /// A file where nothing is.
     Create { post: Saved },
     /// A file or link is moved aside, and unlinked in the end.

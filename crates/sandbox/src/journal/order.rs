@@ -1,13 +1,20 @@
 //! From what shall be to the ops that make it so, in the order in which they are made.
 //!
 //! # The order
-//! Removals in the way of creations; directories, the outer first; writes; creations; links; modes; the other removals;
-//! directories that go, the inner first; git refs. A rollback goes the other way round.
+//! Modes that must be opened first, the outer first; removals in the way of creations; directories, the outer first;
+//! writes; creations; links; modes; the other removals; directories that go, the inner first; modes that close a directory,
+//! the inner first; git refs. A rollback goes the other way round.
+//!
+//! # Modes that deny
+//! A directory whose mode denies its owner to enter or to write, before or after, is open in between: one op opens it, and
+//! one closes it. A file whose mode denies reading is opened before it is written. So an ordinary user applies and undoes
+//! what root does.
 //!
 //! # Invariants
 //! 1. Each op finds the directories that it needs, and nothing in its way, when its turn comes. Directories that nobody
 //!    mentioned are ops of their own, so that they are taken back too.
-//! 2. Nothing is parked in a directory that goes: it would not be empty.
+//! 2. Nothing is parked in a directory that goes: it would not be empty; nor in one that is closed before or after: what
+//!    is parked is looked for at any time.
 //!
 //! # Not here
 //! Reading anything: whether a directory is there is asked of the caller.
@@ -21,6 +28,8 @@ use super::change::{Change, Image};
 /// What kind of op it will be, in the order of the phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verb {
+    /// Permission bits that let us in.
+    Open,
     /// Another directory.
     MakeDir,
     /// Other content.
@@ -35,6 +44,8 @@ pub(super) enum Verb {
     Remove,
     /// No directory.
     RemoveDir,
+    /// Permission bits that keep us out of a directory.
+    Close,
 }
 
 /// An op before its images are written down.
@@ -54,17 +65,33 @@ pub(super) struct Planned {
     pub(super) cleared_by: Option<u32>,
     /// The directory to park in; none for the root.
     pub(super) park_in: Option<RelPath>,
+    /// Whether a new file takes the place of one that has other names.
+    pub(super) apart: bool,
+    /// The mode that it finds, where that is not the one of the change.
+    pub(super) from_mode: Option<u16>,
+    /// The mode that it leaves, where that is not the one of the change.
+    pub(super) to_mode: Option<u16>,
 }
+
+/// Owner's bits without which nothing is made or removed in a directory.
+const ENTER: u16 = 0o300;
+/// Owner's bits that are given to what must be opened.
+const OPENED_DIR: u16 = 0o700;
+const OPENED_FILE: u16 = 0o600;
+const READ: u16 = 0o400;
 
 type Key = (RootNo, RelPath);
 
 /// The ops that make the changes, in order. `is_dir` says whether a directory is there at present.
 pub(super) fn arrange<E>(
     changes: &[Change],
+    apart: &BTreeSet<Key>,
     mut is_dir: impl FnMut(RootNo, &RelPath) -> Result<bool, E>,
 ) -> Result<Vec<Planned>, E> {
-    let mut planned: Vec<Planned> = changes.iter().enumerate().flat_map(split).collect();
+    let mut planned: Vec<Planned> =
+        changes.iter().enumerate().flat_map(|(index, change)| split(index, change, apart)).collect();
     add_directories(&mut planned, &mut is_dir)?;
+    open_and_close(&mut planned, changes);
     mark_in_the_way(&mut planned);
     planned.sort_by(|a, b| phase(a).cmp(&phase(b)).then_with(|| within_phase(a, b)));
     connect(&mut planned);
@@ -72,7 +99,8 @@ pub(super) fn arrange<E>(
 }
 
 /// The ops of one change. Where the kind changes, one goes and another comes.
-fn split((index, change): (usize, &Change)) -> Vec<Planned> {
+fn split(index: usize, change: &Change, apart: &BTreeSet<Key>) -> Vec<Planned> {
+    let is_apart = apart.contains(&(change.root, change.path.clone()));
     let verbs: Vec<Verb> = match (&change.pre, &change.post) {
         (None, None) => vec![],
         (None, Some(post)) => vec![makes(post)],
@@ -81,7 +109,7 @@ fn split((index, change): (usize, &Change)) -> Vec<Planned> {
         (Some(pre), Some(post)) => {
             let same_bytes = pre.state.hash == post.state.hash && pre.state.size == post.state.size;
             let content = match pre.state.kind {
-                Kind::File if !same_bytes => Some(Verb::Write),
+                Kind::File if !same_bytes || is_apart => Some(Verb::Write),
                 Kind::Symlink if !same_bytes => Some(Verb::Link),
                 Kind::File | Kind::Symlink | Kind::Dir => None,
             };
@@ -90,11 +118,94 @@ fn split((index, change): (usize, &Change)) -> Vec<Planned> {
             content.into_iter().chain(mode).collect()
         }
     };
-    verbs.into_iter().map(|verb| plan(verb, change.root, change.path.clone(), Some(index))).collect()
+    let planned = verbs.into_iter().map(|verb| plan(verb, change.root, change.path.clone(), Some(index)));
+    planned.map(|one| Planned { apart: is_apart && one.verb == Verb::Write, ..one }).collect()
 }
 
 fn plan(verb: Verb, root: RootNo, path: RelPath, change: Option<usize>) -> Planned {
-    Planned { verb, root, path, change, in_the_way: false, cleared_by: None, park_in: None }
+    Planned {
+        verb,
+        root,
+        path,
+        change,
+        in_the_way: false,
+        cleared_by: None,
+        park_in: None,
+        apart: false,
+        from_mode: None,
+        to_mode: None,
+    }
+}
+
+/// Adds the ops that open what denies us before something is done in it, and that close it afterwards.
+fn open_and_close(planned: &mut Vec<Planned>, changes: &[Change]) {
+    let touched: BTreeSet<(RootNo, Vec<u8>)> =
+        planned.iter().map(|one| (one.root, one.path.as_bytes().to_vec())).collect();
+    let is_entered = |one: &Planned| {
+        let below = [one.path.as_bytes(), b"/"].concat();
+        let first = touched.range((one.root, below.clone())..).next();
+        first.is_some_and(|(root, path)| *root == one.root && path.starts_with(&below))
+    };
+    let written: BTreeSet<Key> = planned.iter().filter(|one| one.verb == Verb::Write).map(key).collect();
+    let mut done = Vec::with_capacity(planned.len());
+    for one in planned.drain(..) {
+        let change = one.change.and_then(|index| changes.get(index));
+        let mode = |image: Option<&Option<Image>>| image.and_then(Option::as_ref).map(|it| it.state.mode);
+        let pre = mode(change.map(|change| &change.pre));
+        let post = mode(change.map(|change| &change.post));
+        let is_dir = change
+            .and_then(|change| change.post.as_ref().or(change.pre.as_ref()))
+            .is_some_and(|image| image.state.kind == Kind::Dir);
+        match (one.verb, pre, post) {
+            (Verb::MakeDir, _, Some(post)) if post & ENTER != ENTER && is_entered(&one) => {
+                let open = post | OPENED_DIR;
+                done.push(Planned { verb: Verb::Close, from_mode: Some(open), ..one.clone() });
+                done.push(Planned { to_mode: Some(open), ..one });
+            }
+            (Verb::RemoveDir, Some(pre), _) if pre & ENTER != ENTER && is_entered(&one) => {
+                let open = pre | OPENED_DIR;
+                done.push(Planned { verb: Verb::Open, to_mode: Some(open), ..one.clone() });
+                done.push(Planned { from_mode: Some(open), ..one });
+            }
+            (Verb::Mode, Some(pre), Some(post)) if is_dir && is_entered(&one) => {
+                match (pre & ENTER == ENTER, post & ENTER == ENTER) {
+                    (true, true) => done.push(one),
+                    (true, false) => done.push(Planned { verb: Verb::Close, ..one }),
+                    (false, true) => done.push(Planned { verb: Verb::Open, ..one }),
+                    (false, false) => {
+                        let open = Some(post | OPENED_DIR);
+                        done.push(Planned { verb: Verb::Open, to_mode: open, ..one.clone() });
+                        done.push(Planned { verb: Verb::Close, from_mode: open, ..one });
+                    }
+                }
+            }
+            // With one mode on both sides nobody could tell whether it was closed again or never opened.
+            (Verb::Write, Some(pre), Some(post)) if pre & READ == 0 && pre != post => {
+                let open = post | OPENED_FILE;
+                done.push(Planned { verb: Verb::Open, to_mode: Some(open), ..one.clone() });
+                if open != post {
+                    done.push(Planned { verb: Verb::Mode, from_mode: Some(open), ..one.clone() });
+                }
+                done.push(Planned { from_mode: Some(open), ..one });
+            }
+            // Its mode is changed when it is opened, and after it was written.
+            (Verb::Mode, Some(pre), Some(_)) if pre & READ == 0 && written.contains(&key(&one)) => {}
+            (
+                Verb::Open
+                | Verb::MakeDir
+                | Verb::Write
+                | Verb::Create
+                | Verb::Link
+                | Verb::Mode
+                | Verb::Remove
+                | Verb::RemoveDir
+                | Verb::Close,
+                _,
+                _,
+            ) => done.push(one),
+        }
+    }
+    *planned = done;
 }
 
 fn makes(image: &Image) -> Verb {
@@ -115,7 +226,7 @@ fn removes(image: &Image) -> Verb {
 fn makes_something(planned: &Planned) -> bool {
     match planned.verb {
         Verb::MakeDir | Verb::Create | Verb::Link => true,
-        Verb::Write | Verb::Mode | Verb::Remove | Verb::RemoveDir => false,
+        Verb::Open | Verb::Write | Verb::Mode | Verb::Remove | Verb::RemoveDir | Verb::Close => false,
     }
 }
 
@@ -151,6 +262,10 @@ fn add_directories<E>(
                     break;
                 }
                 Some(_) => added.push(plan(Verb::MakeDir, one.root, directory, None)),
+                // A link or a file above it goes: whatever it leads to, nothing is there then.
+                None if is_below_removed(&here, &removed) => {
+                    added.push(plan(Verb::MakeDir, one.root, directory, None));
+                }
                 None if is_dir(one.root, &directory)? => break,
                 None => added.push(plan(Verb::MakeDir, one.root, directory, None)),
             }
@@ -159,6 +274,17 @@ fn add_directories<E>(
     planned.retain(|one| one.verb != Verb::RemoveDir || !needed_again.contains(&key(one)));
     planned.extend(added);
     Ok(())
+}
+
+fn is_below_removed((root, path): &Key, removed: &BTreeMap<Key, Verb>) -> bool {
+    let mut above = path.parent();
+    while let Some(directory) = above {
+        above = directory.parent();
+        if removed.get(&(*root, directory)) == Some(&Verb::Remove) {
+            return true;
+        }
+    }
+    false
 }
 
 /// A removal is in the way of what is made at its path, and of what is made where a directory above it was.
@@ -187,31 +313,56 @@ fn is_below(one: &Planned, directories: &BTreeSet<Key>) -> bool {
 }
 
 fn phase(planned: &Planned) -> (bool, Verb) {
-    (!planned.in_the_way, planned.verb)
+    (!planned.in_the_way && planned.verb != Verb::Open, planned.verb)
 }
 
 fn within_phase(a: &Planned, b: &Planned) -> std::cmp::Ordering {
     let rising = a.root.cmp(&b.root).then_with(|| a.path.cmp(&b.path));
-    if a.verb == Verb::RemoveDir { rising.reverse() } else { rising }
+    if matches!(a.verb, Verb::RemoveDir | Verb::Close) { rising.reverse() } else { rising }
 }
 
-/// Which op clears the way for which, and where each parks: not in a directory that goes.
+/// Which op clears the way for which, and where each parks: not in a directory that goes, or that is closed at times.
 fn connect(planned: &mut [Planned]) {
-    let gone: BTreeSet<Key> = planned.iter().filter(|one| one.verb == Verb::RemoveDir).map(key).collect();
-    let clears: BTreeMap<Key, u32> = (0_u32..)
-        .zip(planned.iter())
+    let unfit: BTreeSet<Key> = planned
+        .iter()
+        .filter(|one| matches!(one.verb, Verb::RemoveDir | Verb::Open | Verb::Close))
+        .map(key)
+        .collect();
+    let numbered = || (0_u32..).zip(planned.iter());
+    let clears: BTreeMap<Key, u32> = numbered()
         .filter(|(_, one)| removes_something(one) && one.in_the_way)
         .map(|(n, one)| (key(one), n))
         .collect();
-    for one in planned.iter_mut() {
-        if makes_something(one) {
-            one.cleared_by = clears.get(&key(one)).copied();
-        }
+    let opens: BTreeMap<Key, u32> =
+        numbered().filter(|(_, one)| one.verb == Verb::Open).map(|(n, one)| (key(one), n)).collect();
+    for (n, one) in (0_u32..).zip(planned.iter_mut()) {
+        let here = key(one);
+        let cleared = if makes_something(one) { nearest(&clears, &here) } else { None };
+        let opened = opens.get(&here).copied().or_else(|| nearest_above(&opens, &here));
+        let opened_above = || nearest_above(&opens, &here);
+        one.cleared_by = cleared.or(opened).filter(|by| *by < n).or_else(opened_above);
         let mut park_in = one.path.parent();
-        while let Some(directory) = park_in.take_if(|directory| gone.contains(&(one.root, directory.clone())))
+        while let Some(directory) =
+            park_in.take_if(|directory| unfit.contains(&(one.root, directory.clone())))
         {
             park_in = directory.parent();
         }
         one.park_in = park_in;
     }
+}
+
+/// The op at this path, or at the nearest one above it.
+fn nearest(ops: &BTreeMap<Key, u32>, here: &Key) -> Option<u32> {
+    ops.get(here).copied().or_else(|| nearest_above(ops, here))
+}
+
+fn nearest_above(ops: &BTreeMap<Key, u32>, (root, path): &Key) -> Option<u32> {
+    let mut above = path.parent();
+    while let Some(directory) = above {
+        above = directory.parent();
+        if let Some(n) = ops.get(&(*root, directory)) {
+            return Some(*n);
+        }
+    }
+    None
 }

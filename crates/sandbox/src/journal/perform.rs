@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, Mode, RenameFlags};
 use rustix::io::Errno;
 
 use super::attributes::{self, Owner};
+use super::classify::lost_by_writing;
 use super::hooks::Moment;
 use super::in_place::{Mistake, Source, move_in, open_spot, swap};
 use super::op::{How, Op, Saved};
@@ -18,14 +19,25 @@ use super::target::{OpError, Seen, SeenKind, Spot, Stamp, look};
 use super::work::Work;
 use crate::git_ref::move_ref;
 
-const SET_GROUP_ID: u16 = 0o2000;
+/// The bit by which a directory is told that was made and has not got its mode.
+pub(super) const STICKY: u16 = 0o1000;
+
+/// The mode that a directory is made with. It differs from its own in a bit that nothing but the last step of dressing
+/// changes, so that a recovery sees whether that was reached.
+fn naked_mode(own: u16) -> Mode {
+    Mode::from_raw_mode(u32::from(0o700 | ((own & STICKY) ^ STICKY)))
+}
 
 impl Work {
     /// Carries the op out, from what it expects to what it shall leave.
     pub(super) fn perform(&mut self, op: &Op) -> Result<(), OpError> {
         self.touched.note(op);
         match &op.how {
-            How::Write { pre, post } => {
+            How::Write { pre, post, apart: true } => {
+                self.op_step(op, Moment::Begin)?;
+                self.replace(op, Stamp::of_state(&pre.state), Source::Image(post))
+            }
+            How::Write { pre, post, apart: false } => {
                 let expected = Stamp::of_state(&pre.state);
                 self.rewrite(op, expected, Source::Image(post), Mistake::PutBack(pre))
             }
@@ -87,7 +99,7 @@ impl Work {
     pub(super) fn make_dir(&mut self, op: &Op, saved: &Saved) -> Result<(), OpError> {
         self.op_step(op, Moment::Begin)?;
         let spot = open_spot(Spot::open(self.roots.get(op.root)?, &op.path))?;
-        match rustix::fs::mkdirat(&spot.parent, spot.name.as_c_str(), Mode::RWXU) {
+        match rustix::fs::mkdirat(&spot.parent, spot.name.as_c_str(), naked_mode(saved.state.mode)) {
             Ok(()) => {}
             Err(Errno::EXIST) => return Err(OpError::Changed),
             Err(errno) => return Err(errno.into()),
@@ -96,14 +108,13 @@ impl Work {
         self.dress_dir(op, saved)
     }
 
-    /// Gives a directory its owner and mode. Its set-group-id bit comes from the directory that it lies in.
+    /// Gives a directory its owner and mode.
     pub(super) fn dress_dir(&mut self, op: &Op, saved: &Saved) -> Result<(), OpError> {
         let root = self.roots.get(op.root)?;
         let seen = look(root, &op.path)?.filter(|seen| seen.kind == SeenKind::Dir).ok_or(OpError::Changed)?;
         let spot = Spot::open(root, &op.path)?;
         let owner = saved.attributes.as_ref().map_or(Owner::OfDirectory(&spot.parent), Owner::As);
-        let mode = saved.state.mode | (seen.mode & SET_GROUP_ID);
-        Ok(attributes::dress(seen.handle.as_fd(), owner, mode)?)
+        Ok(attributes::dress(seen.handle.as_fd(), owner, saved.state.mode)?)
     }
 
     fn remove_dir(&mut self, op: &Op) -> Result<(), OpError> {
@@ -162,7 +173,8 @@ impl Work {
     pub(super) fn change_mode(&mut self, op: &Op, from: u16, to: u16) -> Result<(), OpError> {
         self.op_step(op, Moment::Begin)?;
         let seen = look(self.roots.get(op.root)?, &op.path)?;
-        let seen = seen.filter(|seen| seen.mode == from && seen.kind != SeenKind::Symlink);
+        let is_from = |mode: u16| mode == from || lost_by_writing(Some(mode), from);
+        let seen = seen.filter(|seen| is_from(seen.mode) && seen.kind != SeenKind::Symlink);
         let seen = seen.ok_or(OpError::Changed)?;
         self.op_step(op, Moment::Checked)?;
         Ok(attributes::set_mode(seen.handle.as_fd(), to)?)
@@ -185,7 +197,7 @@ fn is_link_at(seen: &Option<Seen>, target: &[u8]) -> Result<bool, OpError> {
 pub(super) fn is_same(seen: &Seen, saved: &Saved) -> Result<bool, OpError> {
     let wanted = Stamp::of_state(&saved.state);
     Ok(match (seen.kind, saved.state.kind) {
-        (SeenKind::File, domain::Kind::File) => Stamp::of_file(&seen.open_file()?)? == wanted,
+        (SeenKind::File, domain::Kind::File) => seen.stamp(&saved.state)? == wanted,
         (SeenKind::Symlink, domain::Kind::Symlink) => Stamp::of_bytes(&seen.link_target()?) == wanted,
         (SeenKind::Dir, domain::Kind::Dir) => true,
         (

@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use domain::{ErrorClass, NO_PROJECT, RelPath, RootNo};
+use domain::{ErrorClass, RelPath, RootNo, is_name_of_no_project};
 use rustix::fs::FallocateFlags;
 
 use super::change::{Header, Request};
@@ -132,7 +132,7 @@ impl Journals {
     pub fn prepare(&self, request: Request, content: &dyn ContentSource) -> Result<Prepared, PrepareError> {
         refuse_invalid(&request)?;
         let roots = Roots::open(&request.roots, Devices::Same)?;
-        let planned = arrange(&request.changes, |root, path| is_dir(&roots, root, path))?;
+        let planned = arrange(&request.changes, &request.apart, |root, path| is_dir(&roots, root, path))?;
         if planned.len() + request.refs.len() > OPS_MAX {
             return Err(PrepareError::Invalid { what: format!("more than {OPS_MAX} ops") });
         }
@@ -149,7 +149,7 @@ impl Journals {
         };
         let written = write_down(file, &header, &request, &planned, &roots, content);
         let (file, end, ops) = written.inspect_err(|_| self.remove_open(request.id))?;
-        let log = Log { file, header: Some(header.clone()), ops: ops.into(), mark: Mark::Open, end };
+        let log = Log::new(file, Some(header.clone()), ops, Mark::Open, end);
         let work = Work {
             journals: self.clone(),
             id: request.id,
@@ -260,7 +260,7 @@ fn sync_dir(path: &Path) -> io::Result<()> {
 /// name.
 fn is_protected(path: &RelPath) -> bool {
     let mut parts = path.as_bytes().split(|byte| *byte == b'/');
-    parts.any(|part| NO_PROJECT.iter().any(|name| part.eq_ignore_ascii_case(name)))
+    parts.any(is_name_of_no_project)
 }
 
 fn refuse_invalid(request: &Request) -> Result<(), PrepareError> {

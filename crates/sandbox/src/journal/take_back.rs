@@ -31,7 +31,7 @@ impl Work {
         for _ in 0..LOOKS_MAX {
             let class = self.classify(op)?;
             let result = match class {
-                Class::Pre => self.drop_staged(op),
+                Class::Pre => self.drop_staged(op).and_then(|()| self.put_bits_back(op)),
                 Class::Post => self.restore(op, None),
                 Class::Torn(torn) => self.save_torn(op, torn).and_then(|()| self.restore(op, Some(torn))),
                 Class::Other => self.take_back_edited(op),
@@ -58,7 +58,7 @@ impl Work {
 
     fn restore(&mut self, op: &Op, torn: Option<Torn>) -> Result<(), OpError> {
         match &op.how {
-            How::Write { pre, post } => {
+            How::Write { pre, post, .. } => {
                 if self.look_at(op, &op.parked)?.is_some() && torn.is_none() {
                     return self.swap_back(op, post);
                 }
@@ -68,7 +68,7 @@ impl Work {
             }
             How::Create { post } => {
                 let expected = torn.map_or(Stamp::of_state(&post.state), |torn| torn.stamp);
-                self.take_away(op, |seen| has_stamp(seen, expected))
+                self.take_away(op, |seen| has_stamp(seen, expected, post))
             }
             How::Link { pre: None, post } => self.take_away(op, |seen| is_same(seen, post)),
             How::Link { pre: Some(pre), post } => {
@@ -81,6 +81,7 @@ impl Work {
             }
             How::Remove { pre } => self.put_back(op, pre),
             How::MakeDir { .. } => self.unmake_dir(op),
+            How::RemoveDir { pre } if torn.is_some() => self.dress_dir(op, pre),
             How::RemoveDir { pre } => self.make_dir(op, pre),
             How::Mode { pre, post } => self.change_mode(op, post.state.mode, pre.state.mode),
             How::Ref(moved) => {
@@ -165,7 +166,12 @@ impl Work {
 
     /// What is staged for an op that did not happen goes.
     fn drop_staged(&mut self, op: &Op) -> Result<(), OpError> {
-        let Some(parked) = self.look_at(op, &op.parked)? else { return Ok(()) };
+        let parked = match self.look_at(op, &op.parked) {
+            Ok(Some(parked)) => parked,
+            // Where it would lie is a link that is not cleared away: nothing was staged.
+            Ok(None) | Err(OpError::Escapes) => return Ok(()),
+            Err(error) => return Err(error),
+        };
         // Taking back a created file moves it aside first: in that moment somebody's edit may lie there.
         let made = match &op.how {
             How::Create { post } | How::Link { pre: None, post } => Some(post),
@@ -201,7 +207,8 @@ impl Work {
                 return Ok(true);
             }
             if parked.kind == SeenKind::File
-                && is_mix(&parked.open_file()?, vec![Box::new(self.log.image(saved))])?
+                && let Some(file) = parked.open_readable()?
+                && is_mix(&file, vec![Box::new(self.log.image(saved))])?
             {
                 return Ok(true);
             }
@@ -211,7 +218,7 @@ impl Work {
 
     fn take_back_edited(&mut self, op: &Op) -> Result<(), OpError> {
         match &op.how {
-            How::Write { pre, post } => self.take_back_edited_file(op, pre, post),
+            How::Write { pre, post, .. } => self.take_back_edited_file(op, pre, post),
             How::Link { pre: Some(_), post } if self.is_at(op, post)? => self.swap_back(op, post),
             How::Remove { .. } if self.look_at(op, &op.path)?.is_none() => {
                 let root = self.roots.get(op.root)?;
@@ -288,7 +295,7 @@ impl Work {
 
     /// The content of a file, when it is text.
     fn read_text(&self, seen: &Seen) -> Result<Option<Vec<u8>>, OpError> {
-        let file = seen.open_file()?;
+        let Some(file) = seen.open_readable()? else { return Ok(None) };
         let size = file.metadata()?.len();
         if size > domain::TEXT_BYTES_MAX {
             return Ok(None);
@@ -306,6 +313,6 @@ pub(super) fn read_bounded(file: &std::fs::File) -> Result<Option<Vec<u8>>, OpEr
     Ok((bytes.len() as u64 <= domain::TEXT_BYTES_MAX).then_some(bytes))
 }
 
-fn has_stamp(seen: &Seen, expected: Stamp) -> Result<bool, OpError> {
-    Ok(seen.kind == SeenKind::File && Stamp::of_file(&seen.open_file()?)? == expected)
+fn has_stamp(seen: &Seen, expected: Stamp, known: &Saved) -> Result<bool, OpError> {
+    Ok(seen.kind == SeenKind::File && seen.stamp(&known.state)? == expected)
 }

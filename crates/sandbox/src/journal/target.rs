@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use domain::{Hash, RelPath, RootNo};
+use domain::{FileState, Hash, RelPath, RootNo};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -157,10 +157,14 @@ pub(super) struct Seen {
     pub(super) kind: SeenKind,
     /// Permission bits.
     pub(super) mode: u16,
+    /// How long its content is.
+    pub(super) size: u64,
     /// When its content was last written, in seconds of the wall clock.
     pub(super) mtime_s: i64,
     /// Device and inode.
     pub(super) inode: (u64, u64),
+    /// How many names it has.
+    pub(super) links: u64,
 }
 
 /// Looks at a path. Nothing there, or a file where a directory should lead on: none.
@@ -186,8 +190,10 @@ pub(super) fn look(root: BorrowedFd<'_>, path: &RelPath) -> Result<Option<Seen>,
         handle,
         kind,
         mode: permission_bits(stat.st_mode),
+        size: u64::try_from(stat.st_size).unwrap_or(0),
         mtime_s: stat.st_mtime,
         inode: (stat.st_dev, stat.st_ino),
+        links: stat.st_nlink,
     }))
 }
 
@@ -218,6 +224,32 @@ impl Seen {
     }
 }
 
+impl Seen {
+    /// The content of the file. One that its mode keeps us from reading has what the journal knows of it, if its mode and
+    /// its length are the same.
+    pub(super) fn stamp(&self, known: &FileState) -> io::Result<Stamp> {
+        match self.open_file() {
+            Ok(file) => Stamp::of_file(&file),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let is_known = (self.mode, self.size) == (known.mode, known.size);
+                Ok(if is_known { Stamp::of_state(known) } else { Stamp::NOTHING })
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Seen {
+    /// The file itself, opened to be read; none if its mode keeps us from it.
+    pub(super) fn open_readable(&self) -> io::Result<Option<File>> {
+        match self.open_file() {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 /// Which content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
@@ -228,8 +260,11 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
+    /// The content of a directory, of which none is asked for.
+    pub(super) const NOTHING: Stamp = Stamp { hash: Hash::from_bytes([0; 32]), size: 0 };
+
     /// The content of a state.
-    pub(super) fn of_state(state: &domain::FileState) -> Stamp {
+    pub(super) fn of_state(state: &FileState) -> Stamp {
         Stamp { hash: state.hash, size: state.size }
     }
 

@@ -47,8 +47,14 @@ impl Touched {
     /// file system's own journal, whatever the number of directories; a sync of the whole would wait for everybody's data.
     pub(super) fn sync_directories(&self, roots: &Roots) -> io::Result<()> {
         for (root, path) in &self.directories {
-            if let Some(directory) = open_to_sync(roots.get(*root)?, path.as_ref(), OFlags::DIRECTORY)? {
-                rustix::fs::fsync(directory)?;
+            match open_to_sync(roots.get(*root)?, path.as_ref(), OFlags::DIRECTORY) {
+                Ok(Some(directory)) => rustix::fs::fsync(directory)?,
+                Ok(None) => {}
+                // Closed, perhaps by ourselves: then with everything else on its file system.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    return self.sync_file_systems(roots);
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -78,9 +84,14 @@ impl Touched {
     fn sync_file_systems(&self, roots: &Roots) -> io::Result<()> {
         let mut synced = BTreeSet::new();
         for (root, path) in &self.directories {
-            let Some(directory) = open_to_sync(roots.get(*root)?, path.as_ref(), OFlags::DIRECTORY)? else {
-                continue;
+            let root = roots.get(*root)?;
+            let directory = match open_to_sync(root, path.as_ref(), OFlags::DIRECTORY) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    open_to_sync(root, None, OFlags::DIRECTORY)?
+                }
+                directory => directory?,
             };
+            let Some(directory) = directory else { continue };
             if synced.insert(rustix::fs::fstat(&directory)?.st_dev) {
                 rustix::fs::syncfs(directory)?;
             }

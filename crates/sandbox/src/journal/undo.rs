@@ -7,19 +7,20 @@
 //! A journal that was taken back, or that is not there any more, gives nothing to be undone.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read};
 
 use domain::{Hash, RelPath, RootNo};
+use rustix::fs::OFlags;
 
 use super::change::{Bytes, Change, Header, Image};
 use super::file::JournalFile;
 use super::frame::{ImageReader, Span};
-use super::log::{Log, Mark};
+use super::log::{Log, Mark, Wholeness};
 use super::op::{How, Op, Saved};
 use super::{JournalId, Journals};
 use crate::content::ContentSource;
 use crate::git_ref::RefMove;
+use crate::regular::open_own;
 
 /// Why an apply cannot be undone.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +34,12 @@ pub enum UndoError {
     /// It was taken back, so there is nothing to undo.
     #[error("apply {id} was rolled back")]
     RolledBack {
+        /// Which apply.
+        id: JournalId,
+    },
+    /// Its journal does not say any more what was done.
+    #[error("the journal of apply {id} is damaged")]
+    Damaged {
         /// Which apply.
         id: JournalId,
     },
@@ -63,12 +70,15 @@ impl Journals {
     /// [`UndoError::Expired`] when the journal is not there.
     pub fn read_undo(&self, id: JournalId) -> Result<UndoJournal, UndoError> {
         let expired = || UndoError::Expired { id };
-        let file = match File::open(self.undo_path(id)) {
+        let file = match open_own(&self.undo_path(id), OFlags::RDONLY) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(expired()),
             Err(source) => return Err(UndoError::Io { id, source }),
         };
         let log = Log::read(JournalFile::unlocked(file)).map_err(|source| UndoError::Io { id, source })?;
+        if log.wholeness == Wholeness::Damaged || log.header.as_ref().is_some_and(|header| header.id != id) {
+            return Err(UndoError::Damaged { id });
+        }
         match log.mark {
             Mark::Done(done) if done.applied => {}
             Mark::Done(_) | Mark::Back(_) => return Err(UndoError::RolledBack { id }),
@@ -89,6 +99,14 @@ impl UndoJournal {
     /// What the journal says about itself.
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// When its final mark was written, after its last file, in seconds and nanoseconds of the file system's clock; none
+    /// when that cannot be told.
+    pub fn ended_at(&self) -> Option<(i64, i64)> {
+        let stat = rustix::fs::fstat(&*self.file).ok()?;
+        #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
+        Some((stat.st_mtime as i64, stat.st_mtime_nsec as i64))
     }
 
     /// What was done, one change a path: `pre` is what was before the apply.

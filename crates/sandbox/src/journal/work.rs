@@ -8,20 +8,25 @@
 //! 3. The final mark is on disk after the files are. Only then is anything parked unlinked.
 //! 4. Whoever fails leaves a journal that the next command takes up.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use domain::Hash;
+
+use super::attributes;
 use super::change::{Header, Place};
-use super::classify::Class;
+use super::classify::{Class, lost_by_writing};
 use super::codec::{self, BackMark, DoneMark};
 use super::frame::FrameKind;
 use super::hooks::Step;
 use super::in_place::{Mistake, Source};
 use super::log::{Log, Mark};
 use super::op::{How, Op, Saved};
+use super::recover::Damage;
 use super::settled::{Ending, Settled, Stuck, Why};
-use super::target::{Devices, OpError, Roots};
+use super::target::{Devices, OpError, Roots, SeenKind};
 use super::touched::Touched;
 use super::{JournalId, Journals};
 
@@ -71,23 +76,82 @@ impl Work {
     /// Takes up what another process left.
     pub(super) fn run_recovery(self) -> Result<Settled, Stuck> {
         match self.log.mark.clone() {
-            Mark::Open => {
-                Ok(Settled::new(self.journals, self.id, Some(self.header), self.log.file, Ending::NeverBegan))
+            Mark::Open | Mark::Committed => self.recover_committed(),
+            Mark::Back(back) => {
+                let bad = match self.bad_images() {
+                    Ok(bad) => bad,
+                    Err(error) => return Err(self.stuck(None, OpError::Io(error))),
+                };
+                if self.needs_bad(&bad, back.reached) {
+                    return Err(self.stuck(None, OpError::Io(io::Error::other(Damage))));
+                }
+                self.back(Why::Recovered { reason: back.reason }, back.reached)
             }
-            Mark::Committed => self.recover_committed(),
-            Mark::Back(back) => self.back(Why::Recovered { reason: back.reason }, back.reached),
             Mark::Done(done) => self.clean_up(done, None),
         }
     }
 
+    /// The contents in the journal that are not what their hashes say.
+    fn bad_images(&self) -> io::Result<BTreeSet<Hash>> {
+        let images = self.log.ops.iter().flat_map(|op| op.how.pre().into_iter().chain(op.how.post()));
+        let spans: BTreeMap<Hash, &Saved> =
+            images.filter(|saved| saved.span.is_some()).map(|saved| (saved.state.hash, saved)).collect();
+        let mut bad = BTreeSet::new();
+        for (hash, saved) in spans {
+            let mut hasher = blake3::Hasher::new();
+            let read = hasher.update_reader(self.log.image(saved)).map(drop);
+            match read {
+                Ok(()) if hasher.finalize().as_bytes() == hash.as_bytes() => {}
+                Ok(()) => {
+                    bad.insert(hash);
+                }
+                Err(error) if is_bad_image(&error) => {
+                    bad.insert(hash);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(bad)
+    }
+
+    /// Whether taking back the first ops needs one of these.
+    fn needs_bad(&self, bad: &BTreeSet<Hash>, reached: u32) -> bool {
+        let begun = self.log.ops.get(..reached as usize).unwrap_or(&self.log.ops);
+        let mut images = begun.iter().filter_map(|op| op.how.pre()).filter(|saved| saved.span.is_some());
+        images.any(|saved| bad.contains(&saved.state.hash))
+    }
+
     fn recover_committed(mut self) -> Result<Settled, Stuck> {
         let ops = Arc::clone(&self.log.ops);
+        let bad = match self.bad_images() {
+            Ok(bad) => bad,
+            Err(error) => return Err(self.stuck(None, OpError::Io(error))),
+        };
         let mut classes = Vec::with_capacity(ops.len());
         for op in ops.iter() {
             match self.classify(op) {
                 Ok(class) => classes.push(class),
+                Err(OpError::Io(error)) if is_bad_image(&error) => {
+                    return Err(self.stuck(Some(op), OpError::Io(io::Error::other(Damage))));
+                }
                 Err(error) => return Err(self.stuck(Some(op), error)),
             }
+        }
+        let is_trace = |class: &Class| matches!(class, Class::Post | Class::Torn(_));
+        if self.log.mark == Mark::Open && !classes.iter().any(is_trace) {
+            let (file, header) = (self.log.file, Some(self.header));
+            return Ok(Settled::new(self.journals, self.id, header, file, Ending::NeverBegan));
+        }
+        let is_due = |(op, class): (&Op, &Class)| {
+            let post = op.how.post().filter(|post| *class != Class::Post && post.span.is_some());
+            post.is_some_and(|post| bad.contains(&post.state.hash))
+        };
+        if ops.iter().zip(&classes).any(is_due) {
+            let reached = reached(&classes);
+            if self.needs_bad(&bad, reached) {
+                return Err(self.stuck(None, OpError::Io(io::Error::other(Damage))));
+            }
+            return self.decide_to_go_back("its journal is damaged".to_owned(), reached);
         }
         let Some(edited) = classes.iter().position(|class| *class == Class::Other) else {
             return match self.forward(Some(&classes)) {
@@ -116,11 +180,10 @@ impl Work {
                             self.rewrite(op, torn.stamp, Source::Image(post), Mistake::Leave)
                         }
                         How::MakeDir { post } => self.dress_dir(op, post),
-                        How::Remove { .. }
-                        | How::RemoveDir { .. }
-                        | How::Link { .. }
-                        | How::Mode { .. }
-                        | How::Ref(_) => Err(OpError::Changed),
+                        How::RemoveDir { .. } => self.perform(op),
+                        How::Remove { .. } | How::Link { .. } | How::Mode { .. } | How::Ref(_) => {
+                            Err(OpError::Changed)
+                        }
                     })
                 }
                 Class::Other => Err(OpError::Changed),
@@ -140,7 +203,7 @@ impl Work {
                     self.replaced.insert(op.n);
                 }
                 self.touched.note(op);
-                Ok(())
+                self.put_bits_back(op)
             }
             How::Create { .. }
             | How::Link { .. }
@@ -152,6 +215,27 @@ impl Work {
                 Ok(())
             }
         }
+    }
+
+    /// Gives a file back what writing in place took from its mode, if the process was killed before it did so itself.
+    pub(super) fn put_bits_back(&self, op: &Op) -> Result<(), OpError> {
+        match self.look_at(op, &op.path) {
+            Ok(Some(seen)) if seen.kind == SeenKind::File => {
+                Ok(attributes::set_mode(seen.handle.as_fd(), self.mode_to_keep(op, seen.mode))?)
+            }
+            // Closed by a later op, which comes after the bits were put back.
+            Err(OpError::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            Ok(Some(_) | None) | Err(OpError::Escapes) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The mode that a file with `mode` keeps while it is written: what writing took away is put back, unless a later op
+    /// has taken it away on purpose.
+    pub(super) fn mode_to_keep(&self, op: &Op, mode: u16) -> u16 {
+        let How::Write { pre, .. } = &op.how else { return mode };
+        let is_lost = lost_by_writing(Some(mode), pre.state.mode);
+        if is_lost && !self.is_mode_of_later(op, mode) { pre.state.mode } else { mode }
     }
 
     /// An op failed: all that were begun are taken back, by us or by whom we took over from.
@@ -289,6 +373,11 @@ impl Work {
         self.log.image(saved).take(domain::TEXT_BYTES_MAX).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
+}
+
+/// Whether an image in the journal cannot be read: its frame is wrong, or cut off.
+fn is_bad_image(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
 }
 
 /// How a journal with this final mark ended.

@@ -20,7 +20,7 @@ use super::frame::{FrameKind, FrameWriter, Span};
 use super::op::{How, Op, Saved};
 use super::order::{Planned, Verb};
 use super::prepare::{PrepareError, refused};
-use super::target::{Roots, SeenKind, look, permission_bits};
+use super::target::{OpError, Roots, SeenKind, look, permission_bits};
 use crate::content::ContentSource;
 
 /// Writes header, images and ops.
@@ -61,6 +61,12 @@ pub(super) fn write_down(
     for op in &ops {
         writing.frames.append(FrameKind::Op, &codec::encode_op(op))?;
     }
+    // Once more, elsewhere on the disk: a journal with a bad place in it is carried out all the same.
+    for op in &ops {
+        writing.frames.append(FrameKind::OpCopy, &codec::encode_op(op))?;
+    }
+    let count = u32::try_from(ops.len()).map_err(io::Error::other)?;
+    writing.frames.append(FrameKind::HeaderCopy, &codec::encode_header_copy(header, count))?;
     let (file, end) = writing.frames.finish()?;
     Ok((file, end, ops))
 }
@@ -89,8 +95,12 @@ impl Writing<'_> {
         let post = change.and_then(|change| change.post.as_ref());
         Ok(match one.verb {
             Verb::Write => {
-                let pre = self.with_bytes(one, pre.ok_or_else(missing)?)?;
-                How::Write { pre, post: self.with_bytes(one, post.ok_or_else(missing)?)? }
+                let mut pre = self.with_bytes(one, pre.ok_or_else(missing)?)?;
+                let mut post = self.with_bytes(one, post.ok_or_else(missing)?)?;
+                // The mode that the file has meanwhile: writing takes bits away, which are put back.
+                pre.state.mode = one.from_mode.unwrap_or(pre.state.mode);
+                post.state.mode = pre.state.mode;
+                How::Write { pre, post, apart: one.apart }
             }
             Verb::Create => {
                 let mut post = self.with_bytes(one, post.ok_or_else(missing)?)?;
@@ -105,15 +115,18 @@ impl Writing<'_> {
                 pre.attributes = self.attributes_at(one.root, &one.path)?;
                 How::Remove { pre }
             }
-            Verb::MakeDir => How::MakeDir {
-                post: match post {
+            Verb::MakeDir => {
+                let mut post = match post {
                     Some(post) => without_bytes(post),
                     None => self.like_the_directory_above(one)?,
-                },
-            },
+                };
+                post.state.mode = one.to_mode.unwrap_or(post.state.mode);
+                How::MakeDir { post }
+            }
             Verb::RemoveDir => {
                 let mut pre = without_bytes(pre.ok_or_else(missing)?);
                 pre.attributes = self.attributes_at(one.root, &one.path)?;
+                pre.state.mode = one.from_mode.unwrap_or(pre.state.mode);
                 How::RemoveDir { pre }
             }
             Verb::Link => {
@@ -121,20 +134,35 @@ impl Writing<'_> {
                 let pre = pre.map(|pre| self.with_bytes(one, pre)).transpose()?;
                 How::Link { pre, post: self.with_bytes(one, post.ok_or_else(missing)?)? }
             }
-            Verb::Mode => How::Mode {
-                pre: without_bytes(pre.ok_or_else(missing)?),
-                post: without_bytes(post.ok_or_else(missing)?),
-            },
+            Verb::Open | Verb::Mode | Verb::Close => {
+                // A directory that is made or removed has one image, and two modes; the other image is of another kind.
+                let is_other = pre.zip(post).is_some_and(|(pre, post)| pre.state.kind != post.state.kind);
+                let (pre, post) = match (is_other, one.verb == Verb::Open, one.verb == Verb::Close) {
+                    (true, true, _) => (pre, pre),
+                    (true, _, true) => (post, post),
+                    (true | false, _, _) => (pre.or(post), post.or(pre)),
+                };
+                let mut pre = without_bytes(pre.ok_or_else(missing)?);
+                let mut post = without_bytes(post.ok_or_else(missing)?);
+                pre.state.mode = one.from_mode.unwrap_or(pre.state.mode);
+                post.state.mode = one.to_mode.unwrap_or(post.state.mode);
+                How::Mode { pre, post }
+            }
         })
     }
 
     /// Owner and attributes of what lies there now.
     fn attributes_at(&self, root: RootNo, path: &RelPath) -> Result<Option<Attributes>, PrepareError> {
-        let seen = look(self.roots.get(root)?, path).map_err(|error| refused(path, error))?;
+        let seen = match look(self.roots.get(root)?, path) {
+            // Behind a directory that this journal opens.
+            Err(OpError::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => None,
+            seen => seen.map_err(|error| refused(path, error))?,
+        };
         Ok(seen.map(|seen| attributes::read(seen.handle.as_fd())).transpose()?)
     }
 
-    /// A directory that nobody mentioned gets the mode of the nearest one above it.
+    /// A directory that nobody mentioned gets the mode of the nearest one above it, and of its special bits the one that
+    /// directories inherit.
     fn like_the_directory_above(&self, one: &Planned) -> Result<Saved, PrepareError> {
         let root = self.roots.get(one.root)?;
         let mut above = one.path.parent();
@@ -147,7 +175,7 @@ impl Writing<'_> {
                 Some(_) | None => above = path.parent(),
             }
         };
-        Ok(Saved { state: FileState::dir(mode & 0o777), span: None, attributes: None })
+        Ok(Saved { state: FileState::dir(mode & 0o2777), span: None, attributes: None })
     }
 
     /// Writes the bytes of an image, unless the same are there already.

@@ -87,13 +87,17 @@ fn file_system(dir: BorrowedFd<'_>) -> Result<u64, String> {
 
 /// What is mounted strictly below a path.
 fn mounts_below(path: &Path) -> Result<Vec<PathBuf>, String> {
-    let table = std::fs::read("/proc/self/mountinfo")
-        .map_err(|source| format!("the table of mounts cannot be read: {source}"))?;
-    Ok(mount_points(&table).filter(|point| point != path && point.starts_with(path)).collect())
+    let points = mount_points().map_err(|source| format!("the table of mounts cannot be read: {source}"))?;
+    Ok(points.into_iter().filter(|point| point != path && point.starts_with(path)).collect())
+}
+
+/// Every mount point of this mount namespace, parents first.
+pub(crate) fn mount_points() -> std::io::Result<Vec<PathBuf>> {
+    Ok(points_in(&std::fs::read("/proc/self/mountinfo")?).collect())
 }
 
 /// The fifth field of each line, with its escapes undone.
-fn mount_points(table: &[u8]) -> impl Iterator<Item = PathBuf> {
+fn points_in(table: &[u8]) -> impl Iterator<Item = PathBuf> {
     table.split(|byte| *byte == b'\n').filter_map(|line| {
         let point = line.split(|byte| *byte == b' ').nth(4)?;
         Some(PathBuf::from(std::ffi::OsString::from_vec(unescape(point))))
@@ -128,7 +132,7 @@ mod tests {
     fn mount_points_are_read_with_their_escapes_undone() {
         let table = b"36 35 98:0 / /mnt/a\\040b\\011\\012\\134 rw - ext4 /dev/sda rw\n\
                       37 35 0:5 / /\xff rw - tmpfs tmpfs rw\n";
-        let points: Vec<PathBuf> = mount_points(table).collect();
+        let points: Vec<PathBuf> = points_in(table).collect();
         let expected = [&b"/mnt/a b\t\n\\"[..], b"/\xff"];
         assert_eq!(points, expected.map(|point| PathBuf::from(std::ffi::OsString::from_vec(point.to_vec()))));
     }

@@ -25,6 +25,8 @@ use spec::{Failed, Held, Identity, Overlay, Place, Step, Within};
 
 use crate::beneath;
 
+pub(crate) use fit::mount_points;
+
 /// A project to be covered.
 #[derive(Debug)]
 pub(crate) struct Cover<'a> {
@@ -96,6 +98,9 @@ fn mount_within(covers: &[Cover<'_>], within: &Within<'_>) -> Result<Mounted, St
     if !roots.iter().all(fit::is_overlay) {
         return Err("something other than overlays was mounted".to_owned());
     }
+    for cover in covers {
+        open_work(&cover.dir);
+    }
     let roots = roots.into_iter().zip(uppers).collect();
     Ok(Mounted { namespaces: Namespaces { user, mount }, roots })
 }
@@ -104,6 +109,14 @@ fn make_dir(path: &Path) -> Result<OwnedFd, String> {
     std::fs::create_dir_all(path)
         .and_then(|()| beneath::open_root(path))
         .map_err(|source| format!("{}: {source}", path.display()))
+}
+
+/// The kernel makes directories that nobody may enter. Their owner must be able to remove them whatever becomes of us.
+fn open_work(dir: &Path) {
+    for made in ["work/work", "work/work/incompat", "work/work/incompat/volatile"] {
+        // One that is not there is none that is in the way.
+        let _ = rustix::fs::chmod(dir.join(made), Mode::RWXU);
+    }
 }
 
 fn place(path: &Path, dir: BorrowedFd<'_>) -> Result<Place, String> {

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,8 +15,7 @@ use sandbox::command::{CommandSpec, Ended, Given, HowEnded, OutputSpec, Running,
 use sandbox::isolation::{Isolation, IsolationPolicy, IsolationRung, StartError};
 use sandbox::view::{View, ViewRoot};
 
-/// A user with no privileges at all.
-const ORDINARY: u32 = 65534;
+use super::ordinary_user::{reachable_dir, run_as_ordinary_user};
 
 /// A project and its sandbox.
 pub(crate) struct Stage {
@@ -141,7 +139,7 @@ impl Alive {
 }
 
 pub(crate) fn child() -> ChildProgram {
-    ChildProgram::new(env!("CARGO_BIN_EXE_sandbox-child"))
+    super::ordinary_user::child_program()
 }
 
 pub(crate) fn text(output: &sandbox::command::Output) -> String {
@@ -168,12 +166,7 @@ pub(crate) fn as_root_and_ordinary(test: &str, body: impl FnOnce()) {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let mut again = this_test(test);
-    again.env_remove("TMPDIR").uid(ORDINARY).gid(ORDINARY).current_dir("/");
-    let output = again.output().unwrap();
-    let printed = [output.stdout, output.stderr].concat();
-    let printed = String::from_utf8_lossy(&printed);
-    assert!(output.status.success() && printed.contains("1 passed"), "as an ordinary user: {printed}");
+    run_as_ordinary_user(test, &reachable_dir());
 }
 
 /// This program, to run one test again.

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use domain::{RelPath, RootNo};
-use sandbox::git_ref::{CommitFile, CommitRequest, GitError, Onto, RefMove, commit};
+use sandbox::git_ref::{
+    CleanFilter, CommitFile, CommitRequest, FilterProgram, GitError, Onto, RefMove, commit,
+};
 use sandbox::journal::{Ending, JournalId, JournalKind, Moment, Request, Step, Why};
 
 use super::journal_stage::*;
@@ -51,8 +53,18 @@ fn make_commit(root: &Path, scratch: &Path, onto: Onto, files: &[CommitFile]) ->
         files,
         content: &NoContent,
         merger: &OneHunk,
+        cleaner: &NoCleaner,
         scratch,
     })
+}
+
+/// No program of a filter is wanted here.
+struct NoCleaner;
+
+impl CleanFilter for NoCleaner {
+    fn clean(&self, filter: &FilterProgram, _: &Path, _: &RelPath, _: &[u8]) -> Result<Vec<u8>, String> {
+        Err(format!("{} is not run here", filter.name))
+    }
 }
 
 fn scratch(stage: &Stage) -> PathBuf {

@@ -271,11 +271,17 @@ fn what_git_tracks_is_told_although_a_pattern_ignores_it() {
 #[test]
 fn a_git_that_does_not_answer_is_not_waited_for_longer_than_there_is_time() {
     let dir = tempfile::tempdir().unwrap();
-    assert!(Command::new("git").arg("init").arg("-q").arg(dir.path()).status().unwrap().success());
+    let git = |arguments: &[&str]| {
+        assert!(Command::new("git").arg("-C").arg(dir.path()).args(arguments).status().unwrap().success());
+    };
+    git(&["init", "-q"]);
     write(dir.path(), ".gitignore", "*.o\n");
     write(dir.path(), "z.o", "x");
-    // Git waits for its settings.
-    pipe(&dir.path().join(".git/config"));
+    // Only git reads a split index, and it waits for its settings.
+    git(&["add", ".gitignore"]);
+    git(&["update-index", "--split-index"]);
+    pipe(&dir.path().join(".git/pipe"));
+    git(&["config", "include.path", "pipe"]);
     let (looked, was_stopped) = looks(dir.path(), 20);
     assert!(was_stopped, "after {looked} looks");
 }

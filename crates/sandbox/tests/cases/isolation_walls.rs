@@ -25,8 +25,14 @@ fn the_network_is_off_unless_it_was_allowed() {
         let stage = Stage::new();
         for rung in walls() {
             let reach = |network| {
+                let ports = if network { vec![port] } else { Vec::new() };
                 let argv = ["bash", "-c", &format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo reached")];
-                let running = stage.start(rung, CommandSpec { network, ..stage.command(argv) }).unwrap();
+                let running = stage
+                    .start(
+                        rung,
+                        CommandSpec { network, loopback_ports: ports.clone(), ..stage.command(argv) },
+                    )
+                    .unwrap();
                 assert_eq!(running.isolation().network, network);
                 running.wait()
             };
@@ -96,7 +102,7 @@ fn nothing_outside_the_project_can_be_written() {
             let made = shown(&dir.path().join("made"));
             let script = format!(
                 "cat {file}; echo x > {file}; rm {file}; truncate -s 0 {file}; mv file {file}; ln {file} linked; \
-                 echo x > {made}; mkdir {made}; [ {rung} = landlock ] || chmod 0 {file}; \
+                 echo x > {made}; mkdir {made}; chmod 0 {file}; touch {file}; \
                  [ {rung} = landlock ] && echo x > {user}; true"
             );
             let ended = stage.run(rung, stage.shell(&script));
@@ -186,13 +192,52 @@ fn what_is_hidden_is_there_and_empty() {
             assert_eq!(std::fs::read_to_string(secret.join("key")).unwrap(), "private");
             assert_eq!(std::fs::read_to_string(home.path().join("netrc")).unwrap(), "password");
         }
-        let spec = CommandSpec { hide, ..stage.shell(":") };
+        // Landlock refuses to read what it cannot cover.
+        let spec = CommandSpec { hide, ..stage.shell(&script) };
         let running = stage.start(IsolationRung::Landlock, spec).unwrap();
-        // It cannot, and says so.
-        let said = format!("{} is not hidden", home.path().join("netrc").display());
-        assert_eq!(running.isolation().hidden, Vec::<String>::new());
-        assert!(running.isolation().notes.contains(&said), "{:?}", running.isolation().notes);
+        assert_eq!(running.isolation().hidden, [dir.clone(), file.clone()]);
+        let ended = running.wait();
+        assert_eq!(text(&ended.stdout), "done\n", "{}", text(&ended.stderr));
+        assert_eq!(std::fs::read_to_string(secret.join("key")).unwrap(), "private");
     });
+}
+
+#[test]
+fn of_a_home_only_what_is_named_is_seen_on_every_rung() {
+    as_root_and_ordinary(
+        "cases::isolation_walls::of_a_home_only_what_is_named_is_seen_on_every_rung",
+        || {
+            let home = elsewhere();
+            let home = home.path();
+            for (path, content) in
+                [("tools/run", "a tool\n"), ("tools/token", "private\n"), ("notes", "private\n")]
+            {
+                std::fs::create_dir_all(home.join(path).parent().unwrap()).unwrap();
+                std::fs::write(home.join(path), content).unwrap();
+            }
+            let stage = Stage::new();
+            let dir = shown(home);
+            let script =
+                format!("cat {dir}/tools/run {dir}/tools/token {dir}/notes; mkdir {dir}/new; echo done");
+            for rung in walls() {
+                let spec = CommandSpec {
+                    home: Some(home.to_owned()),
+                    show: vec![home.join("tools"), home.join("missing")],
+                    hide: vec![home.join("tools/token")],
+                    ..stage.shell(&script)
+                };
+                let ended = stage.run(rung, spec);
+                assert_eq!(text(&ended.stdout), "a tool\ndone\n", "{rung}: {}", text(&ended.stderr));
+                assert!(!home.join("new").exists(), "{rung}");
+                let all = CommandSpec {
+                    home: Some(home.to_owned()),
+                    show: vec![home.to_owned()],
+                    ..stage.shell(&format!("cat {dir}/notes"))
+                };
+                assert_eq!(text(&stage.run(rung, all).stdout), "private\n", "{rung}");
+            }
+        },
+    );
 }
 
 #[test]
@@ -218,11 +263,12 @@ fn what_is_writable_is_reachable_even_below_what_is_hidden() {
                     ))
                 };
                 let ended = stage.run(rung, spec);
-                assert_eq!(text(&ended.stderr), "", "{rung}");
+                if rung != IsolationRung::Landlock {
+                    assert_eq!(text(&ended.stderr), "", "{rung}");
+                }
                 assert_eq!(std::fs::read_to_string(&output).unwrap(), format!("{rung}\n"));
                 assert_eq!(std::fs::read_to_string(stage.path("outside/made")).unwrap(), format!("{rung}\n"));
-                let seen =
-                    if rung == IsolationRung::Landlock { "other\noutput.json\n" } else { "output.json\n" };
+                let seen = if rung == IsolationRung::Landlock { "" } else { "output.json\n" };
                 assert_eq!(text(&ended.stdout), seen, "{rung}");
             }
         },
@@ -460,7 +506,9 @@ fn where_user_namespaces_are_barred_the_next_rung_is_used_with_the_reason() {
         "cases::isolation_walls::where_user_namespaces_are_barred_the_next_rung_is_used_with_the_reason";
     if std::env::var_os("AGENTS_TEST_BARRED").is_some() {
         let stage = Stage::new();
-        let isolation = Isolation::new(IsolationPolicy::Required, child());
+        let required = Isolation::new(IsolationPolicy::Required, child());
+        assert!(required.start(stage.view(), stage.shell("cat file")).is_err());
+        let isolation = Isolation::new(IsolationPolicy::Landlock, child());
         let running = isolation.start(stage.view(), stage.shell("cat file")).unwrap();
         let used = running.isolation().clone();
         assert_eq!(text(&running.wait().stdout), "the sandbox's\n");

@@ -189,7 +189,7 @@ impl Stage {
 
     /// Recovers; exactly one journal is settled.
     pub(super) fn recover_one(&self) -> Settled {
-        let Recovery { mut settled, stuck, busy } = self.journals().recover().unwrap();
+        let Recovery { mut settled, stuck, busy, .. } = self.journals().recover().unwrap();
         assert!(stuck.is_empty() && busy.is_empty(), "{stuck:?} {busy:?}");
         assert_eq!(settled.len(), 1);
         settled.remove(0)
@@ -214,6 +214,7 @@ pub(super) fn request(root: &Path, changes: Vec<Change>) -> Request {
         time_ms: 1,
         net_hash: Hash::of(b"net"),
         changes,
+        apart: Default::default(),
         refs: vec![],
     }
 }

@@ -196,3 +196,30 @@ fn what_both_made_is_moved() {
         assert_eq!(found(&stage, &mut sandbox), [expected], "{rung}");
     }
 }
+
+/// The number of files can be given, to try a million of them on a machine that is busy anyway.
+#[test]
+fn no_file_is_called_moved_because_the_machine_is_busy() {
+    const THREADS: usize = 8;
+    let count = std::env::var("AGENTS_MOVED_FILES").map_or(2_000, |count| count.parse().unwrap());
+    let stage = Stage::new();
+    for number in 0..count {
+        stage.write(format!("d{}/f{number}", number / 500), "base\n");
+    }
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::hint::spin_loop()
+                }
+            });
+        }
+        let mut sandbox = stage.open(Rung::Overlay);
+        run(&sandbox, "for f in d*/f*; do echo plan > $f; done");
+        let changes = found(&stage, &mut sandbox);
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(changes.len(), count);
+        assert_eq!(changes.iter().filter(|(_, base)| *base == Base::Moved).count(), 0);
+    });
+}

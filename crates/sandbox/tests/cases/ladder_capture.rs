@@ -26,6 +26,10 @@ fn dir() -> Option<FileState> {
     Some(FileState::dir(0o755))
 }
 
+fn dir_of(mode: u16) -> Option<FileState> {
+    Some(FileState::dir(mode))
+}
+
 fn link(target: &str) -> Option<FileState> {
     Some(FileState::symlink(target.as_bytes()))
 }
@@ -49,7 +53,14 @@ fn table() -> Vec<(Vec<u8>, Vec<Draft>)> {
     let table: Vec<(&[u8], Vec<Draft>)> = vec![
         (b"true", vec![]),
         (b"echo more >> a", vec![between("a", file("one\n"), file("one\nmore\n"))]),
-        (b"mkdir -p n/m; echo new > n/m/new", vec![between("n/m/new", None, file("new\n"))]),
+        (
+            b"mkdir -p n/m; echo new > n/m/new",
+            vec![
+                between("n", None, dir()),
+                between("n/m", None, dir()),
+                between("n/m/new", None, file("new\n")),
+            ],
+        ),
         (b"rm a", vec![between("a", file("one\n"), None)]),
         (b"rm -r d", d_is_gone()),
         (b"rm d/x d/y", vec![between("d/x", file("x\n"), None), between("d/y", file("y\n"), None)]),
@@ -60,12 +71,16 @@ fn table() -> Vec<(Vec<u8>, Vec<Draft>)> {
             vec![between("d/e/z", file("z\n"), None), between("d/y", file("y\n"), file("other\n"))],
         ),
         (b"mkdir empty", vec![between("empty", None, dir())]),
-        (b"mkdir -p p/q", vec![between("p/q", None, dir())]),
+        (b"mkdir -p p/q", vec![between("p", None, dir()), between("p/q", None, dir())]),
         // File and directory in each other's place.
         (b"rm a; mkdir a", vec![between("a", file("one\n"), None), between("a", None, dir())]),
         (
             b"rm a; mkdir a; echo in > a/in",
-            vec![between("a", file("one\n"), None), between("a/in", None, file("in\n"))],
+            vec![
+                between("a", file("one\n"), None),
+                between("a", None, dir()),
+                between("a/in", None, file("in\n")),
+            ],
         ),
         (
             b"rm -r d; echo file > d",
@@ -87,6 +102,8 @@ fn table() -> Vec<(Vec<u8>, Vec<Draft>)> {
                 d_is_gone()
                     .into_iter()
                     .chain([
+                        between("g", None, dir()),
+                        between("g/e", None, dir()),
                         between("g/x", None, file("x\n")),
                         between("g/y", None, file("y\n")),
                         between("g/e/z", None, file("z\n")),
@@ -103,14 +120,23 @@ fn table() -> Vec<(Vec<u8>, Vec<Draft>)> {
         (b"echo one > a", vec![]),
         (b"cp a t; rm a; mv t a", vec![]),
         (b"echo x > n; rm n; mkdir n; rmdir n", vec![]),
-        (b"chmod 700 d", vec![]),
+        (b"chmod 700 d", vec![between("d", dir(), dir_of(0o700))]),
         (
             b"chmod 755 run.sh",
             vec![between("run.sh", mode("#!/bin/sh\n", 0o644), mode("#!/bin/sh\n", 0o755))],
         ),
-        (b"chmod 000 a; chmod 000 d", vec![between("a", file("one\n"), mode("one\n", 0))]),
-        (b"mkdir -p k; echo s > k/s; chmod 0 k/s k", vec![between("k/s", None, mode("s\n", 0))]),
-        (b"mkdir k; echo s > k/s; chmod 0400 k", vec![between("k/s", None, file("s\n"))]),
+        (
+            b"chmod 000 a; chmod 000 d",
+            vec![between("a", file("one\n"), mode("one\n", 0)), between("d", dir(), dir_of(0))],
+        ),
+        (
+            b"mkdir -p k; echo s > k/s; chmod 0 k/s k",
+            vec![between("k", None, dir_of(0)), between("k/s", None, mode("s\n", 0))],
+        ),
+        (
+            b"mkdir k; echo s > k/s; chmod 0400 k",
+            vec![between("k", None, dir_of(0o400)), between("k/s", None, file("s\n"))],
+        ),
         // Links.
         (b"ln -sf b link", vec![between("link", link("a"), link("b"))]),
         (b"rm a; ln -s /nowhere/at/all a", vec![between("a", file("one\n"), link("/nowhere/at/all"))]),
@@ -121,7 +147,10 @@ fn table() -> Vec<(Vec<u8>, Vec<Draft>)> {
         (b"printf 'a\\000b' > bin", vec![between("bin", None, file("a\0b"))]),
         (b": > nothing", vec![between("nothing", None, file(""))]),
         (b"echo q > ' a b\n\x01\xff'", vec![between(b" a b\n\x01\xff", None, file("q\n"))]),
-        (b"mkdir '\xff'; echo q > '\xff/\xfe'", vec![between(b"\xff/\xfe", None, file("q\n"))]),
+        (
+            b"mkdir '\xff'; echo q > '\xff/\xfe'",
+            vec![between(b"\xff", None, dir()), between(b"\xff/\xfe", None, file("q\n"))],
+        ),
     ];
     table.into_iter().map(|(script, drafts)| (script.to_vec(), drafts)).collect()
 }
@@ -147,7 +176,9 @@ fn every_change_is_told_exactly_and_alike_on_every_rung() {
                         captured.drafts.iter().all(|change| change.base == Base::Known),
                         "{rung}: {shown}"
                     );
-                    assert_eq!(captured.not_captured, NotCaptured::default(), "{rung}: {shown}");
+                    let hard_links = u64::from(shown.contains("ln a hard"));
+                    let left_out = NotCaptured { hard_links, ..NotCaptured::default() };
+                    assert_eq!(captured.not_captured, left_out, "{rung}: {shown}");
                     for state in drafts.iter().flat_map(|draft| [draft.before(), draft.after()]).flatten() {
                         let kept = stage.contents.of(&state.hash).map(|bytes| bytes.len() as u64);
                         assert_eq!(kept.unwrap_or(0), state.size, "{rung}: {shown}");

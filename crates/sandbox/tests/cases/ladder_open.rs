@@ -8,10 +8,8 @@ use std::process::Command;
 use domain::{Draft, RootNo};
 use sandbox::{Choice, OpenError, RestoreError, RootSpec, Rung, Skipped};
 
-use super::ladder_stage::{
-    NOBODY, ROOT, Stage, as_root_and_as_user, as_user, between, file, in_own_mounts, net, output, run,
-    users_dir,
-};
+use super::ladder_stage::{ROOT, Stage, as_root_and_as_user, between, file, in_own_mounts, net, output, run};
+use super::ordinary_user::{ORDINARY_USER, home_of_ordinary_user, reachable_dir, run_as_ordinary_user};
 
 fn why(error: OpenError) -> Vec<(Rung, String)> {
     match error {
@@ -104,11 +102,11 @@ fn a_project_on_an_overlay_is_covered_until_the_kernel_says_too_deep() {
 #[test]
 fn a_project_of_another_group_is_copied_by_an_ordinary_user() {
     const TEST: &str = "cases::ladder_open::a_project_of_another_group_is_copied_by_an_ordinary_user";
-    if let Some(dir) = users_dir() {
+    if let Some(dir) = home_of_ordinary_user() {
         let mut stage = Stage::new();
         stage.project = dir.join("foreign");
         let (_, reason) = why(stage.try_open(Choice::Only(Rung::Overlay)).unwrap_err()).remove(0);
-        assert!(reason.contains(&format!("belongs to {NOBODY}:12345")), "{reason}");
+        assert!(reason.contains(&format!("belongs to {ORDINARY_USER}:12345")), "{reason}");
         assert_eq!(stage.try_open(Choice::Auto).unwrap().rung(), Rung::Copy);
         // Only one file is another's: the overlay serves, but cannot take that file over.
         stage.project = dir.join("mixed");
@@ -123,17 +121,17 @@ fn a_project_of_another_group_is_copied_by_an_ordinary_user() {
         let opened = rustix::fs::openat(root, "b", flags, rustix::fs::Mode::empty());
         assert!(sandbox::restore::is_foreign_owner(&opened.unwrap_err().into()));
     } else if rustix::process::geteuid().is_root() {
-        let dir = tempfile::tempdir().unwrap();
-        for (name, group) in [("foreign", 12345), ("mixed", NOBODY)] {
+        let dir = reachable_dir();
+        for (name, group) in [("foreign", 12345), ("mixed", ORDINARY_USER)] {
             let project = dir.path().join(name);
             fs::create_dir(&project).unwrap();
-            chown(&project, Some(NOBODY), Some(group)).unwrap();
+            chown(&project, Some(ORDINARY_USER), Some(group)).unwrap();
             for file in ["a", "b"] {
                 fs::write(project.join(file), "one\n").unwrap();
-                chown(project.join(file), Some(NOBODY), Some(12345)).unwrap();
+                chown(project.join(file), Some(ORDINARY_USER), Some(12345)).unwrap();
             }
         }
-        as_user(TEST, &dir);
+        run_as_ordinary_user(TEST, &dir);
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use domain::{Base, Draft, FileState, Hash, NetChange};
+use domain::{Base, Draft, FileState, Hash, NetChange, Op};
 use sandbox::content::{ContentSink, Kept};
 use sandbox::{CaptureError, CaptureRules, NotCaptured, RestoreError, Rung};
 
@@ -46,7 +46,7 @@ fn each_scan_begins_where_the_one_before_ended() {
             ),
             (
                 "mkdir -m 700 d; echo new > d/x",
-                vec![between("d", None, dir()), between("d/x", None, file("new\n"))],
+                vec![between("d", None, Some(FileState::dir(0o700))), between("d/x", None, file("new\n"))],
             ),
             ("mkdir e", vec![between("e", None, dir())]),
             ("echo in > e/in", vec![between("e/in", None, file("in\n"))]),
@@ -57,11 +57,19 @@ fn each_scan_begins_where_the_one_before_ended() {
             ("rmdir e", vec![between("e", Some(FileState::dir(0o700)), None)]),
             (
                 "rm a; mkdir a; echo z > a/z",
-                vec![between("a", file("2wo\ntwo\n"), None), between("a/z", None, file("z\n"))],
+                vec![
+                    between("a", file("2wo\ntwo\n"), None),
+                    between("a", None, dir()),
+                    between("a/z", None, file("z\n")),
+                ],
             ),
             (
                 "rm -r a; echo one > a",
-                vec![between("a", None, file("one\n")), between("a/z", file("z\n"), None)],
+                vec![
+                    between("a", dir(), None),
+                    between("a", None, file("one\n")),
+                    between("a/z", file("z\n"), None),
+                ],
             ),
         ];
         for (script, expected) in steps {
@@ -129,7 +137,11 @@ fn what_is_ignored_protected_or_special_is_counted_and_not_captured() {
             "{rung}"
         );
         // target/{built, more, deep/er/s}, x.log, sub/local; d/.git/p, d/.hg/p, .git/p; pipe.
-        assert_eq!(captured.not_captured, NotCaptured { scratch: 5, protected: 3, special: 1 }, "{rung}");
+        assert_eq!(
+            captured.not_captured,
+            NotCaptured { scratch: 5, protected: 3, special: 1, ..NotCaptured::default() },
+            "{rung}"
+        );
         assert!(captured.examples.iter().any(|example| example.path == path("pipe")), "{rung}");
         assert_eq!(stage.scan(&mut sandbox).not_captured, captured.not_captured, "{rung}");
         // What was reported once stays in, whatever is ignored later.
@@ -175,22 +187,45 @@ fn rules_of_the_plan_say_what_is_scratch_and_what_is_protected() {
     let captured = sandbox.scan(&stage.contents, &rules).unwrap();
     let drafts: Vec<Draft> = captured.drafts.into_iter().map(|change| change.draft).collect();
     assert_eq!(drafts, [between("a", file("one\n"), file("one\ntwo\n"))]);
-    assert_eq!(captured.not_captured, NotCaptured { scratch: 1, protected: 1, special: 0 });
+    assert_eq!(
+        captured.not_captured,
+        NotCaptured { scratch: 1, protected: 1, special: 0, ..NotCaptured::default() }
+    );
 }
 
 #[test]
-fn of_a_file_that_is_too_large_only_the_hash_is_kept() {
-    let stage = project();
-    stage.write("big", vec![b'x'; 2000]);
-    let mut sandbox = stage.open(Rung::Overlay);
-    run(&sandbox, "echo y >> big; echo small > small");
-    let rules = CaptureRules { max_file_bytes: 1000, ..CaptureRules::default() };
-    let captured = sandbox.scan(&stage.contents, &rules).unwrap();
-    let after = [vec![b'x'; 2000], b"y\n".to_vec()].concat();
-    assert_eq!(captured.drafts[0].draft, between("big", file(vec![b'x'; 2000]), file(&after)));
-    assert_eq!(captured.drafts.iter().map(|change| change.too_large).collect::<Vec<_>>(), [true, false]);
-    assert_eq!(stage.contents.of(&Hash::of(&after)), None);
-    assert_eq!(stage.contents.of(&Hash::of(b"small\n")).unwrap(), b"small\n");
+fn nothing_is_read_of_a_file_that_is_too_large() {
+    for rung in [Rung::Overlay, Rung::Copy] {
+        let stage = project();
+        stage.write("big", vec![b'x'; 2000]);
+        let mut sandbox = stage.open(rung);
+        // More zeros than could be read in a day.
+        run(&sandbox, "echo y >> big; truncate -s 1T sparse; echo small > small");
+        let rules = CaptureRules { max_file_bytes: 1000, ..CaptureRules::default() };
+        let captured = sandbox.scan(&stage.contents, &rules).unwrap();
+        let told: Vec<_> = captured
+            .drafts
+            .iter()
+            .map(|change| {
+                (change.draft.path().to_string(), change.too_large, change.draft.after().unwrap().size)
+            })
+            .collect();
+        let expected = [("big", true, 2002), ("small", false, 6), ("sparse", true, 1 << 40)]
+            .map(|(path, large, size)| (path.to_owned(), large, size));
+        assert_eq!(told, expected, "{rung}");
+        let after = [vec![b'x'; 2000], b"y\n".to_vec()].concat();
+        assert_eq!(stage.contents.of(&Hash::of(&after)), None);
+        assert_eq!(stage.contents.of(&Hash::of(b"small\n")).unwrap(), b"small\n");
+        // What is written later is told, at the same size too; what only gets another mode has the same content.
+        run(&sandbox, "printf z | dd of=big conv=notrunc 2>/dev/null; chmod 600 sparse");
+        let again = sandbox.scan(&stage.contents, &rules).unwrap();
+        let ops: Vec<_> = again
+            .drafts
+            .iter()
+            .map(|change| (change.draft.path().to_string(), change.draft.op().clone()))
+            .collect();
+        assert_eq!(ops, [("big".to_owned(), Op::Modify), ("sparse".to_owned(), Op::Mode)], "{rung}");
+    }
 }
 
 /// Hands each content on in pieces, and notes the longest that it was asked for at once.

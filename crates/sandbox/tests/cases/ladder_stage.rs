@@ -17,13 +17,12 @@ use sandbox::content::{ContentSink, ContentSource, Kept};
 use sandbox::view::View;
 use sandbox::{CaptureRules, Captured, Choice, OpenError, OpenRequest, RootSpec, Rung, Sandbox};
 
+use super::ordinary_user::{assert_one_passes, reachable_dir, run_as_ordinary_user};
+
 pub(super) const ROOT: RootNo = RootNo(0);
 
-/// Set for a test that runs again as an ordinary user; the directory is that user's.
-const ORDINARY: &str = "SANDBOX_TEST_ORDINARY_USER";
 /// Set for a test that runs again in a mount namespace of its own.
 const OWN_MOUNTS: &str = "SANDBOX_TEST_OWN_MOUNTS";
-pub(super) const NOBODY: u32 = 65534;
 
 /// Contents kept in memory.
 #[derive(Default)]
@@ -211,24 +210,7 @@ pub(super) fn as_root_and_as_user(test: &str, body: impl Fn()) {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    as_user(test, &tempfile::tempdir().unwrap());
-}
-
-/// Runs a test again as an ordinary user, to whom `dir` is given.
-pub(super) fn as_user(test: &str, dir: &tempfile::TempDir) {
-    std::os::unix::fs::chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
-    let program = dir.path().join("tests");
-    // By another process: a program that we had open for writing could be busy in a child that another test just forked.
-    output(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program));
-    let mut command = Command::new(&program);
-    command.args(["--exact", test, "--nocapture"]).current_dir(dir.path()).uid(NOBODY).gid(NOBODY);
-    command.env(ORDINARY, dir.path()).env("TMPDIR", dir.path()).env("HOME", dir.path());
-    passes(&mut command);
-}
-
-/// The directory that an ordinary user was given; none for the test as it was started.
-pub(super) fn users_dir() -> Option<PathBuf> {
-    std::env::var_os(ORDINARY).map(PathBuf::from)
+    run_as_ordinary_user(test, &reachable_dir());
 }
 
 /// Runs a test again in a mount namespace of its own, in which it may mount what it likes. Only root can.
@@ -238,18 +220,8 @@ pub(super) fn in_own_mounts(test: &str, body: impl Fn()) {
     } else if rustix::process::geteuid().is_root() {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private"]).arg(std::env::current_exe().unwrap());
-        passes(command.args(["--exact", test, "--nocapture"]).env(OWN_MOUNTS, "yes"));
+        assert_one_passes(command.args(["--exact", test, "--nocapture"]).env(OWN_MOUNTS, "yes"));
     }
-}
-
-fn passes(command: &mut Command) {
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{command:?}: {said}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
 }
 
 pub(super) fn path(bytes: impl AsRef<[u8]>) -> RelPath {

@@ -24,6 +24,7 @@ mod ladder_open;
 mod ladder_paths;
 mod ladder_scans;
 mod ladder_stage;
+mod ordinary_user;
 mod output_flood;
 mod recovery_edits;
 mod recovery_kill;

@@ -48,6 +48,26 @@ fn trees(scenario: &str) -> (Tree, Tree) {
                 |n: u32, text: &str| (format!("d{}/f{n}", n % 7), file(&format!("{text} {n}\n").repeat(90)));
             ((0..300).map(|n| file(n, "before")).collect(), (30..330).map(|n| file(n, "after it")).collect())
         }
+        "set-id" => {
+            let tree = |text: &str| {
+                let file = |mode| Node::File(text.as_bytes().to_vec(), mode);
+                tree([("p", file(0o6755)), ("q", file(0o4755)), ("r", file(0o1644))])
+            };
+            let mut after = tree("short");
+            // One loses its bit on purpose.
+            after.insert("q".to_owned(), Node::File(b"short".to_vec(), 0o755));
+            (tree("much longer than that"), after)
+        }
+        "directories" => {
+            let before = tree([
+                ("a", file("one\n")),
+                ("d", Node::Dir(0o2751)),
+                ("d/e", Node::Dir(0o1777)),
+                ("d/e/f", file("two\n")),
+                ("empty", Node::Dir(0o700)),
+            ]);
+            (before, tree([("a", file("three\n"))]))
+        }
         other => panic!("{other}"),
     }
 }
@@ -180,4 +200,57 @@ fn a_kill_from_outside_at_a_moment_that_nobody_chose_leaves_all_or_nothing() {
         finished += u32::from(expected == shown(&after));
     }
     assert!(finished > 0);
+}
+
+/// The same without the privilege to write to a file and leave its set-user-id bit, which root has.
+fn let_die_without_privilege(act: &str, dir: &Path, kill_at: u32) -> bool {
+    let variables = [("ACT", act), ("DIR", dir.to_str().unwrap()), ("KILL_AT", &kill_at.to_string())];
+    let plain = child(CHILD, &variables);
+    let mut bound = std::process::Command::new("setpriv");
+    bound.args(["--bounding-set=-all", "--inh-caps=-all"]).arg(plain.get_program()).args(plain.get_args());
+    bound.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    was_killed(&bound.output().unwrap())
+}
+
+#[test]
+fn a_kill_after_a_write_loses_no_set_id_bits() {
+    let (before, after) = trees("set-id");
+    let steps = u32::try_from(steps_of(&before, &after).len()).unwrap();
+    for kill_at in 3..=steps {
+        for again in 0..4 {
+            let stage = Stage::new(&before);
+            assert!(let_die_without_privilege("set-id", stage.dir.path(), kill_at), "step {kill_at}");
+            if again > 0 {
+                let_die_without_privilege("recover", stage.dir.path(), again * 3);
+            }
+            let expected = expected(&stage, &before, &after);
+            assert_eq!(stage.survey(), expected, "step {kill_at}, {again}");
+        }
+    }
+}
+
+#[test]
+fn a_rollback_that_is_killed_at_a_directory_dresses_it() {
+    let (before, after) = trees("directories");
+    let all = steps_of(&before, &after);
+    let sync = u32::try_from(all.iter().position(|step| matches!(step, Step::Sync)).unwrap()).unwrap();
+    let mut kills = 0;
+    for again in 1.. {
+        let stage = Stage::new(&before);
+        let (root, mode) = (stage.root.clone(), |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777);
+        assert!(let_die("directories", stage.dir.path(), sync));
+        fs::write(root.join("a"), "mine\n").unwrap();
+        let was_killed = let_die("recover", stage.dir.path(), again);
+        for settled in stage.journals().recover().unwrap().settled {
+            settled.retire().unwrap();
+        }
+        let modes = ["d", "d/e", "empty"].map(|path| mode(&root.join(path)));
+        assert_eq!(modes, [0o2751, 0o1777, 0o700], "step {again}");
+        assert_eq!(fs::read_to_string(root.join("a")).unwrap(), "mine\n");
+        if !was_killed {
+            break;
+        }
+        kills += 1;
+    }
+    assert!(kills > 6, "{kills}");
 }

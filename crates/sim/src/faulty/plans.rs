@@ -5,11 +5,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{
     Claim, Decision, EventKind, EventRecord, Lock, LockRequest, NewDecision, NewJob, NewPlan, Plan, PlanId,
-    StepDecision,
+    StepDecision, WallMs,
 };
 use store::{
-    DecisionStoreError, LockStore, LockStoreError, PlanFilter, PlanMove, PlanStore, PlanStoreError,
-    StoreError,
+    DecisionStoreError, EndedPlans, LockStore, LockStoreError, Neighbours, PlanFilter, PlanMove, PlanStore,
+    PlanStoreError, StoreError,
 };
 use sync::Effect;
 
@@ -55,9 +55,24 @@ impl PlanStore for FaultyStore {
         self.inner().plans(filter).await
     }
 
-    async fn newest_plan(&self) -> Result<Option<PlanId>, StoreError> {
+    async fn newest_plans(&self, filter: &PlanFilter) -> Result<Vec<Plan>, StoreError> {
+        self.before("newest_plans", Kind::Read).await?;
+        self.inner().newest_plans(filter).await
+    }
+
+    async fn newest_plan(&self, root: Option<&[u8]>) -> Result<Option<PlanId>, StoreError> {
         self.before("newest_plan", Kind::Read).await?;
-        self.inner().newest_plan().await
+        self.inner().newest_plan(root).await
+    }
+
+    async fn neighbours(&self, plans: &[PlanId]) -> Result<Vec<Neighbours>, StoreError> {
+        self.before("neighbours", Kind::Read).await?;
+        self.inner().neighbours(plans).await
+    }
+
+    async fn ended_plans(&self, before: WallMs) -> Result<EndedPlans, StoreError> {
+        self.before("ended_plans", Kind::Read).await?;
+        self.inner().ended_plans(before).await
     }
 
     async fn plans_like(&self, prefix: &str, limit: usize) -> Result<Vec<PlanId>, StoreError> {
@@ -130,10 +145,11 @@ impl PlanStore for FaultyStore {
         self.inner().last_event(plan).await
     }
 
-    async fn forget(&self, plan: PlanId) -> Result<bool, StoreError> {
+    async fn forget(&self, plans: Vec<PlanId>) -> Result<Vec<PlanId>, StoreError> {
         self.before("forget", Kind::Synced).await?;
-        let answer = self.inner().forget(plan).await?;
-        self.after("forget", Kind::Synced, Some(plan)).await?;
+        let first = plans.first().copied();
+        let answer = self.inner().forget(plans).await?;
+        self.after("forget", Kind::Synced, first).await?;
         Ok(answer)
     }
 }

@@ -1,5 +1,6 @@
 //! What an owner records: changesets, calls, sandboxes, contents, errors.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 
 use async_trait::async_trait;
@@ -8,8 +9,8 @@ use domain::{
     NewChange, NewError, PlanId, PlanState, Policy, Recorded, Recovery, SandboxRecord, Started, ToolCall,
 };
 use store::{
-    By, CallOutcome, CallStore, ChangedPlace, ChangesetStore, ChangesetStoreError, Collected, ContentStore,
-    ErrorStore, Staged, StoreError,
+    By, CallOutcome, CallStore, ChangedPlan, ChangesetStore, ChangesetStoreError, Collected, ContentStore,
+    ErrorStore, GivenBack, Staged, StoreError,
 };
 use sync::{Clock, Effect, Finisher};
 
@@ -135,13 +136,34 @@ impl ChangesetStore for FaultyStore {
         self.inner().entries(plan, attempt).await
     }
 
-    async fn changed_places(
+    async fn changed_plans(
         &self,
         states: &[PlanState],
-        entries_max: usize,
-    ) -> Result<Vec<ChangedPlace>, StoreError> {
-        self.before("changed_places", Kind::Read).await?;
-        self.inner().changed_places(states, entries_max).await
+        plans_max: usize,
+    ) -> Result<(Vec<ChangedPlan>, usize), StoreError> {
+        self.before("changed_plans", Kind::Read).await?;
+        self.inner().changed_plans(states, plans_max).await
+    }
+
+    async fn changed_plan(&self, plan: PlanId) -> Result<Option<ChangedPlan>, StoreError> {
+        self.before("changed_plan", Kind::Read).await?;
+        self.inner().changed_plan(plan).await
+    }
+
+    async fn keep_footprint(
+        &self,
+        plan: PlanId,
+        stamp: (u32, u64),
+        files: usize,
+        bytes: Vec<u8>,
+    ) -> Result<(), StoreError> {
+        self.before("keep_footprint", Kind::Write).await?;
+        self.inner().keep_footprint(plan, stamp, files, bytes).await
+    }
+
+    async fn files_changed(&self, plans: &[PlanId]) -> Result<BTreeMap<PlanId, usize>, StoreError> {
+        self.before("files_changed", Kind::Read).await?;
+        self.inner().files_changed(plans).await
     }
 
     async fn changesets(&self, plan: PlanId) -> Result<Vec<Changeset>, StoreError> {
@@ -233,6 +255,10 @@ impl ContentStore for FaultyStore {
 
     fn collectable(&self, without: &[PlanId]) -> io::Result<Collected> {
         self.inner().collectable(without)
+    }
+
+    fn give_back(&self) -> io::Result<GivenBack> {
+        self.inner().give_back()
     }
 }
 

@@ -53,6 +53,7 @@ impl SimRunner {
             opened: self.world.wall(),
             closed: None,
             not_captured: NotCaptured::default(),
+            tree: None,
         };
         self.with_live(&claim, |live| live.sandbox = Some((no, record.clone())));
         self.store.sandbox_opened(&effect, &claim, record).await?;

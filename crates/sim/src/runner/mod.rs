@@ -94,6 +94,7 @@ impl From<StoreError> for Stopped {
             StoreError::Busy
             | StoreError::TooNew { .. }
             | StoreError::Unreadable { .. }
+            | StoreError::Damaged { .. }
             | StoreError::Broken { .. } => Self::failed(ErrorCategory::Internal, error),
         }
     }

@@ -1,6 +1,6 @@
 //! Consents in memory.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use sync::primitives::lock;
@@ -20,5 +20,20 @@ impl ConsentStore for MemoryStore {
     async fn consent(&self, root: &[u8], digest: &str) -> Result<(), StoreError> {
         lock(&self.consents).insert((root.to_vec(), digest.to_owned()));
         Ok(())
+    }
+
+    async fn consented_roots(&self) -> Result<Vec<(Vec<u8>, usize)>, StoreError> {
+        let mut roots: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+        for (root, _) in lock(&self.consents).iter() {
+            *roots.entry(root.clone()).or_default() += 1;
+        }
+        Ok(roots.into_iter().collect())
+    }
+
+    async fn revoke_consents(&self, root: &[u8]) -> Result<usize, StoreError> {
+        let mut consents = lock(&self.consents);
+        let before = consents.len();
+        consents.retain(|(known, _)| known != root);
+        Ok(before - consents.len())
     }
 }

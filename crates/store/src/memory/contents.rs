@@ -14,7 +14,7 @@ use sync::primitives::lock;
 use super::{MemoryStore, all_jobs};
 
 use crate::content_store::waits_since;
-use crate::{Collected, ContentStore, INLINE_BYTES_MAX, Staged};
+use crate::{Collected, ContentStore, GivenBack, INLINE_BYTES_MAX, Staged};
 
 /// The contents that are kept, and when the large ones were last staged.
 #[derive(Default)]
@@ -91,5 +91,10 @@ impl ContentStore for MemoryStore {
             let named = stay.flat_map(|(_, record)| record.named_contents()).collect();
             lock(&self.contents).collect(&named, now, true)
         }))
+    }
+
+    /// Memory has no file.
+    fn give_back(&self) -> io::Result<GivenBack> {
+        Ok(GivenBack::default())
     }
 }

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use domain::{
-    Claim, DecideError, Decision, EventKind, EventRecord, HandMove, NewDecision, NewJob, NewPlan, Plan,
-    PlanId, PlanMoveError, PlanRecord, StepDecision,
+    ApplyStage, Claim, DecideError, Decision, EventKind, EventRecord, HandMove, NewDecision, NewJob, NewPlan,
+    Plan, PlanId, PlanMoveError, PlanRecord, StepDecision, WallMs,
 };
 use sync::Effect;
 use sync::primitives::lock;
@@ -12,7 +12,9 @@ use super::jobs::may_be_queued;
 use super::ledger::keep_days;
 use super::{MemoryStore, Plans};
 use crate::plan_store::may_be_forgotten;
-use crate::{DecisionStoreError, PlanFilter, PlanMove, PlanStore, PlanStoreError, StoreError};
+use crate::{
+    DecisionStoreError, EndedPlans, Neighbours, PlanFilter, PlanMove, PlanStore, PlanStoreError, StoreError,
+};
 
 #[async_trait]
 impl PlanStore for MemoryStore {
@@ -68,9 +70,40 @@ impl PlanStore for MemoryStore {
         Ok((found, count))
     }
 
-    async fn newest_plan(&self) -> Result<Option<PlanId>, StoreError> {
-        let ids = |plans: &mut Plans| plans.values().filter_map(PlanRecord::row).map(|plan| plan.id).max();
-        Ok(self.plans.update_all(ids))
+    async fn newest_plans(&self, filter: &PlanFilter) -> Result<Vec<Plan>, StoreError> {
+        self.plans(filter).await.map(|(plans, _)| plans)
+    }
+
+    async fn newest_plan(&self, root: Option<&[u8]>) -> Result<Option<PlanId>, StoreError> {
+        let filter = PlanFilter { root: root.map(<[u8]>::to_vec), ..PlanFilter::default() };
+        let newest = |plans: &mut Plans| {
+            let rows = plans.values().filter_map(PlanRecord::row);
+            rows.filter(|plan| passes(plan, &filter)).map(|plan| plan.id).max()
+        };
+        Ok(self.plans.update_all(newest))
+    }
+
+    async fn neighbours(&self, plans: &[PlanId]) -> Result<Vec<Neighbours>, StoreError> {
+        let all = self.plans_like("", usize::MAX).await?;
+        let of_one = |plan: &PlanId| Neighbours {
+            before: all.iter().rev().find(|other| *other < plan).copied(),
+            after: all.iter().find(|other| *other > plan).copied(),
+        };
+        Ok(plans.iter().map(of_one).collect())
+    }
+
+    async fn ended_plans(&self, before: WallMs) -> Result<EndedPlans, StoreError> {
+        let has_ended = |record: &&PlanRecord| {
+            let row = record.row().filter(|row| may_be_forgotten(row.state) && row.updated < before);
+            row.is_some() && record.applies().all(|apply| apply.stage != ApplyStage::Sealed)
+        };
+        Ok(self.plans.update_all(|plans| {
+            let ended: Vec<&PlanRecord> = plans.values().filter(has_ended).collect();
+            EndedPlans {
+                plans: ended.iter().filter_map(|record| record.row()).map(|row| row.id).collect(),
+                applies: ended.iter().flat_map(|record| record.applies()).map(|apply| apply.id).collect(),
+            }
+        }))
     }
 
     async fn plans_like(&self, prefix: &str, limit: usize) -> Result<Vec<PlanId>, StoreError> {
@@ -139,15 +172,20 @@ impl PlanStore for MemoryStore {
         Ok(self.plans.read(&plan, |record| record.and_then(last).unwrap_or(0)))
     }
 
-    async fn forget(&self, plan: PlanId) -> Result<bool, StoreError> {
-        Ok(self.plans.update_all(|plans| {
-            let row = plans.get(&plan).and_then(PlanRecord::row);
-            if !row.is_some_and(|row| may_be_forgotten(row.state)) {
-                return false;
-            }
-            let forgotten = plans.remove(&plan);
-            forgotten.iter().for_each(|record| keep_days(&mut lock(&self.days), record));
-            forgotten.is_some()
+    async fn forget(&self, plans: Vec<PlanId>) -> Result<Vec<PlanId>, StoreError> {
+        Ok(self.plans.update_all(|known| {
+            let forget = |plan: &PlanId| {
+                let row = known.get(plan).and_then(PlanRecord::row);
+                if !row.is_some_and(|row| may_be_forgotten(row.state)) {
+                    return false;
+                }
+                let forgotten = known.remove(plan);
+                forgotten.iter().for_each(|record| keep_days(&mut lock(&self.days), record));
+                forgotten.is_some()
+            };
+            let mut plans = plans;
+            plans.retain(forget);
+            plans
         }))
     }
 }

@@ -147,6 +147,7 @@ fn of_kind(error: StoreError) -> Undone {
         StoreError::Busy | StoreError::Full => Undone::for_now(error),
         StoreError::TooNew { .. }
         | StoreError::Unreadable { .. }
+        | StoreError::Damaged { .. }
         | StoreError::Broken { .. }
         | StoreError::LeaseLost(_) => Undone::for_good(error),
     }

@@ -97,6 +97,16 @@ fn end(
     Ok(recorded)
 }
 
+/// Ends every call of a plan that still runs, in order of attempt and number.
+pub(super) fn end_all(tx: &Tx<'_>, head: Head, plan: PlanId, at: Moment) -> Result<(), StoreError> {
+    for mut call in rows::running(tx, head, plan)? {
+        let told = told::tool_finished(call.interrupt(at.wall), 0);
+        rows::save_end(tx, head, &call)?;
+        tell(tx, head, told, at.wall)?;
+    }
+    Ok(())
+}
+
 fn sandbox_opened(tx: &Tx<'_>, claim: &Claim, record: &SandboxRecord, at: Moment) -> Result<(), StoreError> {
     guard(tx, claim)?;
     let head = guard(tx, &Claim { plan: record.plan, ..*claim })?;

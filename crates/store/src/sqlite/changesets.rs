@@ -4,14 +4,16 @@
 //! 1. Recording reads no other entry than one of the same name, and takes its two numbers by the writes that use them.
 //! 2. The entries of a changeset are read once, when it ends, for their digest.
 //! 3. Files of large contents that an ended changeset names are on the disk before its end is committed.
+//! 4. Entries are given out only if they are those that were recorded: as many as were numbered, and with the digest of
+//!    each changeset that has ended. A damaged file never reads as a plan that changed nothing.
 
-mod places;
+mod footprints;
 mod port;
 mod rows;
 
 use domain::{
-    Changeset, ChangesetError, ChangesetId, ChangesetState, Claim, Closed, Ending, Hash, NewChange, Recorded,
-    Started, changeset_digest, told,
+    ChangeEntry, Changeset, ChangesetDigest, ChangesetError, ChangesetId, ChangesetState, Claim, Closed,
+    Ending, Folding, Hash, NetChange, NewChange, PlanId, Recorded, Started, changeset_digest, told,
 };
 
 use super::heads::{Head, tell};
@@ -163,4 +165,87 @@ fn all(tx: &Tx<'_>, head: Head) -> Result<Vec<Changeset>, StoreError> {
             })
         })
         .collect()
+}
+
+/// The entries of one attempt, in order of `no`.
+///
+/// # Errors
+/// [`StoreError::Damaged`] if they are not those that were recorded.
+fn entries_in(tx: &Tx<'_>, head: Head, plan: PlanId, attempt: u32) -> Result<Vec<ChangeEntry>, StoreError> {
+    let mut all = Vec::new();
+    for set in recorded_sets(tx, head, plan, attempt)? {
+        let entries = rows::entries_of(tx, set.no, set.id)?;
+        let mut digest = ChangesetDigest::new(set.entries);
+        entries.iter().for_each(|entry| digest.add(entry));
+        check(plan, &set, entries.len(), digest)?;
+        all.extend(entries);
+    }
+    all.sort_by_key(|entry| entry.no);
+    Ok(all)
+}
+
+/// What the entries of one attempt come to, read one by one. Those of a single changeset, as of a plan with one command,
+/// lie in their order already; those of several have to be sorted.
+///
+/// # Errors
+/// As [`entries_in`].
+fn net_changes(tx: &Tx<'_>, head: Head, plan: PlanId, attempt: u32) -> Result<Vec<NetChange>, StoreError> {
+    let sets = recorded_sets(tx, head, plan, attempt)?;
+    let filled = sets.iter().filter(|set| set.entries > 0).count();
+    let mut folding = Folding::default();
+    for set in &sets {
+        let (mut digest, mut count) = (ChangesetDigest::new(set.entries), 0);
+        rows::each_of(tx, set.no, set.id, &mut |entry| {
+            digest.add(&entry);
+            count += 1;
+            if filled == 1 {
+                folding.add(&entry);
+            }
+        })?;
+        check(plan, set, count, digest)?;
+    }
+    if filled > 1 {
+        rows::each_in(tx, head, attempt, &mut |entry| folding.add(&entry))?;
+    }
+    Ok(folding.finish())
+}
+
+/// The changesets of one attempt, if those of the plan are as many as were numbered.
+fn recorded_sets(tx: &Tx<'_>, head: Head, plan: PlanId, attempt: u32) -> Result<Vec<rows::Set>, StoreError> {
+    let damaged = |what: String| Err(StoreError::Damaged { plan, what });
+    let counted = |row: &rusqlite::Row<'_>| Ok((number(row, 0)?, number(row, 1)?));
+    let (numbered, entered) =
+        tx.the("SELECT changesets, entries FROM plan_heads WHERE no = ?1", [head.0], counted)?;
+    let mut sets = rows::all(tx, head)?;
+    if sets.len() as u64 != numbered {
+        return damaged(format!("{} of its {numbered} changesets are there", sets.len()));
+    }
+    let newest = plans::attempt_of(tx, head)?;
+    if let Some(set) = sets.iter().find(|set| set.attempt > newest) {
+        return damaged(format!("a changeset is of attempt {}, and it is in attempt {newest}", set.attempt));
+    }
+    let in_sets: u64 = sets.iter().map(|set| u64::from(set.entries)).sum();
+    if in_sets != entered {
+        return damaged(format!("its changesets count {in_sets} changes, and {entered} were recorded"));
+    }
+    sets.retain(|set| set.attempt == attempt);
+    Ok(sets)
+}
+
+/// Returns an error if what was read of a changeset is not what was recorded.
+fn check(plan: PlanId, set: &rows::Set, count: usize, digest: ChangesetDigest) -> Result<(), StoreError> {
+    let damaged = |what: String| Err(StoreError::Damaged { plan, what });
+    if count as u64 != u64::from(set.entries) {
+        return damaged(format!("{count} of {} changes are there", set.entries));
+    }
+    let found = digest.finish();
+    match (set.digest, set.state) {
+        (Some(recorded), _) if recorded != found => {
+            damaged("its changes are not those that were recorded".to_owned())
+        }
+        (None, ChangesetState::Closed | ChangesetState::Interrupted) => {
+            damaged("a changeset has ended without a digest".to_owned())
+        }
+        (Some(_), _) | (None, ChangesetState::Open) => Ok(()),
+    }
 }

@@ -19,4 +19,19 @@ impl ConsentStore for SqliteStore {
         let keep = "INSERT INTO consents VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
         self.write(FOR_POWER, move |tx| tx.run(keep, (root, digest, wall(at.wall))).map(drop)).await
     }
+
+    async fn consented_roots(&self) -> Result<Vec<(Vec<u8>, usize)>, StoreError> {
+        let roots = "SELECT root, COUNT(*) FROM consents GROUP BY root ORDER BY root";
+        self.read(|tx| {
+            tx.all(roots, (), |row| {
+                let contents: i64 = row.get(1)?;
+                Ok((row.get(0)?, usize::try_from(contents).unwrap_or(0)))
+            })
+        })
+    }
+
+    async fn revoke_consents(&self, root: &[u8]) -> Result<usize, StoreError> {
+        let root = root.to_vec();
+        self.write(FOR_POWER, move |tx| tx.run("DELETE FROM consents WHERE root = ?1", (root,))).await
+    }
 }

@@ -20,9 +20,9 @@ use domain::{FileState, Hash, Ms, PlanId, WallMs, is_text};
 
 use super::row::{Json, hash, ms, ms_or_none, number, signed};
 use super::tx::Tx;
-use super::{FOR_PROCESS, SqliteStore};
+use super::{FOR_PROCESS, SqliteStore, space};
 use crate::content_store::waits_since;
-use crate::{Collected, ContentStore, INLINE_BYTES_MAX, Staged, StoreError};
+use crate::{Collected, ContentStore, GivenBack, INLINE_BYTES_MAX, Staged, StoreError};
 pub(super) use files::Files;
 
 /// A staging that lies further ahead than clocks of one boot can differ is of another boot, and nobody waits for it.
@@ -118,6 +118,7 @@ fn failed(error: StoreError) -> io::Error {
         StoreError::LeaseLost(_)
         | StoreError::TooNew { .. }
         | StoreError::Unreadable { .. }
+        | StoreError::Damaged { .. }
         | StoreError::Broken { .. } => io::ErrorKind::Other,
     };
     io::Error::new(kind, error)
@@ -173,5 +174,9 @@ impl ContentStore for SqliteStore {
         let free = self.read(|tx| find_free(tx, now, without)).map_err(failed)?;
         let bytes = free.iter().fold(0, |bytes: u64, free| bytes.saturating_add(free.size));
         Ok(Collected { contents: free.len() as u64, bytes })
+    }
+
+    fn give_back(&self) -> io::Result<GivenBack> {
+        space::give_back(self, &self.database).map_err(failed)
     }
 }

@@ -2,21 +2,21 @@
 //!
 //! # Invariants
 //! 1. Every move is [`Job::next`] between a read and a write of one transaction, and does what
-//!    [`PlanRecord`](domain::PlanRecord) does: changesets that lost their owner end, the plan follows, both are told.
+//!    [`PlanRecord`](domain::PlanRecord) does: changesets and calls that lost their owner end, the plan follows, both are told.
 //! 2. A claim looks at queued and running jobs only, by their indexes: what has ended costs nothing.
 
 mod port;
 mod rows;
 
 use domain::{
-    Claim, ClaimRequest, Ending, Job, JobEvent, JobId, JobRefused, JobState, LeaseLost, Ms, NewJob, Policy,
-    Reason, WallMs, WorkerId, follow, told, why_constrained,
+    Claim, ClaimRequest, Ending, Job, JobEvent, JobId, JobRefused, JobState, LeaseLost, Ms, NewJob, Phase,
+    Policy, Reason, WallMs, WorkerId, follow, told, why_constrained,
 };
 
 use super::heads::{self, Head, tell};
 use super::row::{Text, count, ms, signed};
 use super::tx::Tx;
-use super::{changesets, errors, ledger, plans};
+use super::{calls, changesets, errors, ledger, plans};
 use crate::job_store::was_released;
 use crate::{JobEnd, JobStoreError, QUEUED_JOBS_MAX, StoreError};
 pub(super) use rows::{Kept, find, known_of, live_of};
@@ -46,8 +46,8 @@ pub(super) fn of_claim(tx: &Tx<'_>, claim: &Claim) -> Result<Kept, StoreError> {
     find(tx, claim.job)?.filter(|kept| kept.job.plan == claim.plan).ok_or_else(|| lost(claim).into())
 }
 
-/// Moves a job and the plan with it, and ends the changesets that lost their owner by it. With `constrained_by`, a job
-/// that fails leaves its plan constrained by these.
+/// Moves a job and the plan with it, and ends the calls and the changesets that lost their owner by it. With
+/// `constrained_by`, a job that fails leaves its plan constrained by these.
 pub(super) fn move_job(
     tx: &Tx<'_>,
     kept: &Kept,
@@ -72,6 +72,7 @@ pub(super) fn move_job(
     };
     save(tx, &after)?;
     if !after.is_owned_by(&before.claim()) {
+        calls::end_all(tx, *head, after.plan, at)?;
         let succeeded = after.state == JobState::Succeeded;
         changesets::end_all(tx, *head, if succeeded { Ending::Closed } else { Ending::Interrupted }, at)?;
         ledger::assume_all(tx, *head, after.plan)?;
@@ -182,12 +183,26 @@ fn pick(
         },
     };
     let take_over = |job| (job, JobEvent::TakeOver { worker, boot, lease });
+    let claim = |job| (job, JobEvent::Claim { worker, boot, lease });
     if live >= i64::from(concurrency_max) {
         let to_be_cancelled = match head {
             None => rows::first_dead_to_be_cancelled(tx, boot, now, passed.dead)?,
             Some(head) => rows::dead_to_be_cancelled_of(tx, head, boot, now)?,
         };
-        return Ok(to_be_cancelled.map(take_over));
+        if let Some(job) = to_be_cancelled {
+            return Ok(Some(take_over(job)));
+        }
+        // An apply that a process serves alone waits for no slot.
+        let Some(head) = head else { return Ok(None) };
+        let apply = |job: Option<JobId>| -> Result<Option<JobId>, StoreError> {
+            let Some(job) = job else { return Ok(None) };
+            let found = find(tx, job).map_err(|error| StoreError::Broken { why: error.to_string() })?;
+            Ok(found.filter(|kept| kept.job.phase == Phase::Apply).map(|kept| kept.job.id))
+        };
+        if let Some(job) = apply(rows::dead_of(tx, head, boot, now)?)? {
+            return Ok(Some(take_over(job)));
+        }
+        return Ok(apply(rows::due_of(tx, head, now)?)?.map(claim));
     }
     let (dead, due) = match head {
         None => {
@@ -197,7 +212,7 @@ fn pick(
         }
         Some(head) => (rows::dead_of(tx, head, boot, now)?, rows::due_of(tx, head, now)?),
     };
-    Ok(dead.map(take_over).or_else(|| due.map(|job| (job, JobEvent::Claim { worker, boot, lease }))))
+    Ok(dead.map(take_over).or_else(|| due.map(claim)))
 }
 
 /// One event of the job that the claim names.

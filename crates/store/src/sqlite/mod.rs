@@ -4,6 +4,7 @@
 //! | file | what |
 //! |---|---|
 //! | `open`, `schema` | whose file it is, its version and its tables |
+//! | `space` | how the file gets smaller again |
 //! | `writer` | the one thread that writes: who goes first, who is answered when |
 //! | `batch` | its transactions: savepoints, durability, what a failure spoils |
 //! | `readers` | connections that read beside it |
@@ -38,6 +39,7 @@ mod plans;
 mod readers;
 mod row;
 mod schema;
+mod space;
 mod tx;
 mod writer;
 
@@ -88,6 +90,7 @@ pub struct SqliteStore {
     writer: Writer<Batches>,
     readers: Readers,
     files: Files,
+    database: PathBuf,
     wall: fn() -> WallMs,
     clock: Arc<dyn Clock>,
 }
@@ -110,7 +113,8 @@ impl SqliteStore {
         let SqliteOptions { dir, clock, wall } = options;
         let (path, reader) = open::open(&dir)?;
         let files = Files::new(dir.join("contents"));
-        Ok(Self { writer: writer(&path, &files), readers: Readers::new(path, reader), files, wall, clock })
+        let readers = Readers::new(path.clone(), reader);
+        Ok(Self { writer: writer(&path, &files), readers, files, database: path, wall, clock })
     }
 
     fn moment(&self) -> Moment {

@@ -224,7 +224,10 @@ fn make(dir: &Path, directory: &File, path: &Path) -> Result<(), OpenError> {
 fn fill(new: &Path) -> rusqlite::Result<()> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(new, flags)?;
-    connection.execute_batch("PRAGMA synchronous=OFF; PRAGMA journal_mode=MEMORY; BEGIN EXCLUSIVE;")?;
+    // The first can only be chosen while there is no table.
+    connection.execute_batch(
+        "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA synchronous=OFF; PRAGMA journal_mode=MEMORY; BEGIN EXCLUSIVE;",
+    )?;
     schema::migrate(&connection, 0)?;
     connection.execute_batch("COMMIT; PRAGMA journal_mode=WAL;")?;
     connection.close().map_err(|(_, error)| error)
@@ -245,11 +248,11 @@ fn migrate(directory: &File, path: &Path) -> Result<(), OpenError> {
     run().map_err(|error| words(path, error))
 }
 
-/// The data directory, locked for making and migrating.
-struct Locked<'d>(&'d File);
+/// The data directory, locked for making, migrating and rewriting.
+pub(super) struct Locked<'d>(&'d File);
 
 impl<'d> Locked<'d> {
-    fn new(directory: &'d File) -> io::Result<Self> {
+    pub(super) fn new(directory: &'d File) -> io::Result<Self> {
         rustix::fs::flock(directory, FlockOperation::LockExclusive)?;
         Ok(Self(directory))
     }

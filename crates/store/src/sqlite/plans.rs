@@ -138,8 +138,8 @@ fn from_decide(error: DecisionStoreError) -> PlanStoreError {
 
 fn forget(tx: &Tx<'_>, id: PlanId) -> Result<bool, StoreError> {
     let Some(head) = heads::find(tx, id)? else { return Ok(false) };
-    let plan = of_head(tx, head)?;
-    if !plan.is_some_and(|plan| may_be_forgotten(plan.state)) {
+    // Its state is enough: a plan that a newer program made can be forgotten, too.
+    if !rows::state_of(tx, head)?.is_some_and(may_be_forgotten) {
         return Ok(false);
     }
     tx.run("DELETE FROM plan_heads WHERE no = ?1", [head.0])?;

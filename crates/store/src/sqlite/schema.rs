@@ -20,7 +20,7 @@ pub(super) const APPLICATION_ID: u32 = 0x6167_6e74;
 pub(super) const VERSION: u32 = STEPS.len() as u32;
 
 /// Each takes the file one version further.
-const STEPS: [&str; 7] = [STEP_1, STEP_2, STEP_3, STEP_4, STEP_5, STEP_6, STEP_7];
+const STEPS: [&str; 9] = [STEP_1, STEP_2, STEP_3, STEP_4, STEP_5, STEP_6, STEP_7, STEP_8, STEP_9];
 
 /// Takes a file of version `from` to [`VERSION`]. The caller holds the transaction.
 pub(super) fn migrate(connection: &Connection, from: u32) -> rusqlite::Result<()> {
@@ -30,6 +30,40 @@ pub(super) fn migrate(connection: &Connection, from: u32) -> rusqlite::Result<()
     connection
         .execute_batch(&format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"))
 }
+
+/// The plans that changed something, and of each what a forecast needs, if it was made: of `attempt`, and of so many
+/// entries as the plan had then. The row is made with the first entry; a plan that came to its end keeps only the number.
+const STEP_9: &str = "
+CREATE TABLE footprints (
+    head INTEGER PRIMARY KEY REFERENCES plan_heads(no) ON DELETE CASCADE,
+    plan TEXT NOT NULL,
+    is_open INTEGER NOT NULL DEFAULT 1 CHECK (is_open IN (0, 1)),
+    attempt INTEGER,
+    entries INTEGER,
+    files INTEGER,
+    bytes BLOB
+) STRICT;
+CREATE INDEX footprints_open ON footprints(plan) WHERE is_open = 1;
+CREATE TRIGGER footprint_begins AFTER UPDATE OF entries ON plan_heads WHEN old.entries = 0 AND new.entries > 0 BEGIN
+    INSERT OR IGNORE INTO footprints (head, plan) VALUES (new.no, new.plan);
+END;
+CREATE TRIGGER footprint_ends AFTER UPDATE OF state ON plans
+WHEN (new.state IN ('applied', 'cancelled')) <> (old.state IN ('applied', 'cancelled')) BEGIN
+    UPDATE footprints SET is_open = new.state NOT IN ('applied', 'cancelled'), bytes = NULL WHERE head = new.head;
+END;
+INSERT INTO footprints (head, plan, is_open)
+    SELECT h.no, h.plan, p.state NOT IN ('applied', 'cancelled')
+    FROM plan_heads h JOIN plans p ON p.head = h.no WHERE h.entries > 0;
+";
+
+/// The newest plan of a project, and the plans that ended long ago, each by an index and not by looking at all plans.
+const STEP_8: &str = "
+ALTER TABLE plan_projects ADD COLUMN plan TEXT NOT NULL DEFAULT '';
+UPDATE plan_projects SET plan = (SELECT h.plan FROM plan_heads h WHERE h.no = plan_projects.head);
+DROP INDEX plan_projects_root;
+CREATE INDEX plan_projects_newest ON plan_projects(root, plan);
+CREATE INDEX plans_updated ON plans(state, updated);
+";
 
 /// Which variables a worker must have for a job: a list in JSON, none where it needs none.
 const STEP_7: &str = "

@@ -83,6 +83,23 @@ impl<'c> Tx<'c> {
         self.heard(found)
     }
 
+    /// Each row, in their order, one at a time.
+    pub(super) fn each(
+        &self,
+        sql: &str,
+        params: impl Params,
+        act: &mut dyn FnMut(&Row<'_>) -> rusqlite::Result<()>,
+    ) -> Result<(), StoreError> {
+        let done = self.connection.prepare_cached(sql).and_then(|mut statement| {
+            let mut rows = statement.query(params)?;
+            while let Some(row) = rows.next()? {
+                act(row)?;
+            }
+            Ok(())
+        });
+        self.heard(done)
+    }
+
     /// The file of this content has to be on the disk before the transaction is.
     pub(super) fn sync_content(&self, hash: Hash) {
         self.to_sync.borrow_mut().insert(hash);

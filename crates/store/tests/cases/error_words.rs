@@ -19,7 +19,7 @@ fn broken() -> StoreError {
 }
 
 /// Every error of a store, how it is to be taken, and what it says.
-fn store_errors() -> [(StoreError, ErrorClass, &'static str); 6] {
+fn store_errors() -> [(StoreError, ErrorClass, &'static str); 7] {
     [
         (StoreError::LeaseLost(LOST), ErrorClass::Cancelled, LOST_SAYS),
         (StoreError::Busy, ErrorClass::Transient, "the store is busy"),
@@ -33,6 +33,14 @@ fn store_errors() -> [(StoreError, ErrorClass, &'static str); 6] {
             StoreError::Unreadable { why: "plan 7: no such step".to_owned() },
             ErrorClass::Permanent,
             "the store holds what this program cannot read: plan 7: no such step",
+        ),
+        (
+            StoreError::Damaged {
+                plan: domain::PlanId::from_u128(0),
+                what: "1 of 2 changes are there".to_owned(),
+            },
+            ErrorClass::Permanent,
+            "what is recorded of plan 00000000000000000000000000 is damaged: 1 of 2 changes are there",
         ),
         (broken(), ErrorClass::Permanent, "the store is broken: the disk is gone"),
     ]

@@ -193,6 +193,7 @@ pub(crate) async fn fill(store: &SqliteStore) {
         opened: WallMs(1),
         closed: None,
         not_captured: NotCaptured::default(),
+        tree: None,
     };
     store.sandbox_opened(&effect(), &claim, record).await.unwrap();
     let undo = NewApply {

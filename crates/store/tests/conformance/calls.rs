@@ -204,9 +204,10 @@ pub(crate) async fn a_replaced_owner_ends_no_call_and_the_next_may(bench: Bench)
     let lost = StoreError::LeaseLost(LeaseLost { job: new.claim.job, fence: Fence(2) });
     assert_eq!(stale.end_call(ended).await, Err(lost.into()));
     assert_eq!(bench.snapshot().await, before);
-    // Its changes went with the old sandbox; that it came to no good end can still be told.
+    // Its changes went with the old sandbox, and the takeover has ended it.
     let gone = CallEnd { state: CallState::Cancelled, ..call_end() };
-    new.end_call(CallOutcome { end: gone, ..outcome(1, changeset_id(1), Vec::new()) }).await.unwrap();
+    let again = new.end_call(CallOutcome { end: gone, ..outcome(1, changeset_id(1), Vec::new()) }).await;
+    assert!(again.is_err(), "{again:?}");
     assert_eq!(new.begin_call(new_call(1, "execute")).await.unwrap().no, CallNo(2));
 }
 
@@ -254,7 +255,14 @@ pub(crate) async fn a_sandbox_is_kept_opened_and_closed(bench: Bench) {
     let events = bench.events(plan_id(1)).await.len();
     let closed = SandboxRecord {
         closed: Some(WallMs(9)),
-        not_captured: domain::NotCaptured { scratch: 1, protected: 2, special: 3 },
+        not_captured: domain::NotCaptured {
+            scratch: 1,
+            protected: 2,
+            special: 3,
+            patterns_left_out: true,
+            ..domain::NotCaptured::default()
+        },
+        tree: Some(domain::TreeCompared { moved: vec!["a.txt".to_owned()], more: 1, is_whole: true }),
         ..again
     };
     bench.store.sandbox_closed(closed.clone()).await.unwrap();

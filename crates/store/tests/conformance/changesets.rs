@@ -7,7 +7,7 @@ use domain::{
     FileState, Hash, Kind, NewChange, Op, Phase, PlanEvent, PlanState, Recorded, RootNo, Started, Work,
     changeset_digest, pair_renames,
 };
-use store::{ChangedPlace, ChangesetStoreError, JobEnd};
+use store::{ChangesetStoreError, JobEnd};
 
 use super::bench::{Bench, Owner};
 use super::sample::{STRANGER, change, change_between, changeset_id, entry, path, plan_id};
@@ -387,34 +387,31 @@ pub(crate) async fn ten_thousand_opened_and_closed_leave_none_open(bench: Bench)
     assert!(bench.changesets(plan_id(1)).await == expected, "each has its own entry and is closed");
 }
 
-pub(crate) async fn the_places_of_plans_are_told_by_state_and_newest_first(bench: Bench) {
-    let here = FileState::file(b"moved", 0o644);
-    let [rename]: [Draft; 1] = pair_renames(vec![
-        Draft::between(path("old"), Some(here), None).unwrap(),
-        Draft::between(path("new"), None, Some(here)).unwrap(),
-    ])
-    .try_into()
-    .unwrap();
-    for n in [1, 2] {
+pub(crate) async fn plans_that_changed_something_are_listed_by_state_and_newest_first(bench: Bench) {
+    for n in [1, 2, 3] {
         let owner = processing(&bench, n, Phase::Execute).await;
-        owner.start(changeset_id(n)).await.unwrap();
-        let other = NewChange { root: RootNo(1), ..change(10 + n) };
-        owner.record_latest(&other).await.unwrap();
-        if n == 2 {
-            owner.record_latest(&NewChange { draft: rename.clone(), ..change(20) }).await.unwrap();
+        if n < 3 {
+            owner.start(changeset_id(n)).await.unwrap();
+            owner.record_latest(&change(10 + n)).await.unwrap();
         }
         owner.end(JobEnd::Succeeded).await.unwrap();
     }
     let (waits, done) = (PlanState::Execute(Work::Queued), PlanState::Execute(Work::Complete));
-    let places = async |states: &[PlanState], max| bench.store.changed_places(states, max).await.unwrap();
-    let place = |n, root: &[u8], path: &[u8]| ChangedPlace::new(plan_id(n), root, path);
-    let newest =
-        [place(2, b"/srv/api", b"file"), place(2, b"/srv/w\xe9b", b"new"), place(2, b"/srv/w\xe9b", b"old")];
-    let all = [&newest[..], &[place(1, b"/srv/api", b"file")]].concat();
-    assert_eq!(places(&[waits, done], 100).await, all);
-    assert_eq!(places(&[done], 2).await, newest, "the oldest is left out first");
-    assert_eq!(places(&[waits], 100).await, []);
-    // What an attempt did that is over is no more on its way.
-    by_hand(&bench, 2, PlanEvent::Again).await.unwrap();
-    assert_eq!(places(&[waits, done], 100).await, all[3..]);
+    let changed = async |states: &[PlanState], max| {
+        let (found, more) = bench.store.changed_plans(states, max).await.unwrap();
+        (found.iter().map(|changed| changed.plan).collect::<Vec<_>>(), more)
+    };
+    assert_eq!(changed(&[waits, done], 9).await, (vec![plan_id(2), plan_id(1)], 0));
+    assert_eq!(changed(&[done], 1).await, (vec![plan_id(2)], 1), "the oldest is left out first");
+    assert_eq!(changed(&[waits], 9).await, (vec![], 0));
+    assert_eq!(bench.store.changed_plan(plan_id(3)).await, Ok(None), "it changed nothing");
+    let one = bench.store.changed_plan(plan_id(1)).await.unwrap().unwrap();
+    assert_eq!((one.attempt, one.projects.len(), one.footprint), (1, 2, None));
+    by_hand(&bench, 2, PlanEvent::Cancel).await.unwrap();
+    assert!(changed(&PlanState::ALL, 9).await.0.contains(&plan_id(1)));
+    assert_eq!(
+        changed(&[waits, done], 9).await,
+        (vec![plan_id(1)], 0),
+        "one that has come to its end is not"
+    );
 }

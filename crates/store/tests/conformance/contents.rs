@@ -180,11 +180,11 @@ pub(crate) async fn a_content_that_two_plans_name_goes_with_the_last(bench: Benc
         owner.end(JobEnd::Cancelled).await.unwrap();
     }
     assert_eq!(collect(&bench), NOTHING);
-    assert_eq!(bench.store.forget(plan_id(1)).await, Ok(true));
+    assert_eq!(bench.store.forget(vec![plan_id(1)]).await, Ok(vec![plan_id(1)]));
     assert_eq!(collect(&bench), Collected { contents: 1, bytes: 3 });
     assert!(is_gone(&bench, &Hash::of(own)));
     assert_eq!(read(&bench, &Hash::of(shared)).unwrap(), shared);
-    assert_eq!(bench.store.forget(plan_id(2)).await, Ok(true));
+    assert_eq!(bench.store.forget(vec![plan_id(2)]).await, Ok(vec![plan_id(2)]));
     assert_eq!(collect(&bench), Collected { contents: 1, bytes: 6 });
     assert!(is_gone(&bench, &Hash::of(shared)));
     // And may come back.

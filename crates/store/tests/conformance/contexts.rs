@@ -91,7 +91,7 @@ pub(crate) async fn the_text_of_a_context_stays_as_long_as_its_plan(bench: Bench
     assert_eq!(bench.store.collectable(&[plan_id(1)]).unwrap(), all);
     assert_eq!(bench.store.collect(false).unwrap(), Collected::default());
     assert_eq!(text_of(&bench, &context(2, &long)), long);
-    assert!(bench.store.forget(plan_id(1)).await.unwrap());
+    assert_eq!(bench.store.forget(vec![plan_id(1)]).await, Ok(vec![plan_id(1)]));
     assert_eq!(bench.store.context(ContextId::from_u128(1)).await, Ok(None));
     assert_eq!(bench.store.collect(false).unwrap(), all);
 }

@@ -222,7 +222,7 @@ pub(crate) async fn the_limit_of_a_day_holds_for_all_plans_and_for_forgotten_one
     assert_eq!(bench.snapshot().await, before, "nothing is taken from the plan either");
     bench.store.cancel(first.claim.job, "enough").await.unwrap();
     first.end(JobEnd::Cancelled).await.unwrap();
-    assert_eq!(bench.store.forget(plan_id(1)).await, Ok(true));
+    assert_eq!(bench.store.forget(vec![plan_id(1)]).await, Ok(vec![plan_id(1)]));
     assert_eq!(second.reserve(with_day(3, 5)).await, Err(full(2, 2).into()));
     second.reserve(with_day(3, 6)).await.unwrap();
     let of_day = bench.store.day_ledger(day(None).day).await.unwrap();

@@ -81,7 +81,7 @@ macro_rules! conformance {
                 closing_again_gives_the_same_answer,
                 the_digest_tells_any_difference,
                 finishing_ends_what_is_open_and_nothing_else,
-                the_places_of_plans_are_told_by_state_and_newest_first,
+                plans_that_changed_something_are_listed_by_state_and_newest_first,
                 ten_thousand_opened_and_closed_leave_none_open,
             }
             errors {
@@ -224,6 +224,7 @@ macro_rules! conformance {
             consents {
                 a_yes_is_to_one_content_at_one_root,
                 a_yes_outlives_the_plans,
+                a_revoked_root_has_no_yes,
             }
             calls {
                 calls_are_numbered_from_one_in_each_attempt,

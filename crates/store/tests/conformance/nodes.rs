@@ -231,7 +231,9 @@ pub(crate) async fn a_replaced_owner_settles_nothing_and_what_is_settled_stays(b
     let read = old.keep_call_and_settle(a_read("c", node_run("c", Succeeded, 9))).await;
     assert_eq!(read, Err(lost.into()));
     assert_eq!(bench.snapshot().await, before);
-    new.end_call(ended).await.unwrap();
+    // The takeover has ended the call.
+    assert!(new.end_call(ended).await.is_err());
+    new.settle_nodes(vec![node_run("b", Succeeded, 8)]).await.unwrap();
     new.settle_nodes_late(vec![node_run("c", Cancelled, 9)]).await.unwrap();
     assert_eq!(paths(&runs(&bench).await), ["a", "b", "c"]);
     assert_eq!(runs(&bench).await[0], settled);

@@ -6,7 +6,7 @@ use domain::{
     ApplyKind, ApplyState, Decision, DecisionKind, Ending, ErrorCategory, EventKind, HELD, Job, JobRefused,
     JobState, NewDecision, NewJob, NewPlan, NodeOutcome, Phase, Plan, PlanState, Policy, TITLE_CHARS_MAX,
 };
-use store::{JobEnd, JobStoreError, PlanFilter, PlanStoreError, QUEUED_JOBS_MAX};
+use store::{JobEnd, JobStoreError, Neighbours, PlanFilter, PlanStoreError, QUEUED_JOBS_MAX};
 
 use super::bench::{Bench, outcome};
 use super::sample::{
@@ -171,13 +171,13 @@ pub(crate) async fn one_plan_made_by_eight_is_one_plan(bench: Bench) {
 pub(crate) async fn an_unknown_plan_has_nothing(bench: Bench) {
     assert_eq!(bench.store.plan(STRANGER).await, Err(PlanStoreError::NotFound { plan: STRANGER }));
     assert!(bench.plan_snapshot(STRANGER).await.is_empty());
-    assert_eq!(bench.store.forget(STRANGER).await, Ok(false));
+    assert_eq!(bench.store.forget(vec![STRANGER]).await, Ok(vec![]));
     // One that only has jobs was never made: it has no row, and nothing is told of it.
     bench.owner(1).await;
     assert_eq!(bench.store.plan(plan_id(1)).await, Err(PlanStoreError::NotFound { plan: plan_id(1) }));
     assert_eq!(bench.store.plans(&everything()).await, Ok((Vec::new(), 0)));
     assert_eq!(bench.events(plan_id(1)).await, []);
-    assert_eq!(bench.store.forget(plan_id(1)).await, Ok(false));
+    assert_eq!(bench.store.forget(vec![plan_id(1)]).await, Ok(vec![]));
 }
 
 fn everything() -> PlanFilter {
@@ -207,6 +207,7 @@ pub(crate) async fn plans_are_listed_newest_first_and_by_what_is_asked_for(bench
         let (plans, all) = bench.store.plans(&filter).await.unwrap();
         let found: Vec<_> = plans.iter().map(|plan| plan.id).collect();
         assert_eq!((found, all), (ids.into_iter().map(plan_id).collect(), count), "{filter:?}");
+        assert_eq!(bench.store.newest_plans(&filter).await.unwrap(), plans, "{filter:?}");
         for plan in plans {
             assert_eq!(bench.plan(plan.id).await, plan, "a listed plan is the plan");
         }
@@ -214,11 +215,23 @@ pub(crate) async fn plans_are_listed_newest_first_and_by_what_is_asked_for(bench
 }
 
 pub(crate) async fn plans_are_found_by_how_their_id_begins(bench: Bench) {
-    assert_eq!(bench.store.newest_plan().await, Ok(None));
+    assert_eq!(bench.store.newest_plan(None).await, Ok(None));
     for n in [1, 33, 64, 34] {
         create(&bench, n).await;
     }
-    assert_eq!(bench.store.newest_plan().await, Ok(Some(plan_id(64))), "by its id");
+    assert_eq!(bench.store.newest_plan(None).await, Ok(Some(plan_id(64))), "by its id");
+    assert_eq!(bench.store.newest_plan(Some(b"/srv/api")).await, Ok(Some(plan_id(64))));
+    assert_eq!(bench.store.newest_plan(Some(b"/srv")).await, Ok(None), "of this very project");
+    let neighbours = |before, after| Neighbours { before, after };
+    assert_eq!(
+        bench.store.neighbours(&[33, 2, 64, 0].map(plan_id)).await.unwrap(),
+        [
+            neighbours(Some(plan_id(1)), Some(plan_id(34))),
+            neighbours(Some(plan_id(1)), Some(plan_id(33))),
+            neighbours(Some(plan_id(34)), None),
+            neighbours(None, Some(plan_id(1))),
+        ]
+    );
     let like = async |prefix: &str, limit| bench.store.plans_like(prefix, limit).await.unwrap();
     assert_eq!(plan_id(33).to_string(), "00000000000000000000000011");
     let all = [1, 33, 34, 64].map(plan_id);
@@ -256,7 +269,7 @@ pub(crate) async fn a_forgotten_plan_leaves_nothing_behind(bench: Bench) {
     applied_with_everything(&bench).await;
     let jobs: Vec<Job> = bench.store.jobs(Some(plan_id(1))).await.unwrap();
     assert!(jobs.iter().all(|job| job.state == JobState::Succeeded));
-    assert_eq!(bench.store.forget(plan_id(1)).await, Ok(true));
+    assert_eq!(bench.store.forget(vec![plan_id(1)]).await, Ok(vec![plan_id(1)]));
     assert!(bench.plan_snapshot(plan_id(1)).await.is_empty());
     assert_eq!(bench.store.jobs(Some(plan_id(1))).await, Ok(Vec::new()));
     assert_eq!(
@@ -267,7 +280,7 @@ pub(crate) async fn a_forgotten_plan_leaves_nothing_behind(bench: Bench) {
     assert_eq!(bench.store.plans(&everything()).await.unwrap().1, 1);
     assert_eq!(bench.store.plans_like("", 9).await, Ok(vec![plan_id(2)]));
     assert_eq!(bench.plan_snapshot(plan_id(2)).await, other, "the others stay");
-    assert_eq!(bench.store.forget(plan_id(1)).await, Ok(false), "it is no longer there");
+    assert_eq!(bench.store.forget(vec![plan_id(1)]).await, Ok(vec![]), "it is no longer there");
     // Its names are free again.
     applied_with_everything(&bench).await;
     assert_eq!(bench.plan(plan_id(1)).await.state, PlanState::Apply(ApplyState::Applied));
@@ -277,7 +290,11 @@ pub(crate) async fn only_a_final_plan_is_forgotten(bench: Bench) {
     for (n, state) in (1..).zip(PlanState::ALL) {
         reach(&bench, n, state).await;
         let before = bench.snapshot().await;
-        assert_eq!(bench.store.forget(plan_id(n)).await, Ok(state.is_final()), "{state}");
+        let ended = bench.store.ended_plans(domain::WallMs(u64::MAX >> 1)).await.unwrap().plans;
+        assert_eq!(ended.contains(&plan_id(n)), state.is_final(), "{state}");
+        assert_eq!(bench.store.ended_plans(domain::WallMs(0)).await.unwrap().plans, [], "all are newer");
+        let forgotten = bench.store.forget(vec![plan_id(n)]).await.unwrap();
+        assert_eq!(forgotten.len(), usize::from(state.is_final()), "{state}");
         if !state.is_final() {
             assert_eq!(bench.snapshot().await, before, "{state}");
         }

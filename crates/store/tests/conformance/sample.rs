@@ -235,6 +235,7 @@ pub(crate) fn sandbox(plan: u64, attempt: u32) -> SandboxRecord {
         opened: WallMs(7),
         closed: None,
         not_captured: NotCaptured::default(),
+        tree: None,
     }
 }
 

@@ -93,6 +93,7 @@ impl ProjectsArgs {
         }
         let links = project::find_all(&self.project, &invocation.here)?;
         let settings = invocation.settings(Vec::new(), &links)?;
+        invocation.admit(&links, &settings)?;
         // Where nothing can be kept, the index is in memory, and says so.
         let data_dir = invocation.made_data_dir().or_else(|_| invocation.data_dir())?;
         let setup = invocation.contexts(&settings);

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::ask::AskArgs;
 use crate::cli::Invocation;
 use crate::failure::{Failure, codes};
-use crate::output::{Note, Report, calm};
+use crate::output::{Note, Report};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct AssembleArgs {
@@ -30,11 +30,7 @@ pub(super) async fn run(args: AssembleArgs, invocation: &Invocation) -> Result<R
             Failure::new(&codes::IO_FAILED, message)
         })?;
     }
-    // In a pipe the lines are those of the files; at a terminal they cannot move the cursor.
-    let text = match invocation.look.width {
-        Some(_) => calm(&context.text),
-        None => context.text.clone(),
-    };
-    let report = Report::new(json!({ "text": context.text, "receipt": receipt }), text);
+    let data = json!({ "text": context.text, "receipt": receipt });
+    let report = Report::new(data, context.text.clone());
     Ok(context.receipt.notes.iter().fold(report, |report, note| report.note(Note::info(note))))
 }

@@ -1,4 +1,4 @@
-//! `agents context assemble | simulate | inspect | index | show`: what a model would be given to read of a project.
+//! `agents context assemble | simulate | inspect | index | show | breakers`: what a model would be given to read of a project.
 //!
 //! # Invariants
 //! 1. The output of `assemble` is the text and nothing else, so that it can be piped into any model.
@@ -8,6 +8,7 @@
 
 mod ask;
 mod assemble;
+mod breakers;
 mod focus;
 mod held;
 mod index;
@@ -44,6 +45,8 @@ pub(super) enum ContextCommand {
     Index(index::IndexArgs),
     /// Print what the models of a plan were given to read: the list, or one text of it
     Show(show::ShowArgs),
+    /// Print which strategies are skipped because they failed too often, or ask them again
+    Breakers(breakers::BreakersArgs),
 }
 
 impl ContextCommand {
@@ -54,6 +57,7 @@ impl ContextCommand {
             ContextCommand::Inspect(_) => "context inspect",
             ContextCommand::Index(_) => "context index",
             ContextCommand::Show(_) => "context show",
+            ContextCommand::Breakers(_) => "context breakers",
         }
     }
 }
@@ -65,6 +69,7 @@ pub(super) fn dispatch(command: ContextCommand, invocation: &Invocation) -> Resu
         ContextCommand::Inspect(args) => alone(inspect::run(args, invocation)),
         ContextCommand::Index(args) => alone(index::run(args, invocation)),
         ContextCommand::Show(args) => alone(show::run(args, invocation)),
+        ContextCommand::Breakers(args) => alone(breakers::run(args, invocation)),
     }
 }
 

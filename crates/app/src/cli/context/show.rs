@@ -49,11 +49,9 @@ pub(super) async fn run(args: ShowArgs, invocation: &Invocation) -> Result<Repor
     let mut data = to_json(one);
     data["text"] = json!(text);
     data["receipt"] = one.receipt.clone();
-    let printed = match (args.receipt, invocation.look.width) {
-        (true, _) => format!("{:#}\n", one.receipt),
-        // In a pipe the lines are those of the files; at a terminal they cannot move the cursor.
-        (false, Some(_)) => calm(&text),
-        (false, None) => text,
+    let printed = match args.receipt {
+        true => format!("{:#}\n", one.receipt),
+        false => text,
     };
     Ok(Report::new(data, printed))
 }

@@ -18,7 +18,8 @@ pub(in crate::cli) async fn request(
         ContextCommand::Simulate(_)
         | ContextCommand::Inspect(_)
         | ContextCommand::Index(_)
-        | ContextCommand::Show(_) => {
+        | ContextCommand::Show(_)
+        | ContextCommand::Breakers(_) => {
             return Err(Failure::new(&codes::INTERNAL, "it is no request for a context"));
         }
     };

@@ -52,6 +52,8 @@ pub(super) async fn history(arguments: &Value, invocation: &Invocation) -> Resul
     let question: HistoryQuestion = serde_json::from_value(arguments.clone())
         .map_err(|error| Failure::new(&codes::TOOL_ARGUMENTS, error.to_string()))?;
     let links = project::find_all(&[], &invocation.here)?;
+    let settings = invocation.settings(Vec::new(), &links)?;
+    invocation.admit(&links, &settings)?;
     let roots = links.iter().map(|link| path_of(link.root.as_bytes())).collect();
     let engine = invocation.engine().await?;
     let found = engine.project_history(roots, question).await;

@@ -5,9 +5,12 @@
 //! 2. What stands in the way is told before anybody is asked.
 //! 3. What is advised to type again has all that was typed, so that a commit does not get lost on the way.
 
-use domain::{ByteText, Run};
-use engine::plans::{ApplyError, ApplyRequest, ApplySummary, DiffRequest, Engine, Preview};
+use domain::{ByteText, Plan, Run};
+use engine::plans::{
+    ApplyError, ApplyRequest, ApplySummary, CheckedTree, DiffRequest, Engine, Preview, RecheckWhen,
+};
 use serde_json::{Value, json};
+use sync::Observed;
 
 use super::{agreed, diff};
 use crate::cli::invocation::Named;
@@ -47,9 +50,21 @@ pub(in crate::cli) struct ApplyArgs {
     /// The message of the commit [default: the plan's title]
     #[arg(long, short, value_name = "TEXT")]
     message: Option<String>,
+    /// Write files that have other names (hard links) in place, so that the other names change too
+    #[arg(long)]
+    through_links: bool,
+    /// Apply though checks of the project did not run because you do not trust them
+    #[arg(long)]
+    unchecked: bool,
     /// Choose files and hunks on the screen
     #[arg(long, short)]
     interactive: bool,
+    /// Run the required checks again on the merged tree in any case [default: apply.recheck]
+    #[arg(long, conflicts_with = "no_recheck")]
+    recheck: bool,
+    /// Do not run them again, though your tree may not be the one that they passed on; this is recorded
+    #[arg(long)]
+    no_recheck: bool,
     /// Do not ask
     #[arg(long, short)]
     yes: bool,
@@ -66,6 +81,10 @@ impl ApplyArgs {
         words.extend(self.commit.then_some("--commit"));
         words.extend(self.branch.iter().flat_map(|name| ["--branch", name]));
         words.extend(self.message.iter().flat_map(|text| ["--message", text]));
+        words.extend(self.through_links.then_some("--through-links"));
+        words.extend(self.recheck.then_some("--recheck"));
+        words.extend(self.no_recheck.then_some("--no-recheck"));
+        words.extend(self.unchecked.then_some("--unchecked"));
         words.extend(self.interactive.then_some("--interactive"));
         Run::Argv(words.into_iter().map(ByteText::from).collect()).shown()
     }
@@ -96,13 +115,20 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
         allow_empty: args.allow_empty,
         commit: None,
         branch: args.branch,
+        through_links: args.through_links,
+        recheck: match (args.recheck, args.no_recheck) {
+            (true, _) => Some(RecheckWhen::Always),
+            (false, true) => Some(RecheckWhen::Never),
+            (false, false) => None,
+        },
+        unchecked: args.unchecked,
     };
     if args.commit || request.branch.is_some() || args.message.is_some() {
         request.commit = Some(args.message.unwrap_or_else(|| facts.plan.title.clone()));
     }
     let stands = facts.plan.undone_at.is_none()
         && facts.plan.state == domain::PlanState::Apply(domain::ApplyState::Applied);
-    let mut mets = Vec::new();
+    let (mut mets, mut linked) = (Vec::new(), Vec::new());
     if !stands {
         if args.interactive {
             match reviewed(&engine, &plan, invocation).await? {
@@ -117,8 +143,18 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
         }
         let preview = engine.preview(plan.id, &request).await;
         let preview = preview.map_err(|error| refused(&error))?;
-        let may = may_ask(&preview, &facts);
-        mets = forecast::of(&engine, &plan).await?;
+        let may = may_ask(&preview, &facts, request.unchecked);
+        if let Some(warning) = diff_view::linked_warning(&preview.linked, request.through_links) {
+            invocation.tell(&Note::warning(warning));
+        }
+        linked.clone_from(&preview.linked);
+        if let Some(words) = plan_view::tree_words(&facts) {
+            invocation.tell(&Note::warning(words));
+        }
+        for line in diff_view::left_out_parts(&facts.not_captured) {
+            invocation.tell(&Note::warning(line));
+        }
+        mets = forecast::of(&engine, &plan).await?.mets;
         if let Some(warning) = forecast_view::warning(&mets) {
             invocation.tell(&Note::warning(format!("{warning}; who is applied first wins")));
         }
@@ -126,7 +162,9 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
             return Ok(not_applied(&plan));
         }
     }
-    let applied = work::follow(invocation, &engine, &plan, engine.apply(plan.id, &request)).await?;
+    let (id, applying, wanted) = (plan.id, &engine, &request);
+    let apply = |stop: Observed| async move { applying.apply_unless(id, wanted, &stop).await };
+    let applied = work::follow_files(invocation, &engine, &plan, apply).await;
     let facts = super::facts(&engine, &plan).await?;
     let summary = applied.map_err(|error| match (&error, refused(&error)) {
         (ApplyError::Failed { .. }, failure) if plan_failure::asks(&facts) => {
@@ -136,9 +174,11 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
     })?;
     let mut data = with_plan(summary_json(&summary, &plan), plan_view::to_json(&facts, &plan.short));
     data["forecast"] = forecast_view::to_json(&mets);
+    data["linked"] = json!(linked);
     let word = if summary.already { "already applied" } else { "applied" };
-    let report = Report::new(data, summary_line(&summary, &plan, word));
-    Ok(if request.is_partial() && !facts.plan.spec.validations.is_empty() {
+    let report = Report::new(data, summary_line(&summary, &plan, &facts.plan, word));
+    let is_checked_alone = summary.checks.on == CheckedTree::NotCompared;
+    Ok(if request.is_partial() && is_checked_alone {
         report.note(Note::warning("a part of the plan was applied: the checks ran on the whole of it"))
     } else {
         report
@@ -146,7 +186,7 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
 }
 
 /// Whether there is anything to say yes to: what is refused anyway needs no question.
-fn may_ask(preview: &Preview, facts: &engine::plans::PlanFacts) -> bool {
+fn may_ask(preview: &Preview, facts: &engine::plans::PlanFacts, unchecked: bool) -> bool {
     use domain::{ApplyState, PlanState, Work};
     let is_ready = matches!(
         facts.plan.state,
@@ -158,7 +198,9 @@ fn may_ask(preview: &Preview, facts: &engine::plans::PlanFacts) -> bool {
     // One whose owner is gone is gone on with, perhaps with another choice.
     let is_processing = facts.plan.state == PlanState::Apply(ApplyState::Processing);
     let is_ready = is_ready || (is_processing && facts.owner_is_gone);
-    is_ready && preview.conflicts.is_empty() && preview.validations.lets_through()
+    let checks = &preview.validations;
+    let is_let_through = checks.lets_through() || (unchecked && checks.waits_for_trust());
+    is_ready && preview.conflicts.is_empty() && is_let_through
 }
 
 fn question(preview: &Preview, plan: &Named, invocation: &Invocation) -> String {
@@ -169,6 +211,9 @@ fn question(preview: &Preview, plan: &Named, invocation: &Invocation) -> String 
     }
     if preview.validations.verdict == "none" {
         text.push_str(", no validations");
+    }
+    if !preview.validations.untrusted.is_empty() {
+        text.push_str(", the project's own checks not run");
     }
     let shown: Vec<String> =
         preview.files.iter().take(10).map(|file| format!("  {}\n", invocation.look.cut(file, 4))).collect();
@@ -216,6 +261,7 @@ pub(in crate::cli) fn summary_json(summary: &ApplySummary, plan: &Named) -> Valu
         "insertions": summary.insertions, "deletions": summary.deletions, "merged": summary.merged,
         "replaced": summary.replaced, "left_out": summary.left_out,
         "validations": { "passed": summary.validations.0, "required": summary.validations.1 },
+        "checks_at_apply": summary.checks,
         "commit": summary.commit, "undo_until": stamp(summary.undo_until),
     })
 }
@@ -231,10 +277,11 @@ pub(super) fn with_plan(summary: Value, mut plan: Value) -> Value {
 }
 
 /// The apply in one line.
-pub(in crate::cli) fn summary_line(summary: &ApplySummary, plan: &Named, word: &str) -> String {
-    let id = &plan.short;
+pub(in crate::cli) fn summary_line(summary: &ApplySummary, named: &Named, plan: &Plan, word: &str) -> String {
+    let id = &named.short;
     let mut text = format!(
-        "{word} {id}: {} (+{} -{})",
+        "{word} {id} to {}: {} (+{} -{})",
+        plan_view::projects_words(plan),
         counted(summary.files, "file"),
         summary.insertions,
         summary.deletions
@@ -250,7 +297,12 @@ pub(in crate::cli) fn summary_line(summary: &ApplySummary, plan: &Named, word: &
     }
     match summary.validations {
         (_, 0) => text.push_str(", no validations"),
-        (passed, required) => text.push_str(&format!(", validations {passed} of {required}")),
+        (passed, required) => {
+            text.push_str(&format!(", validations {passed} of {required}"));
+            if let Some(words) = plan_view::checked_words(&summary.checks) {
+                text.push_str(&format!(" ({words})"));
+            }
+        }
     }
     if let Some(commit) = &summary.commit {
         text.push_str(&format!(", commit {}", commit.get(..12).unwrap_or(commit)));

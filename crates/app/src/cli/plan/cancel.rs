@@ -102,7 +102,7 @@ async fn all_in_state(
         root: root.as_ref().map(|root| root.as_os_str().as_bytes().to_vec()),
         limit: usize::MAX,
     };
-    let (found, _) = engine.store().plans(&filter).await.map_err(|error| from_engine::store(&error))?;
+    let found = engine.store().newest_plans(&filter).await.map_err(|error| from_engine::store(&error))?;
     let whose = if args.all { "" } else { " of this project" };
     if found.is_empty() {
         let everywhere = if args.all { "" } else { "; `--all` means those of all projects" };
@@ -160,18 +160,20 @@ async fn cancelled_all(engine: &Engine, plans: &[Named], how: &CancelHow) -> Rep
 
 /// What became of a plan, for people.
 fn line(plan: &Named, report: &CancelReport) -> String {
-    let id = &plan.short;
+    let (id, projects) = (&plan.short, plan_view::projects_words(&report.plan));
     if let Some(dir) = &report.kept_in {
         return format!(
-            "cancelled {id}: what its last command changed could not be captured in time, so its sandbox is kept in {}; copy what you need, then clear it with `agents plan gc`\n",
+            "cancelled {id} of {projects}: what its last command changed could not be captured in time, so its sandbox is kept in {}; copy what you need, then clear it with `agents plan gc`\n",
             dir.display()
         );
     }
     if report.already {
-        return format!("plan {id} was cancelled already\n");
+        return format!("plan {id} of {projects} was cancelled already\n");
     }
     let kept = counted(report.entries_kept, "change");
-    format!("cancelled {id}: {kept} kept, your files are untouched; see them with `agents plan diff {id}`\n")
+    format!(
+        "cancelled {id} of {projects}: {kept} kept, your files are untouched; see them with `agents plan diff {id}`\n"
+    )
 }
 
 /// Cancels the plan, whichever command asked for it.

@@ -1,15 +1,21 @@
 //! `agents plan diff`: what a plan changed, as a patch, a list, a page, or as what stands in the way of applying it.
+//!
+//! # Invariants
+//! Files are read, compared and written one after the other, except as YAML: how many there are does not matter.
 
-use domain::CallNo;
-use engine::plans::{ApplyRequest, DiffRequest, Engine, FileDiff};
-use serde_json::json;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use domain::{CallNo, NetChange, Redactor, RelPath, change_address};
+use engine::plans::{ApplyRequest, ChangedFiles, DiffRequest, Engine, FileDiff};
+use serde_json::{Value, json};
 
 use crate::cli::invocation::Named;
 use crate::cli::{Invocation, forecast};
-use crate::diff_view::{self, ShownDiff};
+use crate::diff_view::{self, DiffSum, ShownDiff};
 use crate::failure::{Failure, codes, from_engine};
 use crate::forecast_view;
-use crate::output::{Format, Note, Report, calm_bytes};
+use crate::output::{Body, BodyForm, Format, Look, Note, Report, calm_bytes};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct DiffArgs {
@@ -42,12 +48,16 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Repor
         return conflicts(&engine, &plan).await;
     }
     let request = DiffRequest { call: args.call.map(CallNo) };
-    let found =
-        engine.diff(plan.id, &request).await.map_err(|error| from_engine::plan(&error, &plan.short))?;
-    let mut files: Vec<&FileDiff> = found.files.iter().collect();
+    let found = engine.changed_files(plan.id, &request).await;
+    let mut found = found.map_err(|error| from_engine::plan(&error, &plan.short))?;
     if !args.paths.is_empty() {
-        files.retain(|file| args.paths.iter().any(|path| is_below(&file.address, path)));
-        if files.is_empty() {
+        let aliases = &found.aliases;
+        let is_asked = |change: &NetChange| {
+            let address = change_address(change, aliases);
+            args.paths.iter().any(|path| is_below(&address, path))
+        };
+        found.changes.retain(is_asked);
+        if found.changes.is_empty() {
             return Err(Failure::new(
                 &codes::NO_SUCH_HUNK,
                 format!("nothing that plan {} changed is called `{}`", plan.short, args.paths.join("`, `")),
@@ -55,36 +65,137 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Repor
             .hint(format!("see all names with `agents plan diff {} --name-only`", plan.short)));
         }
     }
-    let files = shown_diffs(&files, args.reveal, &engine)?;
-    let look = &invocation.look;
-    let text = if args.name_only {
-        diff_view::names(&files).into_bytes()
-    } else if args.stat {
-        diff_view::stat(&files, &found.not_captured, look).into_bytes()
-    } else {
-        match look.format {
-            Format::Rich => diff_view::page(&files, &found.not_captured, look).into_bytes(),
-            Format::Plain | Format::Json | Format::Yaml => diff_view::patch(&files),
-        }
+    let look = invocation.look;
+    let form = match look.format {
+        _ if args.name_only => TextForm::Names,
+        _ if args.stat => TextForm::Stat,
+        Format::Rich => TextForm::Page,
+        Format::Plain | Format::Json | Format::Yaml => TextForm::Patch,
     };
-    let mets = forecast::of(&engine, &plan).await?;
-    let mut data = diff_view::to_json(&plan.id.to_string(), &files, &found.not_captured);
-    data["forecast"] = forecast_view::to_json(&mets);
-    let report = Report::new(data, text);
+    if !args.reveal {
+        // Before anything is written, since it may be refused.
+        redactor(&engine)?;
+    }
+    let mets = forecast::of(&engine, &plan).await?.mets;
+    let (warning, forecast) = (forecast_view::warning(&mets), forecast_view::to_json(&mets));
+    let linked = engine.linked(plan.id).await.map_err(|error| from_engine::apply(&error, &plan.short))?;
+    // A patch has no place for it.
+    let left_out = match form {
+        TextForm::Patch => diff_view::left_out_parts(&found.not_captured),
+        TextForm::Names | TextForm::Stat | TextForm::Page => Vec::new(),
+    };
+    let notes = diff_view::linked_warning(&linked, false).into_iter().chain(left_out);
+    let notes: Vec<Note> = notes.map(Note::warning).collect();
+    let diff = StreamedDiff { engine, found, reveal: args.reveal, form, look, forecast, linked };
+    let report = Report::streamed(Body::new(move |body, out| diff.write(body, out)));
+    let report = notes.into_iter().fold(report, Report::note);
     // Beside the answer: a patch is read by programs too.
-    let report = match forecast_view::warning(&mets) {
+    Ok(match warning {
         Some(warning) => report.note(Note::warning(warning)),
         None => report,
-    };
-    let hidden: Vec<&str> = files.iter().filter(|file| file.is_redacted()).map(ShownDiff::address).collect();
-    Ok(if hidden.is_empty() {
-        report
-    } else {
-        report.note(Note::warning(format!(
-            "secrets are hidden in {}: this is no patch to apply; see them with `--reveal`",
-            hidden.join(", ")
-        )))
     })
+}
+
+/// What people are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TextForm {
+    Names,
+    Stat,
+    Page,
+    Patch,
+}
+
+/// The changes of a plan, read, compared and written one file after the other: never more than one lies in memory.
+struct StreamedDiff {
+    engine: Engine,
+    found: ChangedFiles,
+    reveal: bool,
+    form: TextForm,
+    look: Look,
+    forecast: Value,
+    /// Files that have other names.
+    linked: Vec<String>,
+}
+
+impl StreamedDiff {
+    fn write(&self, body: BodyForm, out: &mut dyn Write) -> io::Result<Vec<Note>> {
+        let sum = match body {
+            BodyForm::Text => self.write_text(out)?,
+            BodyForm::Data => self.write_data(out)?,
+        };
+        Ok(if sum.redacted.is_empty() {
+            Vec::new()
+        } else {
+            vec![Note::warning(format!(
+                "secrets are hidden in {}: this is no patch to apply; see them with `--reveal`",
+                sum.redacted.join(", ")
+            ))]
+        })
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<DiffSum> {
+        let ChangedFiles { changes, not_captured, aliases, .. } = &self.found;
+        let look = &self.look;
+        let width = match self.form {
+            TextForm::Stat => {
+                diff_view::stat_width(changes.iter().map(|change| (change, change_address(change, aliases))))
+            }
+            TextForm::Names | TextForm::Page | TextForm::Patch => 0,
+        };
+        let sum = self.each(|file| match self.form {
+            TextForm::Names => out.write_all(diff_view::name_of(file).as_bytes()),
+            TextForm::Stat => out.write_all(diff_view::stat_of(file, width, look).as_bytes()),
+            TextForm::Page => out.write_all(diff_view::page_of(file, look).as_bytes()),
+            TextForm::Patch => out.write_all(&diff_view::patch_of(file)),
+        })?;
+        match self.form {
+            TextForm::Stat | TextForm::Page => {
+                out.write_all(sum.line().as_bytes())?;
+                out.write_all(diff_view::left_out_line(not_captured).as_bytes())?;
+            }
+            TextForm::Names | TextForm::Patch => {}
+        }
+        Ok(sum)
+    }
+
+    /// The keys in their order, which is that of letters.
+    fn write_data(&self, out: &mut dyn Write) -> io::Result<DiffSum> {
+        let mut separator = "";
+        out.write_all(b"{\"files\":[")?;
+        let sum = self.each(|file| {
+            out.write_all(separator.as_bytes())?;
+            separator = ",";
+            Ok(serde_json::to_writer(&mut *out, &diff_view::file_json(file))?)
+        })?;
+        out.write_all(b"],\"forecast\":")?;
+        serde_json::to_writer(&mut *out, &self.forecast)?;
+        out.write_all(b",\"linked\":")?;
+        serde_json::to_writer(&mut *out, &self.linked)?;
+        out.write_all(b",\"plan\":")?;
+        serde_json::to_writer(&mut *out, &self.found.plan.id.to_string())?;
+        out.write_all(b",\"summary\":")?;
+        serde_json::to_writer(&mut *out, &diff_view::summary_json(&sum, &self.found.not_captured))?;
+        out.write_all(b"}")?;
+        Ok(sum)
+    }
+
+    /// Calls `write` with each file, ready to be shown.
+    fn each(&self, mut write: impl FnMut(&ShownDiff<'_>) -> io::Result<()>) -> io::Result<DiffSum> {
+        let redactor = self.engine.redactor();
+        let redact = |path: &RelPath, content: &[u8]| match &redactor {
+            Some(redactor) => redactor.redact_file(path, content).into_owned(),
+            None => Vec::new(),
+        };
+        let mut sum = DiffSum::default();
+        for change in &self.found.changes {
+            let file = self.engine.file_diff(change.clone(), &self.found.aliases);
+            let shown =
+                if self.reveal { ShownDiff::revealed(&file) } else { ShownDiff::redacted(&file, &redact) };
+            write(&shown)?;
+            sum.add(&shown);
+        }
+        Ok(sum)
+    }
 }
 
 /// All that a plan changed, as a person reads it after a run.
@@ -120,13 +231,18 @@ pub(in crate::cli) fn shown_diffs<'a>(
     if reveal {
         return Ok(files.iter().map(|file| ShownDiff::revealed(file)).collect());
     }
-    let redactor = engine.redactor().ok_or_else(|| {
+    let redactor = redactor(engine)?;
+    let redact = |path: &domain::RelPath, content: &[u8]| redactor.redact_file(path, content).into_owned();
+    Ok(files.iter().map(|file| ShownDiff::redacted(file, &redact)).collect())
+}
+
+/// What takes secrets out; an error if there is nothing that could.
+fn redactor(engine: &Engine) -> Result<Arc<Redactor>, Failure> {
+    engine.redactor().ok_or_else(|| {
         let message =
             "the key by which secrets are hidden can be neither read nor made in the data directory";
         Failure::new(&codes::IO_FAILED, message).hint("to see the changes with their secrets, add `--reveal`")
-    })?;
-    let redact = |path: &domain::RelPath, content: &[u8]| redactor.redact_file(path, content).into_owned();
-    Ok(files.iter().map(|file| ShownDiff::redacted(file, &redact)).collect())
+    })
 }
 
 async fn conflicts(engine: &Engine, plan: &Named) -> Result<Report, Failure> {

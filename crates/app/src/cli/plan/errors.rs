@@ -103,7 +103,10 @@ impl Story<'_> {
             1 => step.node.clone(),
             _ => format!("{} (attempt {})", step.node, step.attempt),
         };
-        let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+        if let Some(call) = error.tool_call() {
+            message.push_str(&format!(" (call {})", call.0));
+        }
         [
             record.recovery.seq.to_string(),
             self.at(record.recovery.seq).map_or_else(|| "-".to_owned(), |at| self.clock(at)),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use engine::plans::{Engine, GcReport, GcRequest};
 use serde_json::json;
+use store::GivenBack;
 
 use crate::cli::Invocation;
 use crate::config::Key;
@@ -30,7 +31,7 @@ pub(super) async fn run(args: GcArgs, invocation: &Invocation) -> Result<Report,
     if let Some(plan) = &args.set_aside {
         return set_aside(plan, &invocation.engine_to_mend(&settings).await?, invocation).await;
     }
-    let engine = invocation.engine_with(&settings).await?;
+    let engine = invocation.engine_of_data(&settings).await?;
     let kept = Duration::from_secs(settings.count(Key::RetentionDays).saturating_mul(86_400));
     let request = GcRequest {
         dry_run: args.dry_run,
@@ -41,7 +42,7 @@ pub(super) async fn run(args: GcArgs, invocation: &Invocation) -> Result<Report,
     let data = json!({
         "dry_run": args.dry_run, "sandboxes": report.sandboxes, "stuck": report.stuck, "plans": report.plans,
         "undo_journals": report.undo_journals, "undo_bytes": report.undo_bytes, "contents": report.contents,
-        "content_bytes": report.content_bytes,
+        "content_bytes": report.content_bytes, "store_bytes": report.given_back.bytes,
     });
     Ok(Report::new(data, shown(&report, args.dry_run)))
 }
@@ -79,6 +80,13 @@ fn shown(report: &GcReport, dry_run: bool) -> String {
         count(report.contents, "content"),
         report.content_bytes / 1024,
     );
+    let GivenBack { bytes, kept_bytes, kept_because } = &report.given_back;
+    if *bytes > 0 {
+        text.push_str(&format!("the store is smaller by {} KiB\n", bytes / 1024));
+    }
+    if let Some(why) = kept_because {
+        text.push_str(&format!("the store keeps {} KiB that are free: {why}\n", kept_bytes / 1024));
+    }
     for stuck in &report.stuck {
         text.push_str(&format!("could not be cleared: {}\n", calm(stuck)));
     }

@@ -7,8 +7,9 @@ use domain::{Phase, PlanId, PlanState};
 use serde_json::{Value, json};
 use store::PlanFilter;
 
+use crate::cli::Invocation;
+use crate::cli::forecast::{self, MetPlans};
 use crate::cli::invocation::Named;
-use crate::cli::{Invocation, forecast};
 use crate::diff_view::counted;
 use crate::failure::{Failure, from_engine};
 use crate::forecast_view::{self, Met};
@@ -44,7 +45,9 @@ fn states() -> Vec<&'static str> {
 }
 
 pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Report, Failure> {
-    let root = args.project.map(|dir| project::root_of(&invocation.here.join(dir))).transpose()?;
+    let own = invocation.only.as_ref().map(|_| std::path::PathBuf::from("."));
+    let root = args.project.or(own).map(|dir| project::root_of(&invocation.here.join(dir))).transpose()?;
+    root.iter().try_for_each(|root| invocation.check_allowed(root))?;
     let filter = PlanFilter {
         phase: args.phase,
         state: args.state,
@@ -53,7 +56,7 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
     };
     let engine = invocation.engine().await?;
     let (rows, total) = engine.list(&filter).await.map_err(|error| from_engine::store(&error))?;
-    let forecasts = forecast::of_all(&engine).await?;
+    let MetPlans { mets: forecasts, not_compared } = forecast::of_all(&engine).await?;
     let now = now();
     let mut table = Table::new(&["plan", "phase", "state", "files", "age", "project", "title"]);
     let mut plans: Vec<Value> = Vec::new();
@@ -118,5 +121,10 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
             "! will be in conflict with another plan that is not applied yet; see `agents plan status {id}`\n"
         ));
     }
-    Ok(Report::new(json!({ "plans": plans, "total": total, "unreadable": unreadable }), text))
+    if let Some(line) = forecast_view::not_compared_line(not_compared) {
+        text.push_str(&format!("{line}; see `agents plan status PLAN` for one of them\n"));
+    }
+    let data =
+        json!({ "plans": plans, "total": total, "unreadable": unreadable, "not_compared": not_compared });
+    Ok(Report::new(data, text))
 }

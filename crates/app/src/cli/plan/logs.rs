@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use crate::cli::Invocation;
 use crate::failure::{Failure, codes, from_engine};
-use crate::output::{Look, Report, calm, calm_bytes, one_line};
+use crate::isolation_view;
+use crate::output::{Look, Report, calm, one_line};
 use crate::time::{stamp, took};
 
 /// How much of what a tool answered is shown among all calls.
@@ -64,8 +65,7 @@ fn shown(log: &CallLog, is_one_of_all: bool, look: &Look) -> Vec<u8> {
     };
     for stream in [&log.stdout, &log.stderr] {
         let (stream, rest) = cut(stream, max);
-        let is_calmed = look.width.is_some();
-        text.extend(if is_calmed { calm_bytes(stream).into_bytes() } else { stream.to_vec() });
+        text.extend(stream);
         if !stream.is_empty() && !stream.ends_with(b"\n") {
             text.push(b'\n');
         }
@@ -105,7 +105,8 @@ fn head(log: &CallLog, look: &Look) -> String {
     if log.is_answer {
         head.push_str("  (the plan's answer)");
     }
-    format!("{}\n", look.paint.bold(&head))
+    let isolation = isolation_view::of(call).and_then(isolation_view::line);
+    format!("{}\n{}", look.paint.bold(&head), isolation.unwrap_or_default())
 }
 
 /// The tool, and as much of its arguments as tells one call from another.

@@ -4,9 +4,10 @@
 
 use domain::{Does, Step};
 
-use crate::cli::{Invocation, forecast};
+use crate::cli::Invocation;
+use crate::cli::forecast::{self, MetPlans};
 use crate::failure::Failure;
-use crate::forecast_view;
+use crate::forecast_view::{self, Met};
 use crate::output::Report;
 use crate::plan_view;
 use crate::time::now;
@@ -27,9 +28,9 @@ pub(super) async fn run(args: StatusArgs, invocation: &Invocation) -> Result<Rep
     for (rung, why) in facts.sandbox.iter().flat_map(|sandbox| &sandbox.passed_over) {
         text.push_str(&format!("sandbox {rung} was not possible: {}\n", crate::output::calm(why)));
     }
-    let mets = forecast::of(&engine, &plan).await?;
-    for met in &mets {
-        text.push_str(&format!("{}\n", met.line()));
+    let MetPlans { mets, not_compared } = forecast::of(&engine, &plan).await?;
+    for line in mets.iter().map(Met::line).chain(forecast_view::not_compared_line(not_compared)) {
+        text.push_str(&format!("{line}\n"));
     }
     // Who asks models, and those only, wants to know how they stand.
     let asks = |provider: &str| facts.plan.spec.steps.iter().any(|step| model_of(step) == Some(provider));
@@ -41,6 +42,7 @@ pub(super) async fn run(args: StatusArgs, invocation: &Invocation) -> Result<Rep
     let mut data = plan_view::to_json(&facts, &plan.short);
     data["breakers"] = top::breakers_json(&changes, now());
     data["forecast"] = forecast_view::to_json(&mets);
+    data["not_compared"] = not_compared.into();
     Ok(Report::new(data, text))
 }
 

@@ -1,6 +1,7 @@
 //! `agents plan undo`: takes an applied plan out of the user's files again.
 
 use serde_json::json;
+use sync::Observed;
 
 use super::agreed;
 use crate::cli::{Invocation, work};
@@ -30,7 +31,9 @@ pub(super) async fn run(args: UndoArgs, invocation: &Invocation) -> Result<Repor
     if stands && !agreed(&question, args.yes, invocation)? {
         return Ok(Report::new(json!({ "plan": plan.id, "undone": false }), "nothing was undone\n"));
     }
-    let undone = work::follow(invocation, &engine, &plan, engine.undo(plan.id)).await?;
+    let (id, undoing) = (plan.id, &engine);
+    let undo = |stop: Observed| async move { undoing.undo_unless(id, &stop).await };
+    let undone = work::follow_files(invocation, &engine, &plan, undo).await;
     let summary = undone.map_err(|error| from_engine::undo(&error, &plan.short))?;
     let facts = super::facts(&engine, &plan).await?;
     let mut data = super::apply::summary_json(&summary, &plan);
@@ -45,6 +48,9 @@ pub(super) async fn run(args: UndoArgs, invocation: &Invocation) -> Result<Repor
     let files = counted(summary.files, "file");
     Ok(Report::new(
         data,
-        format!("undone {id}: {files}{merged}; apply again with `agents plan apply {id}`\n"),
+        format!(
+            "undone {id} in {}: {files}{merged}; apply again with `agents plan apply {id}`\n",
+            plan_view::projects_words(&facts.plan)
+        ),
     ))
 }

@@ -17,7 +17,7 @@ pub(in crate::cli) struct UseArgs {
 pub(super) async fn run(args: UseArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let mut asked = args.task.asked(invocation, Gate::Ask, None, None).await?;
     let engine = invocation.engine_with(&asked.settings).await?;
-    asked.consent.settle(&engine, invocation).await?;
+    asked.settle_trust(&engine, invocation).await?;
     asked.tell_unpriced(&engine, invocation)?;
     let made = engine.use_plan(asked.request).await.map_err(|error| from_engine::use_plan(&error))?;
     let plan = Named { id: made.id, short: short_id(&engine, made.id).await? };

@@ -19,7 +19,7 @@ use crate::config::Key;
 use crate::diff_view::counted;
 use crate::failure::{Exit, Failure, codes, from_engine};
 use crate::notify::Need;
-use crate::output::{Format, Report, Table, calm, one_line};
+use crate::output::{Format, Report, Table, calm, calm_json, one_line, write_out};
 use crate::plan_failure;
 use crate::plan_view;
 use crate::progress::for_how_long;
@@ -54,7 +54,7 @@ struct Watched {
 
 pub(super) async fn run(args: WatchArgs, invocation: &Invocation) -> Result<Report, Failure> {
     let settings = invocation.settings(Vec::new(), &[])?;
-    let engine = invocation.engine_with(&settings).await?;
+    let engine = invocation.engine_of_data(&settings).await?;
     let rings = settings.word(Key::NotifyBell) == "on" && invocation.look.is_live;
     let mut watched: Vec<Watched> = Vec::new();
     if !args.all {
@@ -197,18 +197,18 @@ fn worse(one: Exit, other: Exit) -> Exit {
 /// Shows an event at once; says whether anybody still reads.
 fn show(event: &EventRecord, plan: &Named, is_one: bool, invocation: &Invocation) -> bool {
     let look = &invocation.look;
-    let mut out = std::io::stdout();
-    match look.format {
-        Format::Json => writeln!(out, "{}", to_json(event, plan)).is_ok(),
+    let line = match look.format {
+        Format::Json => calm_json(&to_json(event, plan).to_string()),
         // Of a stream of documents, each line of JSON is one.
-        Format::Yaml => writeln!(out, "--- {}", to_json(event, plan)).is_ok(),
+        Format::Yaml => format!("--- {}", calm_json(&to_json(event, plan).to_string())),
         Format::Rich | Format::Plain => {
             let Some(what) = told(event) else { return true };
             let at = look.paint.dim(&local(event.at));
             let whose = if is_one { String::new() } else { format!("{}  ", look.paint.bold(&plan.short)) };
-            writeln!(out, "{at}  {whose}{}", calm(&what)).is_ok()
+            format!("{at}  {whose}{}", calm(&what))
         }
-    }
+    };
+    write_out(format!("{line}\n").as_bytes()).is_ok()
 }
 
 fn to_json(event: &EventRecord, plan: &Named) -> Value {

@@ -58,13 +58,15 @@ fn met(kept: &Kept, one: Vec<NetChange>, other: Vec<NetChange>) -> Vec<(String, 
 type Made<'a> = (&'a str, Vec<NetChange>);
 
 fn met_in(kept: &Kept, one: Made<'_>, other: Made<'_>) -> Vec<(String, ForecastKind)> {
-    let (one, other) = (Touched::new(plan(1, one.0), one.1), Touched::new(plan(2, other.0), other.1));
-    let paths = |forecast: Option<Forecast>| {
-        let paths = forecast.map(|forecast| forecast.paths).unwrap_or_default();
-        paths.into_iter().map(|path| (path.address, path.kind)).collect::<Vec<_>>()
+    let (one, other) =
+        (Touched::new(&plan(1, one.0), one.1, kept), Touched::new(&plan(2, other.0), other.1, kept));
+    let paths = |all: [Touched; 2]| {
+        let found = Comparison::new(&all, kept, OF_ALL).of_all();
+        assert_eq!(Comparison::new(&all, kept, OF_ONE).of_first(), found, "all of two is the first of two");
+        let paths = found.pairs.into_iter().flat_map(|forecast| forecast.paths);
+        paths.map(|path| (path.address, path.kind)).collect::<Vec<_>>()
     };
-    let ours = paths(Meetings::new(kept).between(&one, &other));
-    let theirs = paths(Meetings::new(kept).between(&other, &one));
+    let (ours, theirs) = (paths([one.clone(), other.clone()]), paths([other, one]));
     let kinds = |paths: &[(String, ForecastKind)]| paths.iter().map(|path| path.1).collect::<BTreeSet<_>>();
     assert_eq!(kinds(&ours), kinds(&theirs), "it matters who is asked");
     ours
@@ -140,24 +142,67 @@ fn plans_of_other_projects_do_not_meet_and_those_of_nested_ones_do() {
 }
 
 #[test]
-fn only_plans_that_share_a_place_with_another_are_looked_into() {
-    let id = PlanId::from_u128;
-    let place = |plan, root: &str, path: &str| ChangedPlace::new(id(plan), root.as_bytes(), path.as_bytes());
-    let places = [
-        place(1, ROOT, "lib/a"),
-        place(2, ROOT, "b"),
-        place(2, ROOT, "b"),
-        place(3, "/srv/me/shop/lib", "a"),
-        place(4, "/srv/me/shop2", "b"),
-        place(5, "/srv/me/shop", "lib/a"),
+fn a_footprint_is_read_as_it_was_made_and_damage_is_none() {
+    let mut kept = Kept::default();
+    let (base, edited) = (kept.file("1\n2\n3\n"), kept.file("1\nzwei\n3\n"));
+    let link = FileState { kind: Kind::Symlink, text: false, ..base.unwrap() };
+    let changes = vec![
+        change("a", base, edited),
+        change("d/\u{e9}", None, Some(FileState::dir(0o750))),
+        change("gone", Some(link), None),
+        moved("from", "to", base, edited),
     ];
-    assert_eq!(shared(&places), BTreeSet::from([id(1), id(3), id(5)]));
-    let many = (1..=PLANS_MAX as u128 + 2).map(id);
-    let newest = newest(many.chain([id(7)]));
+    let files = Touched::new(&plan(1, ROOT), changes, &kept).files;
     assert_eq!(
-        (newest.len(), newest[0], newest[PLANS_MAX - 1]),
-        (PLANS_MAX, id(PLANS_MAX as u128 + 2), id(3))
+        files.iter().map(|file| file.lines.is_some()).collect::<Vec<_>>(),
+        [true, false, false, false]
     );
+    let bytes = footprint::to_bytes(&files);
+    assert_eq!(footprint::from_bytes(&bytes), Some(files));
+    assert_eq!(footprint::from_bytes(&bytes[..bytes.len() - 1]), None);
+    assert_eq!(footprint::from_bytes(&[]), None);
+    assert_eq!(footprint::from_bytes(&[&[99], &bytes[1..]].concat()), None, "of another version");
+}
+
+#[test]
+fn what_is_not_listed_or_compared_is_counted() {
+    let mut kept = Kept::default();
+    let base = kept.file("1\n2\n3\n4\n5\n");
+    let (first, last) = (kept.file("one\n2\n3\n4\n5\n"), kept.file("1\n2\n3\n4\nfive\n"));
+    let other_first = kept.file("eins\n2\n3\n4\n5\n");
+    let names: Vec<String> = (0..9).map(|no| format!("f{no}")).collect();
+    let edits = |after: [Option<FileState>; 2]| -> Vec<NetChange> {
+        // The last file of all is in conflict.
+        names.iter().map(|name| change(name, base, after[usize::from(name == "f8")])).collect()
+    };
+    let all = [
+        Touched::new(&plan(1, ROOT), edits([first, first]), &kept),
+        Touched::new(&plan(2, ROOT), edits([last, other_first]), &kept),
+    ];
+    let bounds = Bounds { listed_of_pair: 2, ..OF_ALL };
+    let found = Comparison::new(&all, &kept, bounds).of_all();
+    let [pair] = found.pairs.as_slice() else { panic!("{found:?}") };
+    assert_eq!(pair.paths.iter().map(|path| path.address.as_str()).collect::<Vec<_>>(), ["f1", "f8"]);
+    assert_eq!((pair.more_conflicts, pair.more_merges, pair.kind), (0, 7, ForecastKind::SameLines));
+    let none = Bounds { compare: Duration::ZERO, ..OF_ALL };
+    let found = Comparison::new(&all, &kept, none).of_all();
+    assert_eq!((found.pairs.len(), found.not_compared), (0, 9));
+}
+
+#[test]
+fn texts_whose_lines_do_not_tell_are_merged_as_often_as_may_be() {
+    let mut kept = Kept::default();
+    let base = kept.file("1\n2\n3\n4\n5\n");
+    // Lines that touch, of which only a merge tells.
+    let (one, other) = (kept.file("1\nzwei\n3\n4\n5\n"), kept.file("1\n2\ndrei\n4\n5\n"));
+    let all = [
+        Touched::new(&plan(1, ROOT), vec![change("a", base, one)], &kept),
+        Touched::new(&plan(2, ROOT), vec![change("a", base, other)], &kept),
+    ];
+    let found = Comparison::new(&all, &kept, OF_ALL).of_all();
+    assert_eq!((found.pairs[0].kind, found.not_compared), (ForecastKind::SameLines, 0));
+    let found = Comparison::new(&all, &kept, Bounds { merges: 0, ..OF_ALL }).of_all();
+    assert_eq!((found.pairs.len(), found.not_compared), (0, 1));
 }
 
 #[test]
@@ -168,13 +213,11 @@ fn a_directory_that_both_make_is_no_meeting() {
 }
 
 #[test]
-fn the_worst_path_is_the_forecasts_kind() {
-    let path = |kind| ForecastPath { address: "a".to_owned(), kind };
-    let paths = vec![path(ForecastKind::SameLines), path(ForecastKind::SameFile)];
+fn a_forecast_names_the_other_plan() {
     let (plan, other) = (PlanId::from_u128(1), PlanId::from_u128(2));
-    let forecast = Forecast { plan, other, paths };
-    assert_eq!(forecast.kind(), ForecastKind::SameLines);
-    assert!(forecast.kind().is_conflict() && !ForecastKind::SameFile.is_conflict());
+    let kind = ForecastKind::SameLines;
+    let forecast = Forecast { plan, other, paths: vec![], more_conflicts: 0, more_merges: 0, kind };
+    assert!(kind.is_conflict() && !ForecastKind::SameFile.is_conflict());
     assert_eq!([plan, other].map(|id| forecast.other_than(id)), [Some(other), Some(plan)]);
     assert_eq!(forecast.other_than(PlanId::from_u128(3)), None);
 }

@@ -8,6 +8,7 @@ use super::super::House;
 use super::super::apply::ApplyRequest;
 use super::super::carry::{self, Authority, CarryError};
 use super::Stopped;
+use super::work::LiveRun;
 use crate::worker::JobRun;
 
 /// Why nothing was applied when another choice was asked for meanwhile.
@@ -16,7 +17,12 @@ pub(super) fn replaced() -> Reason {
     Reason { kind: "replaced".to_owned(), subject: String::new(), message }
 }
 
-pub(super) async fn apply(house: &Arc<House>, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
+pub(super) async fn apply(
+    house: &Arc<House>,
+    run: &JobRun,
+    live: &Arc<LiveRun>,
+    plan: &Plan,
+) -> Result<(), Stopped> {
     let request: Option<ApplyRequest> = serde_json::from_value(plan.request.clone()).map_err(|error| {
         let message =
             format!("what is to be applied cannot be read, a newer version may have asked: {error}");
@@ -29,9 +35,12 @@ pub(super) async fn apply(house: &Arc<House>, run: &JobRun, plan: &Plan) -> Resu
         .await
         .map_err(|error| Stopped::failed(ErrorCategory::InvalidInput, error))?;
     let summary = house.checks_of_chosen(plan, &chosen).await?;
-    if !summary.lets_through() {
+    if !request.is_let_through(&summary) {
         let failed = summary.failed.iter().map(|name| (name, "it failed"));
-        let not_run = summary.not_run.iter().map(|name| (name, "it has not run for these changes"));
+        let not_run = summary.not_run.iter().map(|name| match summary.untrusted.contains(name) {
+            true => (name, "it came with the project, and has not run because you do not trust it"),
+            false => (name, "it has not run for these changes"),
+        });
         let reasons = failed.chain(not_run).map(|(name, why)| Reason {
             kind: "validation".to_owned(),
             subject: name.clone(),
@@ -39,12 +48,15 @@ pub(super) async fn apply(house: &Arc<House>, run: &JobRun, plan: &Plan) -> Resu
         });
         return Err(Stopped::Constrained(reasons.collect()));
     }
-    match carry::apply(house, plan, &request, &Authority::Owner(run)).await {
+    match carry::apply(house, plan, &request, &Authority::Owner { run, live }).await {
         // The journal of an owner that died was finished: the job has ended as it should.
         Ok(_) | Err(CarryError::Settled { .. }) => Ok(()),
         Err(CarryError::Cancelled { .. }) => Err(Stopped::Cancelled),
         Err(CarryError::Conflicts { conflicts, plan: _ }) => {
             Err(Stopped::Constrained(conflicts.iter().map(carry::reason).collect()))
+        }
+        Err(CarryError::Red { reasons, .. } | CarryError::TreeMoving { reasons, .. }) => {
+            Err(Stopped::Constrained(reasons))
         }
         Err(CarryError::BranchExists { name }) => Err(Stopped::Constrained(vec![carry::branch_reason(name)])),
         Err(error) => Err(Stopped::failed(error.category(), error)),

@@ -1,25 +1,31 @@
 //! The checks of a plan, run on what it changed: validations, and the invariants that can be checked.
 //!
 //! # Invariants
-//! A check sees the plan's changes and nothing that another check wrote; what it writes is dropped.
+//! 1. A check sees the plan's changes and nothing that another check wrote; what it writes is dropped.
+//! 2. A result names the changes and the user's tree that it is for.
+//! 3. A check of a project that the user does not trust is left out. The summary of the checks names it.
+//! 4. Every change that a check sees is recorded before the check begins: also what a stopped call had left.
 //!
 //! # Not here
-//! What is done about those that fail: `mend`.
+//! What is done about those that fail: `mend`. Checks that are run again before an apply: `recheck`.
 
 use std::time::Duration;
 
 use domain::{
-    CallEnd, CallNo, CallState, NewCall, Outcome, Validation, ValidationMode, ValidationResult, fold,
+    CallEnd, CallNo, CallState, NewCall, Outcome, Plan, Validation, ValidationMode, ValidationResult, fold,
     net_hash,
 };
+use sandbox::Rung;
 use serde_json::{Value, json};
 
-use super::super::facts::VALIDATE;
+use super::super::House;
+use super::super::facts::{RECHECK, VALIDATE};
 use super::super::invariants::what_breaks;
 use super::Stopped;
 use super::command::{self, Task};
 use super::finished::Finished;
 use super::graph::Actor;
+use super::sandbox_call::Access;
 use super::spending;
 
 /// How much of a check's output its message keeps.
@@ -27,45 +33,80 @@ const MESSAGE_BYTES_MAX: usize = 2 * 1024;
 
 /// Runs every check, each on the plan's changes and none upon what another one wrote. What required ones found.
 pub(super) async fn run_all(actor: &Actor<'_>) -> Result<Vec<ValidationResult>, Stopped> {
-    let Actor { house, run, live, plan, .. } = *actor;
+    let Actor { house, plan, .. } = *actor;
     if plan.spec.all_checks().is_empty() {
         return Ok(Vec::new());
     }
+    let site = actor.site();
+    // The checks see what is in the sandbox: all of it is recorded before they are believed for what is recorded.
+    drop(site.turn(true).await?);
     let net = fold(&house.entries(plan).await?);
     let present = net_hash(&net).to_string();
     let mut found = invariants(actor, &net, &present).await?;
-    let surroundings = plan.spec.commands().next();
+    let stamp = stamp(actor).await?;
     let mut validations: Vec<&Validation> = plan.spec.validations.iter().collect();
     validations.sort_by(|a, b| (a.mode, &a.name).cmp(&(b.mode, &b.name)));
     for validation in validations {
-        let task = Task {
-            node: format!("validate/{}", validation.name),
-            tool: VALIDATE,
-            run: validation.run.clone(),
-            root: validation.root,
-            cwd: validation.cwd.clone(),
-            timeout: Some(Duration::from_secs(validation.timeout_s)),
-            network: surroundings.is_some_and(|command| command.network),
-            env: surroundings.map(|command| command.env.clone()).unwrap_or_default(),
-            pass_env: surroundings.map(|command| command.pass_env.clone()).unwrap_or_default(),
-            writable: Vec::new(),
-            stdin: None,
-            writes: true,
-            scope: run.scope().clone(),
-            asked: None,
-        };
-        let finished = command::run(house, run, live, plan, task).await?;
-        let result = result_of(actor, validation, &finished, &present);
+        if !house.may_run_check(plan, validation).await? {
+            continue;
+        }
+        let ran = command::run(&site, task(plan, validation, CheckRun::First)).await?;
+        let mut result = result_of(house, plan, validation, &ran.finished, &present);
+        result.base_stamp = stamp.clone();
         let stored = serde_json::to_value(&result).unwrap_or(Value::Null);
-        command::record(house, run, live, plan, &finished, Some(stored)).await?;
+        command::record(&site, ran, Some(stored)).await?;
         found.push(result);
     }
     found.retain(|result| result.mode == ValidationMode::Required && result.outcome != Outcome::Passed);
     Ok(found)
 }
 
-fn result_of(
-    actor: &Actor<'_>,
+/// When a check runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CheckRun {
+    /// At the end of execute, in the plan's sandbox.
+    First,
+    /// Before an apply, on the merged tree.
+    Again,
+}
+
+/// The command of a check, with what the plan's first command has around it.
+pub(super) fn task(plan: &Plan, validation: &Validation, when: CheckRun) -> Task {
+    let surroundings = plan.spec.commands().next();
+    let (tool, group) = match when {
+        CheckRun::First => (VALIDATE, "validate"),
+        CheckRun::Again => (RECHECK, "recheck"),
+    };
+    Task {
+        node: format!("{group}/{}", validation.name),
+        tool,
+        run: validation.run.clone(),
+        root: validation.root,
+        cwd: validation.cwd.clone(),
+        timeout: Some(Duration::from_secs(validation.timeout_s)),
+        network: surroundings.is_some_and(|command| command.network),
+        allow_loopback: surroundings.map(|command| command.allow_loopback.clone()).unwrap_or_default(),
+        env: surroundings.map(|command| command.env.clone()).unwrap_or_default(),
+        pass_env: surroundings.map(|command| command.pass_env.clone()).unwrap_or_default(),
+        writable: Vec::new(),
+        stdin: None,
+        writes: true,
+        access: Access::PutBack,
+        asked: None,
+    }
+}
+
+/// The user's tree that the checks see: as it was when the sandbox was opened. Null where the plan works in that tree itself.
+async fn stamp(actor: &Actor<'_>) -> Result<Value, Stopped> {
+    let place = actor.live.open.lock().await;
+    let open = place.as_ref().filter(|open| open.sandbox.rung() != Rung::InPlace);
+    let stamp = open.and_then(|open| open.sandbox.stamp().ok());
+    Ok(stamp.and_then(|stamp| serde_json::to_value(stamp).ok()).unwrap_or_default())
+}
+
+pub(super) fn result_of(
+    house: &House,
+    plan: &Plan,
     validation: &Validation,
     finished: &Finished,
     present: &str,
@@ -79,16 +120,17 @@ fn result_of(
         | CallState::Cancelled
         | CallState::Running => Outcome::Errored,
     };
-    let message = actor.house.redactor.redact_text(&finished.last_words(MESSAGE_BYTES_MAX));
+    let message = finished.last_words(house, MESSAGE_BYTES_MAX);
     ValidationResult {
         validation: validation.name.clone(),
         mode: validation.mode,
         outcome,
         message,
         duration_ms: finished.duration_ms(),
-        attempt: actor.plan.attempt,
+        attempt: plan.attempt,
         call: finished.call().no,
         net_hash: present.to_owned(),
+        base_stamp: Value::Null,
     }
 }
 
@@ -116,6 +158,7 @@ async fn invariants(
             attempt: plan.attempt,
             call: CallNo(0),
             net_hash: present.to_owned(),
+            base_stamp: Value::Null,
         };
         let new = NewCall {
             attempt: plan.attempt,

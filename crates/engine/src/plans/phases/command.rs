@@ -1,13 +1,14 @@
 //! The gate that every command of a plan passes: admitted, run, captured, recorded.
 //!
 //! # How a call goes
-//! 1. The effect is entered; the call is counted in the plan's accounts and stored as running, under its number.
+//! 1. When its turn in the sandbox has come, the call is counted in the plan's accounts, stored as running under its number,
+//!    and marked in the sandbox (`sandbox_call`).
 //! 2. The command runs in the plan's sandbox, or, for a check, in a layer above it that is thrown away. While it runs
 //!    the bases of what it changes are saved every few seconds.
 //! 3. When its whole process tree is dead, what changed is captured: after a failure and a time-out too.
 //! 4. Its end, its changes and their contents are stored as one step. When they cannot be, the sandbox is kept.
 //!
-//! A run that is interrupted stops between 2 and 3; whoever winds it down does the rest.
+//! A run that is interrupted stops between 2 and 3; `wind_down` does the rest, for the mark that the call leaves.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -15,34 +16,34 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{
-    ByteText, CallEnd, CallNo, ChangeId, ErrorCategory, KeptOutput, NewCall, NewChange, NodeRun, NotCaptured,
-    Plan, RelPath, RootNo, Run, Step, ToolCall,
+use domain::{ByteText, ErrorCategory, NewCall, NodeRun, Plan, RelPath, RootNo, Run, ToolCall, Walls};
+use sandbox::Layer;
+use sandbox::command::{
+    Bounds, CommandSpec, Ended, Given, Openings, OutputSpec, Stdin, WorkDir, environment,
 };
-use sandbox::command::{CommandSpec, Given, OutputSpec, Stdin, WorkDir, environment};
-use sandbox::isolation::{Isolation, IsolationPolicy};
+use sandbox::descriptors::wait_for_room;
+use sandbox::isolation::{Isolation, IsolationPolicy, IsolationUsed, StartError};
 use sandbox::view::View;
-use sandbox::{CaptureRules, CapturedChange, Layer};
 use serde_json::{Value, json};
-use store::{By, CallOutcome};
-use sync::{Effect, Observed};
 
 use super::super::House;
-use super::super::contents::Staging;
 use super::super::facts::RUN_COMMAND;
 use super::super::sandbox_home::log_dir;
 use super::super::use_plan::path_of;
 use super::finished::Finished;
 use super::ground::blocking;
+use super::home;
 use super::kept::{self, KeptEnd};
-use super::spending;
+use super::sandbox_call::{Access, Recorded, SandboxCall};
+use super::site::Site;
 use super::spoken::{Line, Speaks, line};
-use super::work::{Ends, LiveRun, Open};
-use super::{Stopped, sandbox_category};
+use super::work::{Ends, LiveRun};
+use super::{Stopped, capture};
 use crate::worker::JobRun;
 
 /// How often the bases of a running command's changes are saved.
 const SAVE_BASES_EVERY: Duration = Duration::from_secs(2);
+const MB: u64 = 1024 * 1024;
 /// How much of a command a message repeats.
 const SHOWN_CHARS_MAX: usize = 80;
 /// Where, beside its logs, a command may put its result: `$AGENTS_OUTPUT`.
@@ -58,6 +59,8 @@ pub(super) struct Task {
     pub(super) cwd: ByteText,
     pub(super) timeout: Option<Duration>,
     pub(super) network: bool,
+    /// Ports of this machine's loopback that it may reach.
+    pub(super) allow_loopback: Vec<u16>,
     pub(super) env: Vec<(ByteText, ByteText)>,
     pub(super) pass_env: Vec<String>,
     pub(super) writable: Vec<ByteText>,
@@ -65,8 +68,8 @@ pub(super) struct Task {
     pub(super) stdin: Option<Vec<u8>>,
     /// Whether it may change the projects.
     pub(super) writes: bool,
-    /// Ends with what it is run for.
-    pub(super) scope: Observed,
+    /// What is done with what it changes.
+    pub(super) access: Access,
     /// How the call is kept, where it is more than a command.
     pub(super) asked: Option<Asked>,
 }
@@ -77,57 +80,50 @@ pub(super) struct Asked {
     pub(super) effective: Value,
 }
 
-/// Admits a command and runs it to its end. Who may change the sandbox has its permit.
-pub(super) async fn run(
-    house: &Arc<House>,
-    run: &JobRun,
-    live: &Arc<LiveRun>,
-    plan: &Plan,
-    task: Task,
-) -> Result<Finished, Stopped> {
-    let (finished, ()) = run_beside(house, run, live, plan, task, None, std::future::ready(())).await?;
-    Ok(finished)
+/// A command that has ended, and its call, which has not.
+pub(super) struct RanCommand {
+    pub(super) call: SandboxCall,
+    pub(super) finished: Finished,
+}
+
+/// Admits a command when its turn in the sandbox has come, and runs it to its end.
+pub(super) async fn run(site: &Site<'_>, task: Task) -> Result<RanCommand, Stopped> {
+    let (ran, ()) = run_beside(site, task, None, std::future::ready(())).await?;
+    Ok(ran)
 }
 
 /// The same with a program that is spoken to: `talk` waits for it to begin, and ends it.
 pub(super) async fn run_spoken<T, F: Future<Output = T>>(
-    house: &Arc<House>,
-    run: &JobRun,
-    live: &Arc<LiveRun>,
-    plan: &Plan,
+    site: &Site<'_>,
     task: Task,
     talk: impl FnOnce(Speaks) -> F,
-) -> Result<(Finished, T), Stopped> {
+) -> Result<(RanCommand, T), Stopped> {
     let (line, speaks) = line();
-    run_beside(house, run, live, plan, task, Some(line), talk(speaks)).await
+    run_beside(site, task, Some(line), talk(speaks)).await
 }
 
 async fn run_beside<T>(
-    house: &Arc<House>,
-    run: &JobRun,
-    live: &Arc<LiveRun>,
-    plan: &Plan,
+    site: &Site<'_>,
     task: Task,
     line: Option<Line>,
     beside: impl Future<Output = T>,
-) -> Result<(Finished, T), Stopped> {
-    task.scope.check()?;
-    let effect = run.enter()?;
-    let call = spending::begin(house, run, &effect, new_call(house, plan, &task)).await?;
-    let is_check = task.tool != RUN_COMMAND;
-    if task.writes && !is_check {
-        live.occupy(run, &call).await?;
+) -> Result<(RanCommand, T), Stopped> {
+    let Site { house, run, live, plan, .. } = *site;
+    let mut sandbox_call = site.begin_call(task.access, new_call(house, plan, &task)).await?;
+    let call = sandbox_call.call().clone();
+    let Begun { view, layer, logs } = begin(site, &call, &task).await?;
+    if layer.is_some() {
+        sandbox_call.cannot_have_written();
     }
-    let Begun { view, layer, logs, can_write } = begin(live, &call, &task).await?;
     let output = logs.join(OUTPUT_DIR).join(OUTPUT_FILE);
     let spec = match line {
         Some(_) => spoken_spec(house, run, plan, &task, logs)?,
-        None => command_spec(house, run, plan, &task, logs)?,
+        None => command_spec(house, &Marks::new(run), plan, &task, logs)?,
     };
-    let isolation = isolation(house, plan);
-    let (waiter, begun, scope) = (Arc::clone(live), call.clone(), task.scope.clone());
+    let (isolation, given) = (isolation(house, plan), spec.clone());
+    let (waiter, begun, scope) = (Arc::clone(live), call.clone(), site.scope.clone());
     let waiting = tokio::task::spawn_blocking(move || {
-        let mut running = isolation.start(view, spec)?;
+        let mut running = isolation.start_when_there_is_room(view, spec, || scope.is_cancelled())?;
         let ends = if line.is_some() { Ends::WhenAsked } else { Ends::AtOnce };
         waiter.began(&begun, &scope, &running.killer(), ends);
         let told = line.map(|line| line.began(&mut running));
@@ -139,22 +135,22 @@ async fn run_beside<T>(
         }
         Ok((ended, used))
     });
-    let saves_bases = task.writes && !is_check;
+    let saves_bases = task.access == Access::Record;
     let mut both = std::pin::pin!(async { tokio::join!(waiting, beside) });
     let (ended, came_to) = loop {
         tokio::select! {
             both = &mut both => break both,
-            () = tokio::time::sleep(SAVE_BASES_EVERY), if saves_bases => save_bases(live).await?,
+            () = tokio::time::sleep(SAVE_BASES_EVERY), if saves_bases => save_bases(live, &call.new.node).await?,
         }
     };
     run.scope().check()?;
     let ended = ended.map_err(|error| Stopped::failed(ErrorCategory::Internal, error))?;
     // Cut afterwards: half of a secret is not known as one.
     let shown = one_line(&house.redactor.redact_text(&task.run.shown()));
-    let may_have_written = can_write;
-    let finished =
-        Finished { call, shown, ended, effect, _layer: layer, may_have_written, output, judged: None };
-    Ok((finished, came_to))
+    let projects: Vec<PathBuf> = plan.projects.iter().map(|project| path_of(&project.root)).collect();
+    let missed = ended.as_ref().ok().and_then(|(ended, _)| home::missed(&given, &projects, ended));
+    let finished = Finished { call, shown, ended, _layer: layer, output, missed, judged: None };
+    Ok((RanCommand { call: sandbox_call, finished }, came_to))
 }
 
 /// What a command is run in.
@@ -163,227 +159,70 @@ struct Begun {
     layer: Option<Layer>,
     /// Where its output goes.
     logs: PathBuf,
-    /// Whether what it writes gets into the sandbox.
-    can_write: bool,
 }
 
 /// The trees that the command sees: those of the sandbox, or, for one that is to change nothing, of a layer above them.
-async fn begin(live: &LiveRun, call: &ToolCall, task: &Task) -> Result<Begun, Stopped> {
-    let mut place = Arc::clone(&live.open).lock_owned().await;
-    let call = call.clone();
-    let (writes, is_check) = (task.writes, task.tool != RUN_COMMAND);
+async fn begin(site: &Site<'_>, call: &ToolCall, task: &Task) -> Result<Begun, Stopped> {
+    let mut place = Arc::clone(&site.live.open).lock_owned().await;
+    let (no, is_check, scope) = (call.no, task.tool != RUN_COMMAND, site.scope.clone());
     blocking(move || {
         let open = place.as_mut().ok_or(Stopped::Cancelled)?;
-        let logs = log_dir(open.sandbox.dir(), call.no);
+        let logs = log_dir(open.sandbox.dir(), no);
         let sandbox_failed = |error: std::io::Error| Stopped::failed(ErrorCategory::Sandbox, error);
+        // A layer that cannot be had is done without, so a lack of descriptors has to be waited out before.
+        wait_for_room(|| scope.is_cancelled()).map_err(sandbox_failed)?;
         make_logs(&logs).map_err(sandbox_failed)?;
-        if is_check {
-            open.call = Some(call);
-        } else if !writes {
-            open.beside.push(call);
-        }
         let layer = if is_check { open.sandbox.layer().ok() } else { None };
         let view = match &layer {
             Some(layer) => layer.view(),
             None => open.sandbox.view(),
         };
-        let can_write = layer.is_none() && (writes || is_check);
-        Ok(Begun { view: view.map_err(sandbox_failed)?, layer, logs, can_write })
+        Ok(Begun { view: view.map_err(sandbox_failed)?, layer, logs })
     })
     .await?
 }
 
-async fn save_bases(live: &LiveRun) -> Result<(), Stopped> {
+async fn save_bases(live: &LiveRun, node: &str) -> Result<(), Stopped> {
     let mut place = Arc::clone(&live.open).lock_owned().await;
+    let node = node.to_owned();
     blocking(move || {
         if let Some(open) = place.as_mut() {
             // What cannot be saved early is looked at again when the command has ended.
-            let _ = open.sandbox.save_bases(open.staging.as_ref(), &rules(open));
+            let _ = open.sandbox.save_bases(open.staging.as_ref(), &capture::rules(open, &node));
         }
     })
     .await
 }
 
-/// Stores the end of a call with all that it changed. What a check wrote into the sandbox itself is put back. When what
+/// Stores the end of a command with all that it changed; what a check wrote into the sandbox itself is put back. If what
 /// the plan's command changed cannot be stored, its sandbox is kept.
 pub(super) async fn record(
-    house: &Arc<House>,
-    run: &JobRun,
-    live: &Arc<LiveRun>,
-    plan: &Plan,
-    finished: &Finished,
+    site: &Site<'_>,
+    ran: RanCommand,
     result: Option<Value>,
-) -> Result<(), Stopped> {
-    record_settling(house, run, live, plan, finished, result, |_| None).await
+) -> Result<Recorded, Stopped> {
+    record_settling(site, ran, result, |_| None).await
 }
 
 /// The same, with the end of the node whose last call it is, of how many files were changed.
 pub(super) async fn record_settling(
-    house: &Arc<House>,
-    run: &JobRun,
-    live: &Arc<LiveRun>,
-    plan: &Plan,
-    finished: &Finished,
+    site: &Site<'_>,
+    ran: RanCommand,
     result: Option<Value>,
     settles: impl FnOnce(usize) -> Option<NodeRun>,
-) -> Result<(), Stopped> {
-    match stored(house, run, live, plan, finished, result, settles).await {
-        Err(Stopped::Failed { category, message, .. }) if finished.call.new.tool == RUN_COMMAND => {
-            let end = KeptEnd::of(house, finished);
-            Err(kept::keep(live, &end, category, &message).await)
+) -> Result<Recorded, Stopped> {
+    let RanCommand { call, finished } = ran;
+    let is_kept = call.records();
+    let recorded = call.end(site, |staging, changed| {
+        let end = finished.call_end(site.house, staging, result, changed)?;
+        Ok((end, settles(changed)))
+    });
+    match recorded.await {
+        Err(Stopped::Failed { category, message, .. }) if is_kept => {
+            let end = KeptEnd::of(site.house, &finished);
+            Err(kept::keep(site.live, &end, category, &message).await)
         }
         other => other,
-    }
-}
-
-async fn stored(
-    house: &Arc<House>,
-    run: &JobRun,
-    live: &Arc<LiveRun>,
-    plan: &Plan,
-    finished: &Finished,
-    result: Option<Value>,
-    settles: impl FnOnce(usize) -> Option<NodeRun>,
-) -> Result<(), Stopped> {
-    let is_check = finished.call.new.tool != RUN_COMMAND;
-    if finished.may_have_written {
-        scanned(live, None).await?;
-    }
-    if finished.may_have_written && is_check {
-        put_back(live).await?;
-    }
-    end_call_settling(house, run, live, plan, (&finished.call, &finished.effect), |open, changed| {
-        let end = finished.call_end(house, &open.staging, result, changed)?;
-        Ok((end, settles(changed)))
-    })
-    .await
-}
-
-/// Stores the end of a call with what was found to be changed since the last one.
-pub(super) async fn end_call(
-    house: &House,
-    run: &JobRun,
-    live: &LiveRun,
-    plan: &Plan,
-    call: (&ToolCall, &Effect),
-    end: impl FnOnce(&Open, usize) -> Result<CallEnd, Stopped>,
-) -> Result<(), Stopped> {
-    end_call_settling(house, run, live, plan, call, |open, changed| Ok((end(open, changed)?, None))).await
-}
-
-/// The same, with the end of the node whose last call it is.
-pub(super) async fn end_call_settling(
-    house: &House,
-    run: &JobRun,
-    live: &LiveRun,
-    plan: &Plan,
-    (call, effect): (&ToolCall, &Effect),
-    end: impl FnOnce(&Open, usize) -> Result<(CallEnd, Option<NodeRun>), Stopped>,
-) -> Result<(), Stopped> {
-    let mut place = live.open.lock().await;
-    let open = place.as_mut().ok_or(Stopped::Cancelled)?;
-    let is_beside = open.beside.iter().any(|other| other.no == call.no);
-    let found = open.found.iter().filter(|_| !is_beside).cloned();
-    let changes: Vec<NewChange> = found.map(|found| new_change(house, call.no, found)).collect();
-    let (end, settles) = end(open, changes.len())?;
-    let outcome = CallOutcome {
-        attempt: plan.attempt,
-        no: call.no,
-        end,
-        changeset: open.changeset.filter(|_| !changes.is_empty()),
-        changes,
-        contents: open.staging.contents(),
-        settles: settles.into_iter().collect(),
-    };
-    house.store.end_call(By::Effect(effect), &run.claim(), outcome).await?;
-    if is_beside {
-        open.beside.retain(|other| other.no != call.no);
-    } else {
-        open.call = None;
-        open.found.clear();
-    }
-    open.staging.clear();
-    Ok(())
-}
-
-/// Looks at what changed, and says where something did since the last call.
-pub(super) async fn changed(live: &LiveRun) -> Result<Vec<(RootNo, RelPath)>, Stopped> {
-    scanned(live, None).await?;
-    found(live).await
-}
-
-/// The same when no call is at work: what a node leaves out is left out.
-pub(super) async fn changed_beside(live: &LiveRun, node: &str) -> Result<Vec<(RootNo, RelPath)>, Stopped> {
-    scanned(live, Some(node.to_owned())).await?;
-    found(live).await
-}
-
-async fn found(live: &LiveRun) -> Result<Vec<(RootNo, RelPath)>, Stopped> {
-    let place = live.open.lock().await;
-    let found = place.as_ref().map(|open| open.found.as_slice()).unwrap_or_default();
-    Ok(found.iter().map(|found| (found.root, found.draft.path().clone())).collect())
-}
-
-async fn scanned(live: &LiveRun, node: Option<String>) -> Result<(), Stopped> {
-    let mut place = Arc::clone(&live.open).lock_owned().await;
-    blocking(move || match place.as_mut() {
-        None => Err(Stopped::Cancelled),
-        Some(open) => match &node {
-            Some(node) => scan_by(open, &rules_of(open, node)),
-            None => scan(open),
-        },
-    })
-    .await?
-}
-
-/// Keeps what changed in the sandbox since the last look.
-pub(super) fn scan(open: &mut Open) -> Result<(), Stopped> {
-    let rules = rules(open);
-    scan_by(open, &rules)
-}
-
-fn scan_by(open: &mut Open, rules: &CaptureRules) -> Result<(), Stopped> {
-    let captured = open
-        .sandbox
-        .scan(open.staging.as_ref(), rules)
-        .map_err(|error| Stopped::failed(sandbox_category(&error), error))?;
-    let sandbox::NotCaptured { scratch, protected, special } = captured.not_captured;
-    open.record.not_captured = NotCaptured { scratch, protected, special };
-    open.found.extend(captured.drafts);
-    Ok(())
-}
-
-/// The files as they were before what was found.
-pub(super) async fn put_back(live: &LiveRun) -> Result<(), Stopped> {
-    let mut place = Arc::clone(&live.open).lock_owned().await;
-    blocking(move || {
-        let open = place.as_mut().ok_or(Stopped::Cancelled)?;
-        let found = std::mem::take(&mut open.found);
-        let back: Vec<_> = found.iter().map(|found| domain::undoing(found.root, &found.draft)).collect();
-        let restored = open.sandbox.restore(&back, open.staging.as_ref());
-        restored.map_err(|error| Stopped::failed(ErrorCategory::Sandbox, error))
-    })
-    .await?
-}
-
-pub(super) fn new_change(house: &House, call: CallNo, found: CapturedChange) -> NewChange {
-    let CapturedChange { root, draft, base, too_large: _ } = found;
-    NewChange { id: ChangeId::from_u128(house.ids.ulid()), call, root, base, draft }
-}
-
-/// What is captured of the present call: not what the plan, or the node whose call it is, leaves out.
-pub(super) fn rules(open: &Open) -> CaptureRules {
-    rules_of(open, open.call.as_ref().map(|call| call.new.node.as_str()).unwrap_or_default())
-}
-
-fn rules_of(open: &Open, node: &str) -> CaptureRules {
-    let plan = &open.plan;
-    let is_its = |step: &&Step| step.node == node || node.starts_with(&format!("{}.fix", step.node));
-    let of_node = plan.spec.steps.iter().filter(is_its).flat_map(|step| &step.ignore);
-    CaptureRules {
-        ignore: plan.spec.ignore.iter().chain(of_node).cloned().collect(),
-        protected: plan.spec.protected.clone(),
-        max_file_bytes: plan.spec.max_file_bytes,
     }
 }
 
@@ -415,8 +254,11 @@ pub(super) fn new_call(house: &House, plan: &Plan, task: &Task) -> NewCall {
 
 /// What keeps the plan's commands apart.
 pub(super) fn isolation(house: &House, plan: &Plan) -> Isolation {
-    let policy =
-        if plan.spec.isolation_required { IsolationPolicy::Required } else { IsolationPolicy::Optional };
+    let policy = match (plan.spec.isolation_required, plan.spec.walls.landlock) {
+        (true, false) => IsolationPolicy::Required,
+        (true, true) => IsolationPolicy::Landlock,
+        (false, _) => IsolationPolicy::Optional,
+    };
     Isolation::new(policy, house.options.child.clone())
 }
 
@@ -433,12 +275,28 @@ pub(super) fn spoken_spec(
     task: &Task,
     logs: PathBuf,
 ) -> Result<CommandSpec, Stopped> {
-    Ok(CommandSpec { stdin: Stdin::Spoken, ..command_spec(house, run, plan, task, logs)? })
+    Ok(CommandSpec { stdin: Stdin::Spoken, ..command_spec(house, &Marks::new(run), plan, task, logs)? })
 }
 
-fn command_spec(
+/// The marks by which the processes of a job are known; empty for those of no job, which die with who started them.
+#[derive(Default)]
+pub(super) struct Marks {
+    job: String,
+    fence: u64,
+}
+
+impl Marks {
+    pub(super) fn new(run: &JobRun) -> Marks {
+        Marks { job: run.job().id.to_string(), fence: run.claim().fence.0 }
+    }
+}
+
+/// How a command ended, and what isolation was in force; or why it did not begin.
+pub(super) type HowCommandEnded = Result<(Ended, IsolationUsed), StartError>;
+
+pub(super) fn command_spec(
     house: &House,
-    run: &JobRun,
+    marks: &Marks,
     plan: &Plan,
     task: &Task,
     logs: PathBuf,
@@ -452,12 +310,13 @@ fn command_spec(
     let word = |text: &ByteText| OsString::from_vec(text.as_bytes().to_vec());
     let given = Given {
         plan: plan.id.to_string().into(),
-        job: run.job().id.to_string().into(),
-        fence: run.claim().fence.0,
+        job: marks.job.clone().into(),
+        fence: marks.fence,
         output: Some(logs.join(OUTPUT_DIR).join(OUTPUT_FILE)),
         pass_env: task.pass_env.iter().map(OsString::from).collect(),
         env: task.env.iter().map(|(name, value)| (word(name), word(value))).collect(),
     };
+    house.redactor.know_passed(task.pass_env.iter().map(String::as_str));
     let cwd = WorkDir { root: task.root, below };
     let output_dir = logs.join(OUTPUT_DIR);
     let output = OutputSpec::in_dir(logs);
@@ -468,24 +327,30 @@ fn command_spec(
         spec.stdin = Stdin::Bytes(bytes.clone());
     }
     spec.network = task.network;
+    let of_plan = plan.spec.allow_loopback.iter().filter(|_| task.network);
+    spec.loopback_ports = task.allow_loopback.iter().chain(of_plan).copied().collect();
+    spec.loopback_ports.sort_unstable();
+    spec.loopback_ports.dedup();
+    let Walls { unix_sockets, io_uring, processes_max, memory_mb_max, disk_free_mb_min, landlock: _ } =
+        plan.spec.walls;
+    spec.openings = Openings { unix_sockets, io_uring };
+    spec.bounds = Bounds {
+        processes_max,
+        memory_bytes_max: memory_mb_max.saturating_mul(MB),
+        disk_free_bytes_min: disk_free_mb_min.saturating_mul(MB),
+    };
     spec.writes = task.writes;
     spec.writable = paths(&task.writable);
     spec.writable.push(output_dir);
     spec.hide = paths(&plan.spec.hide);
-    spec.hide.push(house.options.data_dir.clone());
+    spec.hide.extend(house.contexts.hidden().paths().map(Path::to_owned));
     spec.scratch = paths(&plan.spec.scratch);
+    home::show(plan, &mut spec);
     Ok(spec)
 }
 
 fn paths(texts: &[ByteText]) -> Vec<PathBuf> {
     texts.iter().map(path_of).collect()
-}
-
-/// What the log of an interrupted command holds; none when there is nothing.
-pub(super) fn kept_log(staging: &Staging, log: &Path) -> Option<KeptOutput> {
-    let bytes = std::fs::read(log).ok().filter(|bytes| !bytes.is_empty())?;
-    let kept = staging.keep_bytes(&bytes).ok()?;
-    Some(KeptOutput { hash: kept.hash, total: kept.size, left_out: 0 })
 }
 
 /// The command on one line that a message can hold.

@@ -18,14 +18,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actors::tool::Catalog;
-use domain::{Action, ChangeEntry, Does, ErrorCategory, Phase, Plan, RelPath, Step, ToolCall, fold};
+use domain::{Action, ChangeEntry, Does, ErrorCategory, Phase, Plan, RelPath, Step, ToolCall, fold_all};
 
 use super::super::House;
 use super::super::contents::Staging;
+use super::super::forecast::keep_footprint;
 use super::super::standing::dealt_with;
 use super::graph::{self, Actor, Progress, RoundEnd};
 use super::work::LiveRun;
-use super::{Stopped, Told, brief, ground, kept, mend, steps, take_back, tell};
+use super::{Failure, Stopped, Told, brief, ground, kept, mend, steps, take_back, tell};
 use crate::worker::JobRun;
 
 pub(super) async fn execute(
@@ -37,23 +38,25 @@ pub(super) async fn execute(
     let actor = Actor { house, run, live, plan, phase: Phase::Execute, steps: &plan.spec.steps };
     loop {
         let again = match round(&actor).await {
-            Ok(RoundEnd::Done) => return Ok(()),
+            Ok(RoundEnd::Done) => {
+                // A forecast makes one that is missing.
+                let _ = keep_footprint(house, plan).await;
+                return Ok(());
+            }
             Ok(RoundEnd::Again { after }) => after,
-            Err(Stopped::Failed { category, message, .. }) => told(&actor, category, message).await?,
+            Err(Stopped::Failed { category, message, call, .. }) => {
+                told(&actor, Failure { category, message, call }).await?
+            }
             Err(stopped) => return Err(stopped),
         };
-        ground::close(live).await?;
+        ground::close(&actor.site()).await?;
         steps::pause(run, again).await?;
     }
 }
 
 /// A failure of the phase itself: how long to wait until it is tried again.
-pub(super) async fn told(
-    actor: &Actor<'_>,
-    category: ErrorCategory,
-    message: String,
-) -> Result<Duration, Stopped> {
-    let Told { message, recovery } = tell(actor.house, actor.run, actor.plan, None, category, message).await;
+pub(super) async fn told(actor: &Actor<'_>, failure: Failure) -> Result<Duration, Stopped> {
+    let Told { message, recovery } = tell(actor.house, actor.run, actor.plan, None, failure).await;
     match recovery.map(|recovery| recovery.action) {
         Some(Action::Retry { after, .. }) => Ok(after),
         Some(Action::Revert | Action::Ask | Action::GiveUp | Action::Told) | None => {
@@ -110,7 +113,7 @@ pub(super) async fn begin(actor: &Actor<'_>, progress: &Progress) -> Result<bool
     if let Some(note) = note {
         // What is kept is all that the sandbox holds: whose it is can be told only while nothing else stands.
         let is_whole = standing.finished.is_empty();
-        if is_whole && kept::capture(actor, &settled, &note).await? {
+        if is_whole && kept::capture_kept(actor, &settled, &note).await? {
             return Ok(true);
         }
         ground::discard(live).await?;
@@ -127,7 +130,7 @@ pub(super) async fn begin(actor: &Actor<'_>, progress: &Progress) -> Result<bool
         standing = Standing::of(actor, &settled).await?;
     }
     if !standing.finished.is_empty() {
-        ground::put_back(house, live, fold(&standing.finished)).await?;
+        ground::put_back(house, live, fold_all(&standing.finished)).await?;
     }
     Ok(false)
 }

@@ -25,7 +25,6 @@ use domain::{CallState, ErrorCategory, ExternalTask, RelPath, RootNo};
 use serde_json::json;
 use sync::primitives::{Mutex, lock};
 
-use super::Stopped;
 use super::command::{self, Asked, Task};
 use super::finished::Finished;
 use super::ground::blocking;
@@ -33,6 +32,7 @@ use super::node::{Done, Node};
 use super::spoken::{Begun, Log, Speaks};
 use super::steps;
 use super::work::LiveRun;
+use super::{Stopped, capture};
 use crate::tools::kept_arguments;
 
 /// How long an agent may take for each step until it is ready to work.
@@ -44,8 +44,8 @@ const READ_BYTES_MAX: u64 = 16 << 20;
 
 /// Lets an agent work until it has answered.
 pub(super) async fn run(node: &Node<'_>, external: &ExternalTask) -> Result<Done, Stopped> {
-    let Node { house, run, live, plan, .. } = *node;
-    let mut task = steps::task_of(node, &external.command)?;
+    let house = node.house;
+    let mut task = steps::task_of(node, &external.command).await?;
     let prompt = node.expand(&external.prompt)?;
     let limit = task.timeout;
     task.timeout = limit.map(|limit| limit.saturating_add(LATE));
@@ -63,15 +63,16 @@ pub(super) async fn run(node: &Node<'_>, external: &ExternalTask) -> Result<Done
     };
     let may_write = task.writes;
     let talk = |speaks| talk(node, speaks, work, below, may_write);
-    let (mut finished, said) = command::run_spoken(house, run, live, plan, task, talk).await?;
-    let said = said.unwrap_or_else(|| Err(failed_to_begin(&finished)));
-    let judged = judge(&agent, &finished, said);
+    let (mut ran, said) = command::run_spoken(&node.site(), task, talk).await?;
+    let finished = &mut ran.finished;
+    let said = said.unwrap_or_else(|| Err(failed_to_begin(finished)));
+    let judged = judge(&agent, finished, said);
     finished.judge(judged.as_ref().map(drop).map_err(|(_, message)| message.clone()));
     let (text, failure) = match judged {
         Ok(text) => (house.redactor.redact_text(&text), None),
         Err(failure) => (finished.text(house), Some(failure)),
     };
-    steps::end_command(node, &mut finished, text, failure).await
+    steps::end_command(node, ran, text, failure).await
 }
 
 /// The way to log in by a key that the agent is given, for those that are known.
@@ -105,7 +106,8 @@ async fn talk(
     let root = roots.iter().find(|(no, _)| *no == RootNo(0)).map(|(_, path)| path.clone());
     work.cwd = root.unwrap_or_default().join(below);
     let read_only = node.plan.projects.iter().map(|project| project.read_only || !may_write).collect();
-    let host = Host { live: Arc::clone(node.live), roots, read_only, log, last: Mutex::default() };
+    let (live, path) = (Arc::clone(node.live), node.path.to_owned());
+    let host = Host { live, path, roots, read_only, log, last: Mutex::default() };
     let said = actors::acp::run(pipes, &work, &host, &node.scope).await;
     Some(said.map_err(|error| (error.category(), error.to_string())))
 }
@@ -155,12 +157,17 @@ fn asked(node: &Node<'_>, task: &Task, prompt: &str, limit: Option<Duration>) ->
     });
     let argv: Vec<String> = task.run.argv().iter().map(ToString::to_string).collect();
     let effective = json!({ "argv": argv, "protocol": "acp" });
-    Asked { requested: kept_arguments(redactor, &requested), effective: kept_arguments(redactor, &effective) }
+    Asked {
+        requested: kept_arguments(redactor.as_deref(), &requested),
+        effective: kept_arguments(redactor.as_deref(), &effective),
+    }
 }
 
 /// Answers an agent.
 struct Host {
     live: Arc<LiveRun>,
+    /// The node.
+    path: String,
     /// Where it sees the projects.
     roots: Vec<(RootNo, PathBuf)>,
     /// Of each project, whether it is not to be written.
@@ -203,6 +210,7 @@ impl AcpHost for Host {
         let read = blocking(move || {
             let open = place.as_ref().ok_or_else(|| std::io::Error::other("there is no sandbox any more"))?;
             let root = open.sandbox.root(no).map_err(std::io::Error::other)?;
+            open.sandbox.hidden(no).check(&below)?;
             sandbox::read_file(root.as_fd(), &below, READ_BYTES_MAX)
         });
         let read = read.await.map_err(|stopped| stopped.shown())?;
@@ -220,10 +228,10 @@ impl AcpHost for Host {
             return Err(format!("{path} is not to be written: this work only reads"));
         }
         let mut place = Arc::clone(&self.live.open).lock_owned().await;
-        let content = content.to_owned();
+        let (content, node) = (content.to_owned(), self.path.clone());
         let written = blocking(move || {
             let open = place.as_mut().ok_or("there is no sandbox any more")?;
-            let (rules, sink) = (command::rules(open), Arc::clone(&open.staging));
+            let (rules, sink) = (capture::rules(open, &node), Arc::clone(&open.staging));
             let written = open.sandbox.write_file(no, &below, content.as_bytes(), sink.as_ref(), &rules);
             written.map_err(|error| error.to_string())
         });

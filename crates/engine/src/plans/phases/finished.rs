@@ -14,7 +14,6 @@ use sandbox::beneath;
 use sandbox::command::{Ended, HowEnded};
 use sandbox::isolation::{IsolationUsed, StartError};
 use serde_json::{Value, json};
-use sync::Effect;
 
 use super::super::House;
 use super::super::contents::Staging;
@@ -32,13 +31,12 @@ pub(super) struct Finished {
     pub(super) call: ToolCall,
     pub(super) shown: String,
     pub(super) ended: Result<(Ended, IsolationUsed), StartError>,
-    pub(super) effect: Effect,
     /// Where a check wrote; gone with this.
     pub(super) _layer: Option<Layer>,
-    /// Whether the sandbox may be changed by it.
-    pub(super) may_have_written: bool,
     /// Where it may have put its result.
     pub(super) output: PathBuf,
+    /// What of the machine it seems to have missed, in a sentence.
+    pub(super) missed: Option<String>,
     /// What came of a program that was spoken to: how its process ended says nothing then.
     pub(super) judged: Option<Result<(), String>>,
 }
@@ -64,9 +62,9 @@ impl Finished {
 
     /// What it said, as text.
     pub(super) fn text(&self, house: &House) -> String {
-        let said =
-            self.ended().map(|ended| ended.stdout.bounded(NODE_TEXT_BYTES_MAX / 4, NODE_TEXT_BYTES_MAX / 2));
-        house.redactor.redact_text(said.unwrap_or_default().trim_end())
+        let (head, tail) = (NODE_TEXT_BYTES_MAX / 4, NODE_TEXT_BYTES_MAX / 2);
+        let said = self.ended().map(|ended| house.redactor.bounded(&ended.stdout, head, tail));
+        said.unwrap_or_default().trim_end().to_owned()
     }
 
     /// What it put into `$AGENTS_OUTPUT`; null when that is nothing.
@@ -123,12 +121,13 @@ impl Finished {
         u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// What the program said last, whichever way.
-    pub(super) fn last_words(&self, bytes: usize) -> String {
+    /// What the program said last, whichever way, without its secrets.
+    pub(super) fn last_words(&self, house: &House, bytes: usize) -> String {
         match &self.ended {
-            Err(error) => error.to_string(),
+            Err(error) => house.redactor.redact_text(&error.to_string()),
             Ok((ended, _)) => {
-                let both = [ended.stdout.bounded(0, bytes), ended.stderr.bounded(0, bytes)];
+                let both =
+                    [&ended.stdout, &ended.stderr].map(|output| house.redactor.bounded(output, 0, bytes));
                 both.iter()
                     .map(|text| text.trim_end())
                     .filter(|text| !text.is_empty())
@@ -141,7 +140,7 @@ impl Finished {
     /// A sentence about what went wrong; none when nothing did.
     pub(super) fn failure(&self) -> Option<String> {
         let shown = &self.shown;
-        let (ended, _) = match &self.ended {
+        let (ended, used) = match &self.ended {
             Err(error) => return Some(error.to_string()),
             Ok(ended) => ended,
         };
@@ -155,9 +154,16 @@ impl Finished {
             HowEnded::TimedOut => format!("`{shown}` took longer than its time limit and was ended"),
             HowEnded::Killed => format!("`{shown}` was killed"),
         };
-        Some(match ended.network_suspected {
-            true => format!("{what}; it probably wanted the network, which is off unless allowed"),
-            false => what,
+        if let Some(limit) = ended.limit {
+            return Some(format!("{what}: {limit}"));
+        }
+        Some(match (ended.network_suspected, &self.missed) {
+            (true, _) => format!("{what}; it probably wanted the network, which is off unless allowed"),
+            (false, _) if used.own_network && ended.refused_suspected => {
+                format!("{what}; services of this machine are reached by `--allow-loopback PORT` only")
+            }
+            (false, Some(missed)) => format!("{what}; {missed}"),
+            (false, None) => what,
         })
     }
 
@@ -182,14 +188,13 @@ impl Finished {
             Err(_) => (None, None, None),
             Ok((ended, used)) => (
                 serde_json::to_value(used).ok(),
-                kept_output(staging, &ended.stdout)?,
-                kept_output(staging, &ended.stderr)?,
+                kept_output(house, staging, &ended.stdout)?,
+                kept_output(house, staging, &ended.stderr)?,
             ),
         };
-        let result = result.unwrap_or_else(|| {
-            let last_words = house.redactor.redact_text(&self.last_words(LAST_WORDS_BYTES));
-            json!({ "changed": changed, "last_words": last_words })
-        });
+        let result = result.unwrap_or_else(
+            || json!({ "changed": changed, "last_words": self.last_words(house, LAST_WORDS_BYTES) }),
+        );
         let error = self.failure().map(|failure| house.redactor.redact_text(&failure));
         Ok(CallEnd {
             state: self.state(),
@@ -204,12 +209,17 @@ impl Finished {
     }
 }
 
-fn kept_output(staging: &Staging, output: &sandbox::command::Output) -> Result<Option<KeptOutput>, Stopped> {
+/// Stores an output without the values that are known to be secrets: who looks at it later may not know them.
+fn kept_output(
+    house: &House,
+    staging: &Staging,
+    output: &sandbox::command::Output,
+) -> Result<Option<KeptOutput>, Stopped> {
     if output.total() == 0 {
         return Ok(None);
     }
     let kept = staging
-        .keep_bytes(&output.bytes())
+        .keep_bytes(&output.bytes_after(|bytes| house.redactor.redact_known(bytes)))
         .map_err(|error| Stopped::failed(ErrorCategory::Resource, error))?;
     Ok(Some(KeptOutput { hash: kept.hash, total: output.total(), left_out: output.left_out() }))
 }

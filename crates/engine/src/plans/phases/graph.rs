@@ -31,9 +31,10 @@ use sync::{CancelReason, CancellationToken};
 use super::super::House;
 use super::super::facts::store_error;
 use super::node::{Done, End, Left, Node};
+use super::site::Site;
 use super::spending::{Unkept, keep_all};
 use super::work::LiveRun;
-use super::{Stopped, Told, brief, steps, tell};
+use super::{Failure, Stopped, Told, brief, steps, tell};
 use crate::worker::JobRun;
 
 /// An actor at work: the graph of one phase of a plan.
@@ -47,6 +48,12 @@ pub(super) struct Actor<'a> {
 }
 
 impl Actor<'_> {
+    /// The place of what the phase itself does.
+    pub(super) fn site(&self) -> Site<'_> {
+        let Actor { house, run, live, plan, .. } = *self;
+        Site { house, run, live, plan, path: "", scope: run.scope().clone() }
+    }
+
     /// What a node is told that begins now, and the number of the last thing that a person said.
     pub(super) async fn told(&self, values: &Arc<Values>) -> Result<(Arc<Values>, u32), Stopped> {
         if self.plan.spec.prompt.is_empty() {
@@ -407,6 +414,7 @@ impl<'a> Round<'a, '_> {
                 Err(stopped) => return (at, Err(stopped)),
             };
             let values = &values;
+            live.forget_changed(path);
             let node = Node {
                 house,
                 run,
@@ -481,8 +489,9 @@ impl<'a> Round<'a, '_> {
                 live.close_changeset(&step.node).await?;
                 self.actor.got_on().await
             }
-            Err(Stopped::Failed { category, message, left }) => {
-                let Told { message, recovery } = tell(house, run, plan, Some(step), category, message).await;
+            Err(Stopped::Failed { category, message, left, call }) => {
+                let failure = Failure { category, message, call };
+                let Told { message, recovery } = tell(house, run, plan, Some(step), failure).await;
                 match recovery.map(|recovery| recovery.action) {
                     Some(Action::Retry { after, .. }) => {
                         self.progress.states[at] = NodeState::Waiting;
@@ -497,7 +506,8 @@ impl<'a> Round<'a, '_> {
             Err(Stopped::Told(message)) => self.failed(at, message, None).await,
             // Stopped by itself: the run goes on.
             Err(Stopped::Cancelled) if !run.scope().is_cancelled() => {
-                self.ran(at, NodeOutcome::Cancelled, Left::default()).await
+                let left = Left { changed: self.changed_by(at), ..Left::default() };
+                self.ran(at, NodeOutcome::Cancelled, left).await
             }
             Err(stopped @ (Stopped::Cancelled | Stopped::Limit { .. } | Stopped::Constrained(_))) => {
                 Err(stopped)
@@ -507,8 +517,14 @@ impl<'a> Round<'a, '_> {
 
     async fn failed(&mut self, at: usize, message: String, left: Option<Box<Left>>) -> Result<(), Stopped> {
         let left = left.map_or_else(|| Left { text: message.clone(), ..Left::default() }, |left| *left);
+        let left = Left { changed: self.changed_by(at), ..left };
         self.progress.causes.insert(at, message);
         self.ran(at, NodeOutcome::Failed, left).await
+    }
+
+    /// How many changes a node has recorded that did not succeed.
+    fn changed_by(&self, at: usize) -> u32 {
+        self.actor.live.changed_by(&self.actor.steps[at].node)
     }
 
     /// A node that was begun has settled, and has not stored it.

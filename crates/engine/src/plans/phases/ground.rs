@@ -10,17 +10,20 @@ use domain::{
     CallEnd, CallState, ChangeId, ErrorCategory, NetChange, NewCall, NewChange, NotCaptured, Plan, RootNo,
     SandboxRecord,
 };
+use sandbox::descriptors::wait_for_room;
 use sandbox::{Choice, OpenError, OpenRequest, RootSpec, Sandbox};
 use serde_json::{Value, json};
-use store::{By, CallOutcome, Staged};
+use store::{By, Staged};
 
 use super::super::contents::{Staging, Stored};
 use super::super::standing::{TAKE_BACK, taking_back};
 use super::super::use_plan::path_of;
 use super::super::{House, sandbox_home};
+use super::site::Site;
 use super::take_back::Back;
 use super::work::{LiveRun, Open, Reach};
 use super::{Stopped, command, sandbox_category};
+use crate::plan_context::EndedCall;
 use crate::worker::JobRun;
 
 /// Opens the sandbox; or again the one that is kept of this attempt, whose note is given back.
@@ -35,9 +38,14 @@ pub(super) async fn open(
     let mut place = Arc::clone(&live.open).lock_owned().await;
     let (house, plan, scope) = (Arc::clone(house), plan.clone(), run.scope().clone());
     let (opening, opened_by) = (Arc::clone(&house), Arc::clone(live));
+    let watch = house.watch_copy(plan.id);
     // The place goes with the thread: whoever winds down waits for it, and finds what it opened.
     let opened = blocking(move || {
-        let (sandbox, note) = sandbox_home::open(&request, &|| scope.is_cancelled())?;
+        // A weaker sandbox must not be taken because descriptors ran out for a moment.
+        wait_for_room(|| scope.is_cancelled())
+            .map_err(|source| OpenError::Directory { dir: request.dir.clone(), source })?;
+        let (sandbox, note) = sandbox_home::open(&request, &watch, &|| scope.is_cancelled())?;
+        let sandbox = sandbox.hiding(opening.contexts.hidden().clone());
         let record = record_of(&opening, &plan, &sandbox);
         let staging = Arc::new(Staging::new(Arc::clone(&opening.store)));
         opened_by.opened(sandbox.keeper().map(|keeper| Reach { keeper, staging: Arc::clone(&staging) }));
@@ -45,9 +53,9 @@ pub(super) async fn open(
             plan,
             sandbox,
             record: record.clone(),
-            changeset: None,
-            call: None,
-            beside: Vec::new(),
+            mark: None,
+            unattended: None,
+            looking: Vec::new(),
             staging,
             kept: None,
             found: Vec::new(),
@@ -64,7 +72,7 @@ pub(super) async fn open(
     Ok(note)
 }
 
-fn open_request(house: &House, plan: &Plan) -> Result<OpenRequest, Stopped> {
+pub(super) fn open_request(house: &House, plan: &Plan) -> Result<OpenRequest, Stopped> {
     let choice: Choice =
         plan.spec.sandbox.parse().map_err(|error| Stopped::failed(ErrorCategory::InvalidInput, error))?;
     let roots = plan.projects.iter().zip(0..).map(|(project, no)| RootSpec {
@@ -88,10 +96,17 @@ fn record_of(house: &House, plan: &Plan, sandbox: &Sandbox) -> SandboxRecord {
         opened: house.wall(),
         closed: None,
         not_captured: NotCaptured::default(),
+        tree: None,
     }
 }
 
-pub(super) async fn close(live: &LiveRun) -> Result<(), Stopped> {
+/// Closes the sandbox of nodes that are done anew; what a stopped call left in it is recorded first.
+pub(super) async fn close(site: &Site<'_>) -> Result<(), Stopped> {
+    site.end_open_calls().await?;
+    remove(site.live).await
+}
+
+async fn remove(live: &LiveRun) -> Result<(), Stopped> {
     let mut place = Arc::clone(&live.open).lock_owned().await;
     let closed = blocking(move || place.take().map_or(Ok(()), |open| open.sandbox.close()));
     closed.await?.map_err(|error| Stopped::failed(ErrorCategory::Sandbox, error))
@@ -105,7 +120,7 @@ pub(super) async fn discard(live: &LiveRun) -> Result<(), Stopped> {
         let _ = open.sandbox.keep_no_more();
     })
     .await?;
-    close(live).await
+    remove(live).await
 }
 
 /// The recorded changes into a fresh sandbox; their bases stay as they were recorded.
@@ -153,25 +168,9 @@ pub(super) async fn take_back(
         base,
         draft,
     });
-    let outcome = CallOutcome {
-        attempt: plan.attempt,
-        no: call.no,
-        end: CallEnd {
-            state: CallState::Ok,
-            duration_ms: 0,
-            exit: None,
-            error: None,
-            result: json!({ "paths": paths }),
-            isolation: None,
-            stdout: None,
-            stderr: None,
-        },
-        changeset: Some(changeset),
-        changes: changes.collect(),
-        contents,
-        settles: Vec::new(),
-    };
-    house.store.end_call(By::Effect(&effect), &run.claim(), outcome).await?;
+    let end = house.ended(call.started, (CallState::Ok, None, json!({ "paths": paths })));
+    let ended = EndedCall::new(&call, CallEnd { duration_ms: 0, ..end }).with_contents(contents);
+    changeset.record_call_end(By::Effect(&effect), ended, changes.collect()).await?;
     live.close_changeset(TAKE_BACK).await
 }
 

@@ -14,24 +14,23 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use domain::{
-    CallEnd, CallNo, CallState, Does, ErrorCategory, KeptOutput, NewCall, NewChange, NodeOutcome, NodeRun,
-    Step, ToolCall,
+    CallEnd, CallNo, CallState, Does, ErrorCategory, KeptOutput, NewCall, NodeOutcome, NodeRun, Step,
 };
 use sandbox::NOTE_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::{By, CallOutcome};
 
 use super::super::House;
 use super::super::facts::RUN_COMMAND;
 use super::super::sandbox_home::log_dir;
-use super::Stopped;
-use super::command;
 use super::finished::{Finished, LAST_WORDS_BYTES};
 use super::graph::Actor;
 use super::ground::blocking;
 use super::node::Left;
+use super::sandbox_call::{Access, CAPTURED_FROM};
+use super::site::Site;
 use super::work::{LiveRun, Open};
+use super::{Stopped, capture, command};
 
 /// How a command ended whose changes are still in its sandbox only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,16 +72,17 @@ impl KeptEnd {
 /// Keeps the sandbox, and says so: what `message` tells has made its changes impossible to store.
 pub(super) async fn keep(live: &LiveRun, end: &KeptEnd, category: ErrorCategory, message: &str) -> Stopped {
     let mut place = Arc::clone(&live.open).lock_owned().await;
-    let (note, shown, message) = (end.note(), end.shown.clone(), message.to_owned());
+    let (note, shown, message, no) = (end.note(), end.shown.clone(), message.to_owned(), CallNo(end.call));
     let kept = blocking(move || {
         let Some(open) = place.as_mut() else { return Stopped::Cancelled };
-        match open.sandbox.keep(&note) {
+        let stopped = match open.sandbox.keep(&note) {
             Ok(()) => not_captured(open, category, &shown, &message),
             Err(error) => Stopped::failed(
                 category,
                 format!("what `{shown}` changed is lost: {message}, and its sandbox cannot be kept: {error}"),
             ),
-        }
+        };
+        stopped.of_call(no)
     });
     kept.await.unwrap_or_else(|stopped| stopped)
 }
@@ -100,7 +100,7 @@ fn not_captured(open: &mut Open, category: ErrorCategory, shown: &str, message: 
 }
 
 /// Captures what is in the sandbox that was kept. False when its command was interrupted, and must run again.
-pub(super) async fn capture(
+pub(super) async fn capture_kept(
     actor: &Actor<'_>,
     settled: &BTreeSet<String>,
     note: &str,
@@ -150,13 +150,12 @@ async fn step_of<'a>(
 
 /// Stores what is in the sandbox under a new call, with the end that the command had; then it is kept no more.
 async fn capture_all(actor: &Actor<'_>, step: &Step, end: Option<&KeptEnd>) -> Result<(), Stopped> {
-    let Actor { house, run, live, plan, .. } = *actor;
-    let effect = run.enter()?;
+    let Actor { house, live, plan, .. } = *actor;
     let Some(command) = step.command() else { return Ok(()) };
-    let mut requested = json!({ "command": house.redactor.redact_text(&command.run.shown()) });
-    if let (Some(end), Value::Object(requested)) = (end, &mut requested) {
-        requested.insert("captured_from_call".to_owned(), json!(end.call));
-    }
+    let site = Site { path: &step.node, ..actor.site() };
+    let from = end.map(|end| end.call);
+    let requested =
+        json!({ "command": house.redactor.redact_text(&command.run.shown()), (CAPTURED_FROM): from });
     let new = NewCall {
         attempt: plan.attempt,
         node: step.node.clone(),
@@ -164,33 +163,40 @@ async fn capture_all(actor: &Actor<'_>, step: &Step, end: Option<&KeptEnd>) -> R
         requested,
         effective: Value::Null,
     };
-    let call = house.store.begin_call(&effect, &run.claim(), new).await?;
-    live.occupy(run, &call).await?;
-    let mut outcome = outcome(house, live, &call, end).await?;
-    outcome.settles = settles(actor, step, &outcome).into_iter().collect();
-    house.store.end_call(By::Effect(&effect), &run.claim(), outcome).await?;
+    let call = site.begin_call(Access::Record, new).await?;
+    let logs = match live.open.lock().await.as_ref() {
+        Some(open) => from.map(|call| log_dir(open.sandbox.dir(), CallNo(call))),
+        None => return Err(Stopped::Cancelled),
+    };
+    let recorded = call.end(&site, |staging, changed| {
+        let kept =
+            |name: &str| logs.as_ref().and_then(|logs| capture::kept_log(house, staging, &logs.join(name)));
+        let outputs = [kept("stdout"), kept("stderr")];
+        let end = call_end(house, end.cloned(), &logs_tail(house, logs.as_deref()), outputs, changed);
+        let settles = settles(actor, step, &end, changed);
+        Ok((end, settles))
+    });
+    recorded.await?;
     let mut place = Arc::clone(&live.open).lock_owned().await;
     blocking(move || {
-        let Some(open) = place.as_mut() else { return };
-        open.call = None;
-        open.found.clear();
-        open.staging.clear();
-        // It goes with its owner; should the owner die before, what is captured is captured once more.
-        let _ = open.sandbox.keep_no_more();
+        if let Some(open) = place.as_mut() {
+            // It goes with its owner; should the owner die before, what is captured is captured once more.
+            let _ = open.sandbox.keep_no_more();
+        }
     })
     .await
 }
 
 /// The end of the node, when its command had ended well. What it said is in its log.
-fn settles(actor: &Actor<'_>, step: &Step, outcome: &CallOutcome) -> Option<NodeRun> {
-    if outcome.end.state != CallState::Ok || step.repeat.is_some() {
+fn settles(actor: &Actor<'_>, step: &Step, end: &CallEnd, changed: usize) -> Option<NodeRun> {
+    if end.state != CallState::Ok || step.repeat.is_some() {
         return None;
     }
     let now = actor.house.wall();
     let left = Left {
-        exit: outcome.end.exit,
-        text: outcome.end.result["last_words"].as_str().unwrap_or_default().to_owned(),
-        changed: u32::try_from(outcome.changes.len()).unwrap_or(u32::MAX),
+        exit: end.exit,
+        text: end.result["last_words"].as_str().unwrap_or_default().to_owned(),
+        changed: u32::try_from(changed).unwrap_or(u32::MAX),
         ..Left::default()
     };
     Some(NodeRun {
@@ -200,37 +206,6 @@ fn settles(actor: &Actor<'_>, step: &Step, outcome: &CallOutcome) -> Option<Node
         tries: 1,
         ..left.node_run((now, now), NodeOutcome::Succeeded)
     })
-}
-
-async fn outcome(
-    house: &Arc<House>,
-    live: &Arc<LiveRun>,
-    call: &ToolCall,
-    end: Option<&KeptEnd>,
-) -> Result<CallOutcome, Stopped> {
-    let mut place = Arc::clone(&live.open).lock_owned().await;
-    let (house, call, end) = (Arc::clone(house), call.clone(), end.cloned());
-    blocking(move || {
-        let open = place.as_mut().ok_or(Stopped::Cancelled)?;
-        let logs = end.as_ref().map(|end| log_dir(open.sandbox.dir(), CallNo(end.call)));
-        open.call = Some(call.clone());
-        command::scan(open)?;
-        let changes: Vec<NewChange> =
-            open.found.iter().cloned().map(|found| command::new_change(&house, call.no, found)).collect();
-        let kept =
-            |name: &str| logs.as_ref().and_then(|logs| command::kept_log(&open.staging, &logs.join(name)));
-        let outputs = [kept("stdout"), kept("stderr")];
-        Ok(CallOutcome {
-            attempt: call.new.attempt,
-            no: call.no,
-            end: call_end(&house, end, &logs_tail(logs.as_deref()), outputs, changes.len()),
-            changeset: open.changeset.filter(|_| !changes.is_empty()),
-            changes,
-            contents: open.staging.contents(),
-            settles: Vec::new(),
-        })
-    })
-    .await?
 }
 
 fn call_end(
@@ -250,11 +225,14 @@ fn call_end(
 }
 
 /// What the command said last, as its logs have it.
-fn logs_tail(logs: Option<&std::path::Path>) -> String {
+fn logs_tail(house: &House, logs: Option<&std::path::Path>) -> String {
     let tail = |name: &str| {
         let bytes = logs.and_then(|logs| std::fs::read(logs.join(name)).ok()).unwrap_or_default();
-        let from = bytes.len().saturating_sub(LAST_WORDS_BYTES);
-        String::from_utf8_lossy(&bytes[from..]).trim_end().to_owned()
+        // Its secrets first: half of one is not known as one.
+        let text = house.redactor.redact_text(&String::from_utf8_lossy(&bytes));
+        let from = text.len().saturating_sub(LAST_WORDS_BYTES);
+        let from = (from..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+        text[from..].trim_end().to_owned()
     };
     [tail("stdout"), tail("stderr")]
         .into_iter()

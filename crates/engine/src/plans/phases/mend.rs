@@ -9,7 +9,7 @@ use domain::{Action, Gate, Outcome, ValidationResult};
 
 use super::graph::{Actor, Progress, RoundEnd, do_node};
 use super::node::Node;
-use super::{Stopped, Told, checks, execute, tell};
+use super::{Failure, Stopped, Told, checks, execute, tell};
 
 /// Runs the checks, and mends what they find as long as that is allowed and leads anywhere.
 pub(super) async fn check_and_mend(actor: &Actor<'_>, progress: &Progress) -> Result<RoundEnd, Stopped> {
@@ -65,8 +65,9 @@ async fn mend(actor: &Actor<'_>, fix: &str, round: usize, findings: &str) -> Res
     };
     let done = match do_node(&node).await {
         Ok(done) => done,
-        Err(Stopped::Failed { category, message, .. }) => {
-            let Told { message, recovery } = tell(house, run, plan, Some(step), category, message).await;
+        Err(Stopped::Failed { category, message, call, .. }) => {
+            let failure = Failure { category, message, call };
+            let Told { message, recovery } = tell(house, run, plan, Some(step), failure).await;
             return match recovery.map(|recovery| recovery.action) {
                 Some(Action::Retry { after, .. }) => Ok(Mended::Again(RoundEnd::Again { after })),
                 Some(Action::Revert | Action::Ask | Action::GiveUp | Action::Told) | None => {

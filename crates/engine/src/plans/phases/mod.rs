@@ -2,10 +2,11 @@
 //!
 //! # Where to look
 //! `strategize` and `execute` run an actor's `graph`, whose `node`s do `steps`, with what `brief` tells them, in the sandbox
-//! that `ground` opens; then come `checks`, and `mend`. `command` is the gate that every command passes, `tools` the same for
-//! every call of a tool, `model` lets a model work, `choices` is what nodes decide,
+//! that `ground` opens; then come `checks`, and `mend`. `sandbox_call` is the right to change the sandbox and the duty to
+//! record what changed, `command` the gate that every command passes, `tools` the same for every call of a tool, `model` lets a model work, `choices` is what nodes decide,
 //! `kept` is what becomes of changes that could not be captured, `spending` what a run may use,
-//! `earlier` what a job's former owners left, `apply` brings the result to the user's files.
+//! `earlier` what a job's former owners left, `apply` brings the result to the user's files, and `recheck` runs checks on
+//! what these would become.
 //!
 //! # Invariants
 //! 1. Nothing of a run outlives it: its processes are killed when it is interrupted, and its sandbox goes when its end is
@@ -15,6 +16,7 @@
 
 mod apply;
 mod brief;
+mod capture;
 mod checks;
 mod choices;
 mod command;
@@ -25,11 +27,15 @@ mod external;
 mod finished;
 mod graph;
 mod ground;
+pub(super) mod home;
 mod kept;
 mod mend;
 mod model;
 mod node;
+mod recheck;
+mod sandbox_call;
 mod servers;
+mod site;
 mod spending;
 mod spoken;
 mod steps;
@@ -50,7 +56,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{
-    ErrorCategory, ErrorId, Fence, JobId, LimitReached, NewError, Phase, Plan, Recovery, Step, StepId,
+    CallNo, ErrorCategory, ErrorId, Fence, JobId, LimitReached, NewError, Phase, Plan, Recovery, Step, StepId,
 };
 use sync::primitives::{Mutex, lock};
 use sync::{CancelReason, Cancelled, Finisher};
@@ -60,9 +66,10 @@ use crate::plan_context::PlanError;
 use crate::recovery::ErrorRecoveryService;
 use crate::worker::{JobRun, JobRunner, RunFailure};
 use node::Left;
-use work::LiveRun;
 
+pub(super) use recheck::{Recheck, Rechecked, red, required};
 pub(super) use wind_down::STORE_WAIT;
+pub(super) use work::LiveRun;
 
 /// How long a store that is busy is left alone before it is asked again.
 const BUSY_PAUSE: Duration = Duration::from_millis(200);
@@ -88,8 +95,9 @@ pub(super) enum ApplyAs {
 enum Stopped {
     /// The run is over: somebody cancelled it, or the lease is lost. There is nothing to tell.
     Cancelled,
-    /// It failed; the error is told to the recovery, which decides. `left` is what a node left that failed.
-    Failed { category: ErrorCategory, message: String, left: Option<Box<Left>> },
+    /// It failed; the error is told to the recovery, which decides. `left` is what a node left that failed, `call` the call
+    /// that failed, if it was one.
+    Failed { category: ErrorCategory, message: String, left: Option<Box<Left>>, call: Option<CallNo> },
     /// The same, and the recovery knows.
     Told(String),
     /// A limit of the plan does not let `node` begin, or go on.
@@ -110,7 +118,17 @@ impl Stopped {
     }
 
     fn failed(category: ErrorCategory, message: impl std::fmt::Display) -> Self {
-        Self::Failed { category, message: message.to_string(), left: None }
+        Self::Failed { category, message: message.to_string(), left: None, call: None }
+    }
+
+    /// The same, of a failure: this call is the one that failed, unless another is named.
+    fn of_call(self, no: CallNo) -> Self {
+        match self {
+            Self::Failed { category, message, left, call } => {
+                Self::Failed { category, message, left, call: call.or(Some(no)) }
+            }
+            other @ (Self::Cancelled | Self::Told(_) | Self::Limit { .. } | Self::Constrained(_)) => other,
+        }
     }
 }
 
@@ -142,6 +160,7 @@ impl From<store::StoreError> for Stopped {
             store::StoreError::Busy => Self::failed(ErrorCategory::Overloaded, error),
             store::StoreError::TooNew { .. }
             | store::StoreError::Unreadable { .. }
+            | store::StoreError::Damaged { .. }
             | store::StoreError::Broken { .. } => Self::failed(ErrorCategory::Internal, error),
         }
     }
@@ -217,7 +236,7 @@ impl PhaseRunner {
             Phase::Strategize => strategize::strategize(&self.house, run, &self.live_of(run), plan).await,
             Phase::Execute => execute::execute(&self.house, run, &self.live_of(run), plan).await,
             Phase::Apply => match self.apply {
-                ApplyAs::Asked => apply::apply(&self.house, run, plan).await,
+                ApplyAs::Asked => apply::apply(&self.house, run, &self.live_of(run), plan).await,
                 ApplyAs::Replaced => Err(Stopped::Constrained(vec![apply::replaced()])),
             },
         }
@@ -228,13 +247,22 @@ impl PhaseRunner {
         match stopped {
             Stopped::Cancelled => RunFailure::failed("the run was stopped".to_owned()),
             Stopped::Told(message) => RunFailure::failed(message),
-            Stopped::Failed { category, message, .. } => {
-                RunFailure::failed(tell(&self.house, run, plan, None, category, message).await.message)
+            Stopped::Failed { category, message, call, .. } => {
+                let failure = Failure { category, message, call };
+                RunFailure::failed(tell(&self.house, run, plan, None, failure).await.message)
             }
             Stopped::Limit { node, reached } => spending::told(&self.house, run, plan, node, &reached).await,
             Stopped::Constrained(reasons) => RunFailure::constrained(reasons),
         }
     }
+}
+
+/// A failure that is to be told to the recovery.
+struct Failure {
+    category: ErrorCategory,
+    message: String,
+    /// The call that failed.
+    call: Option<CallNo>,
 }
 
 /// A failure that was told to the recovery.
@@ -245,15 +273,8 @@ struct Told {
 }
 
 /// Tells a failure to the recovery. `at` is the step that failed; none when it was the phase itself.
-async fn tell(
-    house: &House,
-    run: &JobRun,
-    plan: &Plan,
-    at: Option<&Step>,
-    category: ErrorCategory,
-    message: String,
-) -> Told {
-    tell_and_wait(house, run, plan, at, category, message, None).await
+async fn tell(house: &House, run: &JobRun, plan: &Plan, at: Option<&Step>, failure: Failure) -> Told {
+    tell_and_wait(house, run, plan, at, failure, None).await
 }
 
 /// The same, of somebody who asks us to wait for `retry_after`.
@@ -262,10 +283,10 @@ async fn tell_and_wait(
     run: &JobRun,
     plan: &Plan,
     at: Option<&Step>,
-    category: ErrorCategory,
-    message: String,
+    failure: Failure,
     retry_after: Option<Duration>,
 ) -> Told {
+    let Failure { category, message, call } = failure;
     let phase = run.job().phase;
     let node = at.map_or_else(|| phase.to_string(), |step| step.node.clone());
     let id = ErrorId::from_u128(house.ids.ulid());
@@ -279,6 +300,9 @@ async fn tell_and_wait(
     }
     if let Some(wait) = retry_after {
         error = error.with_retry_after(wait);
+    }
+    if let Some(call) = call {
+        error = error.with_tool_call(call);
     }
     let recovery = recorded(&house.recovery.of_step(retries), run, error).await.ok();
     Told { message, recovery }

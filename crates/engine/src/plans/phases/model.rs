@@ -280,7 +280,8 @@ impl Turns<'_, '_> {
                 false => answer.text,
             };
             if let Some(category) = answer.fault {
-                self.note(category, &text).await?;
+                let call = self.tools.workplace().last_call();
+                self.faults.note(self.asker.node, category, &text, call).await?;
             }
             results.push(ToolResult { id, text, is_error: answer.is_error });
         }
@@ -289,7 +290,7 @@ impl Turns<'_, '_> {
 
     /// Writes down what the model is told of something that went wrong.
     async fn note(&mut self, category: ErrorCategory, told: &str) -> Result<(), Stopped> {
-        self.faults.note(self.asker.node, category, told).await
+        self.faults.note(self.asker.node, category, told, None).await
     }
 
     /// What an answer is for programs; null where nothing is wanted.

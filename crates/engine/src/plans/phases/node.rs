@@ -17,7 +17,7 @@ use sync::{Effect, Observed};
 
 use super::super::House;
 use super::Stopped;
-use super::servers::Site;
+use super::site::Site;
 use super::spending::{Unkept, keep_all};
 use super::work::LiveRun;
 use crate::worker::JobRun;
@@ -158,7 +158,7 @@ impl Node<'_> {
         self.phase == Phase::Strategize || self.plan.spec.read_only
     }
 
-    /// Where its servers are started.
+    /// The place of its work.
     pub(super) fn site(&self) -> Site<'_> {
         let Node { house, run, live, plan, path, .. } = *self;
         Site { house, run, live, plan, path, scope: self.scope.clone() }

@@ -9,9 +9,10 @@
 //! 2. The processes of a server end with its node; they are killed with the run like every command's.
 //! 3. A server that does not start fails the node; one that fails later is told to the model, call by call. One that went
 //!    away is started again for the next call, [`STARTS_MAX`] times in all.
-//! 4. What a server changes between its calls is lost by nobody: it is found with the next call that writes, or when the
-//!    server has ended, as a call of its own. Of one that may only look it fails the node, where nothing keeps it from
-//!    writing (`walls`).
+//! 4. What a server changes between its calls is recorded for its node: with the node's next call that writes; or, before a
+//!    call of another node begins and when the server has ended, as a call of its own. Of one that may only look it fails
+//!    the node, where nothing keeps it from writing (`walls`). What a server changes while a call of another node runs is not
+//!    told apart from what that call changes.
 
 mod start;
 
@@ -21,20 +22,17 @@ use std::sync::Arc;
 use actors::mcp::McpServer;
 use actors::tool::{Catalog, ForeignTool, ToolSpec};
 use async_trait::async_trait;
-use domain::{CallState, ErrorCategory, NewCall, Phase};
-use serde_json::{Value, json};
+use domain::{ErrorCategory, NewCall, Phase};
+use serde_json::Value;
 use sync::primitives::{Mutex, lock};
 
 use super::super::facts::END_SERVER;
 use super::super::mcp_servers::{ServerSettings, ServerTool, named, unknown};
-use super::Stopped;
-use super::command;
 use super::node::Node;
-use super::{spending, walls};
+use super::site::Site;
+use super::{Stopped, walls};
 use crate::tools::why_denied;
 use start::Starting;
-
-pub(super) use start::Site;
 
 /// How often a server is started for one run of a node.
 const STARTS_MAX: u32 = 3;
@@ -239,6 +237,15 @@ impl NodeServers {
         problems.map(|problem| format!("; {problem}")).collect()
     }
 
+    /// Ends the server of this tool, and returns when its processes are gone. The next call starts it again, if it may.
+    pub(super) async fn end_of(&self, tool: &str) {
+        let Some((_, running)) = self.of(tool) else { return };
+        let left = lock(&running.present).server.take();
+        if let Some(server) = left {
+            server.end().await;
+        }
+    }
+
     /// Ends all of them, and returns when their processes are gone.
     async fn end(self) {
         for running in self.running.into_values() {
@@ -249,43 +256,49 @@ impl NodeServers {
         }
     }
 
-    /// The same after the work of a node. If that was done, what they left without a call is kept, or fails the node.
+    /// The same after the work of a node, however that ended: what they changed without a call is recorded; or, of those
+    /// that may only look, fails the node.
     pub(super) async fn end_after<T>(self, node: &Node<'_>, done: Result<T, Stopped>) -> Result<T, Stopped> {
         let is_any = |reach| self.running.values().any(|running| running.reach == reach);
         let (wrote, watched) = (is_any(Reach::Writes), is_any(Reach::Watched));
         self.end().await;
-        let done = done?;
-        if !wrote && !watched {
-            return Ok(done);
+        node.live.servers_ended(node.path);
+        if (wrote || watched) && !node.run.scope().is_cancelled() {
+            // The node may have been stopped: what its servers left is its own all the same.
+            let site = node.site().until_run_ends();
+            let recorded = match wrote {
+                true => record_left(&site).await,
+                false => find_written(&site).await,
+            };
+            // The failure of the node comes first.
+            return done.and_then(|done| recorded.map(|()| done));
         }
-        let _permit = node.live.permit(&node.scope, true).await?;
-        if wrote {
-            keep_left(node).await?;
-        } else if let Some(message) = walls::found(node.live, node.path).await? {
-            return Err(Stopped::failed(ErrorCategory::Tool, message));
-        }
-        Ok(done)
+        done
     }
 }
 
-/// Keeps what servers changed that are gone, and that no call accounts for.
-async fn keep_left(node: &Node<'_>) -> Result<(), Stopped> {
-    let Node { house, run, live, plan, .. } = *node;
-    if command::changed_beside(live, node.path).await?.is_empty() {
-        return Ok(());
+/// Records what servers changed that are gone, and that no call accounts for.
+async fn record_left(site: &Site<'_>) -> Result<(), Stopped> {
+    let _turn = site.turn(true).await?;
+    site.record_unattended(end_server(site)).await
+}
+
+/// Fails the node if servers that may only look have written.
+async fn find_written(site: &Site<'_>) -> Result<(), Stopped> {
+    let _turn = site.turn(true).await?;
+    match walls::found_unattended(site).await? {
+        Some(message) => Err(Stopped::failed(ErrorCategory::Tool, message)),
+        None => Ok(()),
     }
-    let effect = node.enter()?;
-    let new = NewCall {
-        attempt: plan.attempt,
-        node: node.path.to_owned(),
+}
+
+/// The call that what servers of a node change between their calls is recorded as.
+fn end_server(site: &Site<'_>) -> NewCall {
+    NewCall {
+        attempt: site.plan.attempt,
+        node: site.path.to_owned(),
         tool: END_SERVER.to_owned(),
         requested: Value::Null,
         effective: Value::Null,
-    };
-    let call = spending::begin(house, run, &effect, new).await?;
-    live.occupy(run, &call).await?;
-    command::end_call(house, run, live, plan, (&call, &effect), |_, changed| {
-        Ok(house.ended(call.started, (CallState::Ok, None, json!({ "changed": changed }))))
-    })
-    .await
+    }
 }

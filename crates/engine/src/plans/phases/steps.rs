@@ -19,20 +19,22 @@ use domain::{
 use sandbox::beneath::{self, Links};
 use sandbox::{WriteFileError, read_at_hand};
 use serde_json::{Value, json};
-use store::{By, CallOutcome};
+use store::By;
+use sync::Effect;
 
 use super::super::House;
 use super::super::facts::{EDIT_FILE, READ_FILE, RUN_COMMAND, WAIT, WRITE_FILE};
 use super::super::use_plan::path_of;
 use super::Stopped;
 use super::choices::{self, Decider, Said};
-use super::command::{self, Task};
-use super::finished::Finished;
+use super::command::{self, RanCommand, Task};
 use super::ground::blocking;
 use super::node::{Done, End, Left, Node};
+use super::sandbox_call::Access;
 use super::spending::Unkept;
 use super::work::LiveRun;
-use super::{external, model, spending, tools, walls};
+use super::{capture, external, model, spending, tools, walls};
+use crate::plan_context::EndedCall;
 use crate::worker::JobRun;
 
 /// The most that a program is believed to have used of anything.
@@ -46,18 +48,6 @@ type FileHead = (Vec<u8>, u64);
 /// Does what a node is there for.
 pub(super) async fn run(node: &Node<'_>) -> Result<Done, Stopped> {
     let step = node.step;
-    let _permit = match &step.does {
-        Does::Command(_) | Does::External(_) | Does::Read { .. } | Does::Write { .. } | Does::Edit { .. } => {
-            let writes = step.writes() && !node.only_reads();
-            // A program that cannot be kept from writing is alone: so it is known whose what is found was.
-            let is_program = matches!(step.does, Does::Command(_) | Does::External(_));
-            let is_alone = writes || is_program && !walls::hold(node.house, node.live, node.plan).await?;
-            Some(node.live.permit(&node.scope, is_alone).await?)
-        }
-        // Their calls ask for it one by one.
-        Does::Tool { .. } | Does::Model(_) => None,
-        Does::Wait { .. } | Does::Actor { .. } => None,
-    };
     match &step.does {
         Does::Command(task) => run_command(node, task).await,
         Does::Read { path } => read(node, path).await,
@@ -103,7 +93,9 @@ fn expanded(node: &Node<'_>, with: &Value) -> Result<Value, Stopped> {
 }
 
 /// The command of a node, as it is admitted: with the values of the run where it has placeholders.
-pub(super) fn task_of(node: &Node<'_>, command: &CommandTask) -> Result<Task, Stopped> {
+pub(super) async fn task_of(node: &Node<'_>, command: &CommandTask) -> Result<Task, Stopped> {
+    let writes = command.writes && !node.only_reads();
+    let access = access_of(node, writes).await?;
     let text = |text: &ByteText| -> Result<ByteText, Stopped> {
         match std::str::from_utf8(text.as_bytes()) {
             Ok(source) if command.expand => Ok(ByteText::from(node.expand(source)?.as_str())),
@@ -136,66 +128,80 @@ pub(super) fn task_of(node: &Node<'_>, command: &CommandTask) -> Result<Task, St
         cwd: command.cwd.clone(),
         timeout: node.step.ends_after_s().map(Duration::from_secs),
         network: command.network,
+        allow_loopback: command.allow_loopback.clone(),
         env: args.chain(named).collect(),
         pass_env: command.pass_env.clone(),
         writable: command.writable.clone(),
         stdin,
-        writes: command.writes && !node.only_reads(),
-        scope: node.scope.clone(),
+        writes,
+        access,
         asked: None,
     })
 }
 
+/// What is done with what a program of the node changes. One that may only look and cannot be kept from writing works alone,
+/// so that it is known whose the changes are that are found.
+async fn access_of(node: &Node<'_>, writes: bool) -> Result<Access, Stopped> {
+    Ok(match writes {
+        true => Access::Record,
+        false if walls::hold(node.house, node.live, node.plan).await? => Access::Look,
+        false => Access::PutBack,
+    })
+}
+
 async fn run_command(node: &Node<'_>, task: &CommandTask) -> Result<Done, Stopped> {
-    let Node { house, run, live, plan, .. } = *node;
-    let mut finished = command::run(house, run, live, plan, task_of(node, task)?).await?;
-    let text = finished.text(house);
+    let ran = command::run(&node.site(), task_of(node, task).await?).await?;
+    let finished = &ran.finished;
+    let text = finished.text(node.house);
     let failure = finished.failure().map(|message| (finished.category(), message));
-    end_command(node, &mut finished, text, failure).await
+    end_command(node, ran, text, failure).await
 }
 
 /// Stores the end of the only call of a node, with what it changed and with what the node left when nothing failed.
 pub(super) async fn end_command(
     node: &Node<'_>,
-    finished: &mut Finished,
+    mut ran: RanCommand,
     text: String,
     mut failure: Option<(ErrorCategory, String)>,
 ) -> Result<Done, Stopped> {
-    let Node { house, run, live, plan, .. } = *node;
-    if let Some(message) = walls::wrote(node, finished).await? {
-        finished.judge(Err(message.clone()));
+    let (house, site) = (node.house, node.site());
+    if let Some(message) = walls::wrote(&site, &mut ran).await? {
+        ran.finished.judge(Err(message.clone()));
         failure = Some((ErrorCategory::Tool, message));
     }
-    let finished = &*finished;
-    let json = finished.json(house);
+    let (finished, effect) = (&ran.finished, ran.call.effect());
+    let (exit, no) = (finished.exit(), finished.call().no);
+    let json = finished.json(house).map_err(|unfit| unfit.of_call(no));
     let failure = failure.map(|(category, message)| Stopped::Failed {
         category,
         message,
-        left: Some(Box::new(Left { exit: finished.exit(), text: text.clone(), ..Left::default() })),
+        left: Some(Box::new(Left { exit, text: text.clone(), ..Left::default() })),
+        call: Some(no),
     });
     let decided = match &json {
-        Ok(json) if failure.is_none() => decide(node, finished, json).await,
+        Ok(json) if failure.is_none() => decide(node, effect, json).await,
         Ok(_) | Err(_) => Ok(()),
     };
     let (json, decided) = match decided {
         // What cannot be used fails the node, as an output does that is no JSON.
-        Err(unfit @ Stopped::Failed { .. }) => (Err(unfit), Ok(())),
+        Err(unfit @ Stopped::Failed { .. }) => (Err(unfit.of_call(no)), Ok(())),
         other => (json, other),
     };
-    decided?;
-    let said_used = json.as_ref().ok().filter(|_| failure.is_none()).map(usage_in).unwrap_or_default();
+    let is_done = failure.is_none() && decided.is_ok();
+    let said_used = json.as_ref().ok().filter(|_| is_done).map(usage_in).unwrap_or_default();
     let mut ended = None;
-    command::record_settling(house, run, live, plan, finished, None, |changed| {
-        let json = json.as_ref().ok().filter(|_| failure.is_none())?.clone();
+    let recorded = command::record_settling(&site, ran, None, |changed| {
+        let json = json.as_ref().ok().filter(|_| is_done)?.clone();
         let changed = u32::try_from(changed).unwrap_or(u32::MAX);
         let usage = usage_in(&json);
-        let left = Left { exit: finished.exit(), text, json, changed, usage, ..Left::default() };
+        let left = Left { exit, text, json, changed, usage, ..Left::default() };
         ended = Some(node.ended(left.clone()));
         node.settles(left)
     })
     .await?;
-    count_used(node, finished, said_used).await?;
-    // Stopped, and not the run with it: what it had changed is recorded.
+    // What it changed is recorded, whatever stops the node from here on.
+    decided?;
+    count_used(node, &recorded.effect, said_used).await?;
     node.scope.check()?;
     match (failure, json, ended) {
         (Some(failure), _, _) | (None, Err(failure), _) => Err(failure),
@@ -205,24 +211,24 @@ pub(super) async fn end_command(
 }
 
 /// Records what a program says that it decided. What the node says that is the strategy is recorded as such, later.
-async fn decide(node: &Node<'_>, finished: &Finished, json: &Value) -> Result<(), Stopped> {
+async fn decide(node: &Node<'_>, effect: &Effect, json: &Value) -> Result<(), Stopped> {
     let strategist = node.plan.spec.strategist.as_ref().filter(|_| node.phase == Phase::Strategize);
     if strategist.is_some_and(|strategist| strategist.result == node.path) {
         // What cannot be recorded then is told now, while the node can still be done again.
         return Said::all_in(json).map(drop).map_err(|why| choices::invalid(node.path, &why));
     }
     let Node { house, run, plan, path, .. } = *node;
-    Decider { house, run, plan, node: path }.all(&finished.effect, json).await
+    Decider { house, run, plan, node: path }.all(effect, json).await
 }
 
 /// Adds what a program says that it used to the plan's accounts, up to their limits: nobody could ask it beforehand, and
 /// whoever comes after it finds the less.
-async fn count_used(node: &Node<'_>, finished: &Finished, used: Usage) -> Result<(), Stopped> {
+async fn count_used(node: &Node<'_>, effect: &Effect, used: Usage) -> Result<(), Stopped> {
     let (store, claim) = (&node.house.store, node.run.claim());
     for (kind, amount) in [(SpendKind::Tokens, used.tokens()), (SpendKind::Cost, used.cost_micros)] {
         if amount > 0 {
             let amount = amount.min(SAID_USED_MAX);
-            let added = store.add_spent(By::Effect(&finished.effect), &claim, kind, amount).await;
+            let added = store.add_spent(By::Effect(effect), &claim, kind, amount).await;
             added.map_err(|error| spending::stopped(error, node.path))?;
         }
     }
@@ -239,13 +245,16 @@ fn usage_in(json: &Value) -> Usage {
 async fn read(node: &Node<'_>, path: &ByteText) -> Result<Done, Stopped> {
     let Node { house, run, live, plan, .. } = *node;
     let rel = rel(path)?;
+    let _turn = node.site().turn(false).await?;
     let (effect, started) = (node.enter()?, house.wall());
     let root = plan.projects.first().map(|project| path_of(&project.root)).unwrap_or_default();
-    let at_hand =
-        live.at_hand(RootNo(0), &root, |root| read_at_hand(root, &rel, TEXT_BYTES_MAX, Links::Refuse));
-    let found = match at_hand {
-        Some(found) => Ok(found),
-        None => read_waiting(live, root, rel).await?,
+    let hidden = house.contexts.hidden().within(&root);
+    let at_hand = live
+        .at_hand(RootNo(0), &root, |root| read_at_hand(root, &rel, TEXT_BYTES_MAX, Links::Refuse, &hidden));
+    let found = match (at_hand, hidden.check(&rel)) {
+        (_, Err(refused)) => Err(refused),
+        (Some(found), Ok(())) => Ok(found),
+        (None, Ok(())) => read_waiting(live, root, rel).await?,
     };
     let found = found.map_err(|error| {
         Stopped::failed(ErrorCategory::InvalidInput, format!("{path} cannot be read: {error}"))
@@ -261,8 +270,8 @@ async fn read(node: &Node<'_>, path: &ByteText) -> Result<Done, Stopped> {
         }
         Err(stopped) => {
             let end = end_of(house, started, &Err(&stopped));
-            spending::keep(house, run, &effect, new, end).await?;
-            Err(stopped)
+            let no = spending::keep(house, run, &effect, new, end).await?;
+            Err(stopped.of_call(no))
         }
     }
 }
@@ -305,40 +314,40 @@ async fn write(
     (tool, path): (&str, &ByteText),
     text: impl FnOnce(&RelPath, Now<'_>) -> Result<Vec<u8>, String> + Send + 'static,
 ) -> Result<Done, Stopped> {
-    let Node { house, run, live, plan, .. } = *node;
+    let Node { house, live, .. } = *node;
     let rel = rel(path)?;
     if node.only_reads() {
         return Err(node.unfit(&format!("{path} is not written: this part of the plan only reads")));
     }
-    let effect = node.enter()?;
-    let call = spending::begin(house, run, &effect, new_call(node, tool, json!({ "path": path }))).await?;
-    live.occupy(run, &call).await?;
+    let site = node.site();
+    let call = site.begin_call(Access::Record, new_call(node, tool, json!({ "path": path }))).await?;
+    let (started, no, of_node) = (call.call().started, call.call().no, node.path.to_owned());
     let mut place = Arc::clone(&live.open).lock_owned().await;
     let written = blocking(move || {
         let open = place.as_mut().ok_or(Stopped::Cancelled)?;
         let wrong = |message: String| Stopped::failed(ErrorCategory::Tool, message);
         let root = open.sandbox.root(RootNo(0)).map_err(|error| wrong(error.to_string()))?;
         let text = text(&rel, &|| whole(root, &rel, open.plan.spec.max_file_bytes)).map_err(wrong)?;
-        let rules = command::rules(open);
+        let rules = capture::rules(open, &of_node);
         let written = open.sandbox.write_file(RootNo(0), &rel, &text, open.staging.as_ref(), &rules);
-        written.map_err(|error| wrong(not_written(&error)))?;
-        command::scan(open)
+        written.map_err(|error| wrong(not_written(&error)))
     });
-    let written = written.await?;
+    // A thread that broke down may have written: it has failed, and what it wrote is captured.
+    let written = written.await.and_then(|written| written);
     if let Err(Stopped::Cancelled) = written {
         return Err(Stopped::Cancelled);
     }
     let mut ended = None;
-    command::end_call_settling(house, run, live, plan, (&call, &effect), |_, changed| {
-        let end = end_of(house, call.started, &written.as_ref().map(|()| json!({ "changed": changed })));
+    let recorded = call.end(&site, |_, changed| {
+        let end = end_of(house, started, &written.as_ref().map(|()| json!({ "changed": changed })));
         if written.is_ok() {
             let changed = u32::try_from(changed).unwrap_or(u32::MAX);
             ended = Some(node.ended(Left { changed, ..Left::default() }));
         }
         Ok((end, ended.clone().filter(|_| node.step.repeat.is_none())))
-    })
-    .await?;
-    done_of(node, written, ended)
+    });
+    recorded.await?;
+    done_of(node, written.map_err(|stopped| stopped.of_call(no)), ended)
 }
 
 /// Why a file was not written, with the code that a model would be told.
@@ -377,30 +386,23 @@ fn edited(path: &RelPath, now: io::Result<Vec<u8>>, old: &str, new: &str) -> Res
 }
 
 async fn wait(node: &Node<'_>, whole: Duration) -> Result<Done, Stopped> {
-    let Node { house, run, plan, .. } = *node;
+    let Node { house, run, .. } = *node;
     let passed = node.began.map_or(0, |began| house.wall().0.saturating_sub(began.0));
     let left = whole.saturating_sub(Duration::from_millis(passed));
     let effect = node.enter()?;
     let new = new_call(node, WAIT, json!({ "seconds": whole.as_secs() }));
     let call = spending::begin(house, run, &effect, new).await?;
-    // The run's end does not wait for the account of a call that was stopped.
-    tokio::select! {
+    let waited = tokio::select! {
         biased;
-        _ = node.scope.cancelled() => return Err(Stopped::Cancelled),
-        () = tokio::time::sleep(left) => {}
-    }
-    let ended = node.ended(Left::default());
-    let outcome = CallOutcome {
-        attempt: plan.attempt,
-        no: call.no,
-        end: end_of(house, call.started, &Ok(Value::Null)),
-        changeset: None,
-        changes: Vec::new(),
-        contents: Vec::new(),
-        settles: node.settles(Left::default()).into_iter().collect(),
+        _ = node.scope.cancelled() => Err(Stopped::Cancelled),
+        () = tokio::time::sleep(left) => Ok(Value::Null),
     };
-    house.store.end_call(By::Effect(&effect), &run.claim(), outcome).await?;
-    done_of(node, Ok(()), Some(ended))
+    // The run's end does not wait for the account of a call that was stopped: it ends that itself.
+    run.scope().check()?;
+    let end = end_of(house, call.started, &waited.as_ref().map(Value::clone));
+    let settles = node.settles(Left::default()).filter(|_| waited.is_ok());
+    run.context().end_call(By::Effect(&effect), EndedCall::new(&call, end).settling(settles)).await?;
+    done_of(node, waited.map(drop), Some(node.ended(Left::default())))
 }
 
 /// Lets time pass; a cancel ends it.

@@ -21,7 +21,7 @@ use super::choices::{Said, invalid};
 use super::execute::{progress, told};
 use super::graph::{self, Actor, RoundEnd};
 use super::work::LiveRun;
-use super::{Stopped, ground, steps};
+use super::{Failure, Stopped, ground, steps};
 use crate::worker::JobRun;
 
 pub(super) async fn strategize(
@@ -65,10 +65,12 @@ async fn think(actor: &Actor<'_>) -> Result<(), Stopped> {
         let again = match round(actor).await {
             Ok(RoundEnd::Done) => return Ok(()),
             Ok(RoundEnd::Again { after }) => after,
-            Err(Stopped::Failed { category, message, .. }) => told(actor, category, message).await?,
+            Err(Stopped::Failed { category, message, call, .. }) => {
+                told(actor, Failure { category, message, call }).await?
+            }
             Err(stopped) => return Err(stopped),
         };
-        ground::close(actor.live).await?;
+        ground::close(&actor.site()).await?;
         steps::pause(actor.run, again).await?;
     }
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Read};
 
 use domain::{
-    Base, ChangeEntry, Draft, FileMerge, FileState, Merge, Op, Place, RelPath, RootNo, Sides, fold,
+    Base, ChangeEntry, Draft, FileMerge, FileState, Merge, Op, Place, RelPath, RootNo, Sides, fold_all,
     inverse as back_of, merge, merge_file,
 };
 use sandbox::content::ContentSource;
@@ -51,7 +51,7 @@ pub(super) fn inverse(
     let (mixed, own): (Vec<&ChangeEntry>, Vec<&ChangeEntry>) =
         unfinished.iter().partition(|entry| shared.contains(&(entry.root, &entry.path)));
     let mut back: Vec<Back> = Vec::new();
-    for change in fold(own) {
+    for change in fold_all(own) {
         let drafts = back_of(&change).into_iter();
         back.extend(drafts.map(|draft| Back { root: change.root, base: change.base, draft }));
     }

@@ -118,6 +118,8 @@ async fn engine(dir: &TempDir) -> Engine {
         plan_concurrency: 4,
         lease: Duration::from_secs(300),
         capture_wait: Duration::from_secs(60),
+        copy_max: (u64::MAX, u64::MAX),
+        recheck: Default::default(),
         recovery: domain::Policy::default(),
         retention: Duration::from_secs(60),
         models: crate::plans::ModelsSetup::default(),

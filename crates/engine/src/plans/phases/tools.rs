@@ -1,12 +1,13 @@
-//! The gate that every call of a tool passes: permit, admission, work, capture, record.
+//! The gate that every call of a tool passes: turn, admission, work, capture, record.
 //!
-//! The order is that of every call: what can be judged beforehand was judged by the runner; then the sandbox's permit, the
+//! The order is that of every call: what can be judged beforehand was judged by the runner; then the turn in the sandbox, the
 //! effect, the work under its time limit, the schema of the result, the capture, one step of the store, and the answer.
 //!
 //! # Invariants
-//! 1. A call that can write is alone in the sandbox, from before it is admitted until what it changed is recorded. Others
-//!    look side by side. Who waits is served in turn, and a cancel ends the waiting.
-//! 2. What changed is captured after a failure, a panic and a time-out too.
+//! 1. A call that can write is alone in the sandbox, from before it is admitted until what it changed is recorded
+//!    (`sandbox_call`).
+//! 2. What changed is captured after a failure, a panic and a time-out too, and before the scope of the node is tested: a
+//!    node that was stopped while its tool worked has recorded what the tool changed.
 //! 3. What the policy, the phase or the action forbids does not begin, and the refusal is kept as a call.
 //! 4. Without a sandbox only looking is possible, and it looks at the live tree.
 
@@ -25,7 +26,9 @@ use actors::tool::{
     TAIL_BYTES, ToolAnswer, ToolError, ToolRunner, ToolSpec, ToolUse, Work, Workplace, head_and_tail,
 };
 use async_trait::async_trait;
-use domain::{ByteText, CallEnd, CallState, ErrorCategory, Hash, NewCall, Phase, Plan, RootNo, Run, WallMs};
+use domain::{
+    ByteText, CallEnd, CallNo, CallState, ErrorCategory, Hash, NewCall, Phase, Plan, RootNo, Run, WallMs,
+};
 use sandbox::beneath;
 use sandbox::command::HowEnded;
 use serde_json::{Value, json};
@@ -38,14 +41,16 @@ use super::super::facts::RUN_COMMAND;
 use super::super::use_plan::path_of;
 use super::Stopped;
 use super::choices::Decider;
-use super::command::{self, Asked, Task};
+use super::command::{self, Asked, RanCommand, Task};
 use super::finished::LAST_WORDS_BYTES;
 use super::ground::blocking;
 use super::node::{Done as NodeDone, End, Left, Node};
-use super::servers::{NodeServers, Site};
+use super::sandbox_call::Access;
+use super::servers::NodeServers;
+use super::site::Site;
 use super::spending::{self, Unkept};
-use super::walls;
 use super::work::LiveRun;
+use super::{capture, walls};
 use crate::tools::{
     Changing, Done, Looking, change, kept_arguments, kept_result, look, look_at_hand, why_denied,
 };
@@ -72,6 +77,8 @@ pub(super) struct Gate<'a> {
     projects: Vec<Project>,
     /// Where a call that only looked is left to be kept together with the end of its node; none: it is kept at once.
     unkept: Option<&'a Mutex<Option<Unkept>>>,
+    /// The last call that was kept or admitted.
+    last_call: Mutex<Option<CallNo>>,
     /// What the node of a model may be shown.
     desk: OnceLock<Desk>,
     /// Those whose tools it may call.
@@ -91,8 +98,23 @@ impl<'a> Gate<'a> {
             read_only: project.read_only,
         });
         let scope = node.scope.clone();
-        let (projects, desk) = (projects.collect(), OnceLock::new());
-        Self { house, run, live, plan, node: path, scope, projects, desk, servers, unkept: None }
+        let (projects, desk, last_call) = (projects.collect(), OnceLock::new(), Mutex::default());
+        Self { house, run, live, plan, node: path, scope, projects, last_call, desk, servers, unkept: None }
+    }
+
+    /// The last call of a tool that was kept or admitted.
+    pub(super) fn last_call(&self) -> Option<CallNo> {
+        *lock(&self.last_call)
+    }
+
+    fn is_call(&self, no: CallNo) {
+        *lock(&self.last_call) = Some(no);
+    }
+
+    /// Keeps a call that has ended and changed nothing.
+    async fn keep_call(&self, effect: &Effect, new: NewCall, end: CallEnd) -> Result<(), Stopped> {
+        self.is_call(spending::keep(self.house, self.run, effect, new, end).await?);
+        Ok(())
     }
 
     /// From now on the node has this to be shown. The first call counts.
@@ -117,8 +139,8 @@ impl<'a> Gate<'a> {
             attempt: self.plan.attempt,
             node: self.node.to_owned(),
             tool: head.name.clone(),
-            requested: kept_arguments(redactor, &head.requested),
-            effective: kept_arguments(redactor, &head.effective),
+            requested: kept_arguments(redactor.as_deref(), &head.requested),
+            effective: kept_arguments(redactor.as_deref(), &head.effective),
         }
     }
 
@@ -162,7 +184,7 @@ impl<'a> Gate<'a> {
         let (call, end) = (self.new_call(head), self.end(started, &outcome));
         match self.unkept {
             Some(unkept) => *lock(unkept) = Some(Unkept::new(effect, call, end)),
-            None => drop(spending::keep(self.house, self.run, &effect, call, end).await?),
+            None => self.keep_call(&effect, call, end).await?,
         }
         Ok(Performed { outcome, changed: 0, seen })
     }
@@ -173,7 +195,10 @@ impl<'a> Gate<'a> {
         let project = self.project(no);
         let is_over = || self.scope.is_cancelled();
         self.live.at_hand(no, &project, |root| {
-            look_at_hand(&Looking { root, project: &project, redactor, is_over: &is_over }, work)
+            let hidden = self.house.contexts.hidden().within(&project);
+            let at =
+                Looking { root, project: &project, redactor: &redactor, hidden: &hidden, is_over: &is_over };
+            look_at_hand(&at, work)
         })
     }
 
@@ -190,45 +215,56 @@ impl<'a> Gate<'a> {
         let looked = tokio::task::spawn_blocking(move || {
             let redactor = house.redactor.redactor()?;
             let is_over = || scope.is_cancelled() || Instant::now() >= until;
-            let at = Looking { root: tree.as_fd(), project: &project, redactor, is_over: &is_over };
+            let (root, hidden) = (tree.as_fd(), house.contexts.hidden().within(&project));
+            let at =
+                Looking { root, project: &project, redactor: &redactor, hidden: &hidden, is_over: &is_over };
             look(&at, &work)
         });
         Ok(came_to(&head.name, looked.await))
     }
 
-    /// Writes, edits, removes or moves; what changed is captured, whatever came of it.
+    /// The place of the node's work.
+    fn site(&self) -> Site<'_> {
+        let Gate { house, run, live, plan, node: path, .. } = *self;
+        Site { house, run, live, plan, path, scope: self.scope.clone() }
+    }
+
+    /// Writes, edits, removes or moves; what changed is captured and recorded, whatever came of it and whatever was stopped
+    /// meanwhile.
     async fn change(&self, head: &CallHead, work: Work) -> Result<Performed, Stopped> {
-        let effect = self.enter()?;
-        let call = spending::begin(self.house, self.run, &effect, self.new_call(head)).await?;
-        let house = Arc::clone(self.house);
-        self.live.occupy(self.run, &call).await?;
+        let site = self.site();
+        let call = site.begin_call(Access::Record, self.new_call(head)).await?;
+        self.is_call(call.call().no);
+        let (house, node, started) = (Arc::clone(self.house), self.node.to_owned(), call.call().started);
         let mut place = Arc::clone(&self.live.open).lock_owned().await;
         let changing = tokio::task::spawn_blocking(move || {
             let open = place.as_mut()?;
-            let (rules, sink) = (command::rules(open), Arc::clone(&open.staging));
+            let (rules, sink) = (capture::rules(open, &node), Arc::clone(&open.staging));
             let redactor = house.redactor.redactor()?;
-            let with = Changing { sandbox: &mut open.sandbox, sink: sink.as_ref(), rules: &rules, redactor };
+            let with = Changing {
+                sandbox: &mut open.sandbox,
+                sink: sink.as_ref(),
+                rules: &rules,
+                redactor: &redactor,
+            };
             change(&mut { with }, &work)
         });
         let done = came_to(&head.name, changing.await);
-        self.scope.check()?;
         let (outcome, seen) = checked(head, done);
-        let changed = command::changed(self.live).await?.len();
-        command::end_call(self.house, self.run, self.live, self.plan, (&call, &effect), |_, _| {
-            Ok(self.end(call.started, &outcome))
-        })
-        .await?;
+        let changed = call.end(&site, |_, _| Ok((self.end(started, &outcome), None))).await?.changed;
+        self.scope.check()?;
         Ok(Performed { outcome, changed: count(changed), seen })
     }
 
     /// Runs a command as every command of the plan is run.
     async fn command(&self, head: &CallHead, task: Task) -> Result<Performed, Stopped> {
-        let seconds = task.timeout.map_or(0, |timeout| timeout.as_secs());
-        let finished = command::run(self.house, self.run, self.live, self.plan, task).await?;
+        let (site, seconds) = (self.site(), task.timeout.map_or(0, |timeout| timeout.as_secs()));
+        let RanCommand { mut call, finished } = command::run(&site, task).await?;
+        self.is_call(call.call().no);
         // What cannot be captured is told by the record.
-        let changed = command::changed(self.live).await.unwrap_or_default();
+        let changed = call.capture(&site).await.unwrap_or_default();
         let shown = |output: &sandbox::command::Output| {
-            let text = self.house.redactor.redact_text(&String::from_utf8_lossy(&output.bytes()));
+            let text = self.house.redactor.bounded(output, HEAD_BYTES, TAIL_BYTES);
             head_and_tail(&text, HEAD_BYTES, TAIL_BYTES)
         };
         let outcome = match finished.ended() {
@@ -251,13 +287,14 @@ impl<'a> Gate<'a> {
         };
         let outcome = outcome.and_then(|result| fitting(head, result));
         let kept = outcome.as_ref().ok().map(|result| {
-            let last_words = self.house.redactor.redact_text(&finished.last_words(LAST_WORDS_BYTES));
+            let last_words = finished.last_words(self.house, LAST_WORDS_BYTES);
             json!({
                 "changed": changed.len(), "last_words": last_words,
                 "timed_out": result["timed_out"], "timeout_s": seconds,
             })
         });
-        command::record(self.house, self.run, self.live, self.plan, &finished, kept).await?;
+        command::record(&site, RanCommand { call, finished }, kept).await?;
+        self.scope.check()?;
         Ok(Performed { outcome, changed: count(changed.len()), seen: Vec::new() })
     }
 
@@ -270,7 +307,7 @@ impl<'a> Gate<'a> {
             Err(why) => Err(ToolError::DecisionInvalid { why }),
         };
         let end = self.end(started, &outcome);
-        spending::keep(self.house, self.run, &effect, self.new_call(head), end).await?;
+        self.keep_call(&effect, self.new_call(head), end).await?;
         Ok(Performed { outcome, changed: 0, seen: Vec::new() })
     }
 
@@ -284,9 +321,7 @@ impl<'a> Gate<'a> {
 
     /// Starts the server of a tool again that went away. One that does not start fails the call, not the node.
     async fn revive(&self, tool: &str) -> Result<Result<(), ToolError>, Stopped> {
-        let Gate { house, run, live, plan, node: path, .. } = *self;
-        let site = Site { house, run, live, plan, path, scope: self.scope.clone() };
-        match self.servers.revive(&site, tool).await {
+        match self.servers.revive(&self.site(), tool).await {
             Ok(()) => Ok(Ok(())),
             Err(Stopped::Failed { message, .. }) => {
                 let message = message + &self.servers.way_on(tool);
@@ -308,15 +343,57 @@ impl<'a> Gate<'a> {
         tool: Arc<dyn ForeignTool>,
         arguments: Value,
     ) -> Result<Performed, Stopped> {
-        let (effect, started) = (self.enter()?, self.house.wall());
-        let writes = writes(head) && self.live.open.lock().await.is_some();
-        let call = match writes {
-            true => Some(spending::begin(self.house, self.run, &effect, self.new_call(head)).await?),
+        let site = self.site();
+        let is_watched = self.servers.is_watched(&head.name);
+        let access = match writes(head) {
+            _ if is_watched => Access::PutBack,
+            true if self.live.open.lock().await.is_some() => Access::Record,
+            true | false => Access::Look,
+        };
+        if access == Access::Look {
+            let _turn = site.turn(false).await?;
+            let (effect, started) = (self.enter()?, self.house.wall());
+            let outcome = self.answer(head, tool, arguments).await?;
+            let end = self.end(started, &outcome);
+            self.keep_call(&effect, self.new_call(head), end).await?;
+            return Ok(Performed { outcome, changed: 0, seen: Vec::new() });
+        }
+        let mut call = site.begin_call(access, self.new_call(head)).await?;
+        self.is_call(call.call().no);
+        let started = call.call().started;
+        let outcome = match self.answer(head, tool, arguments).await {
+            Ok(outcome) => Ok(outcome),
+            Err(stopped) => {
+                // What winds the run down captures; else nothing of the server may write when that is done here.
+                self.run.scope().check()?;
+                self.servers.end_of(&head.name).await;
+                Err(stopped)
+            }
+        };
+        let wrote = match is_watched {
+            true => walls::found(&site, &mut call).await?,
             false => None,
         };
-        if let Some(call) = &call {
-            self.live.occupy(self.run, call).await?;
+        let end = match &outcome {
+            Ok(outcome) => self.end(started, outcome),
+            Err(stopped) => {
+                self.house.ended(started, (CallState::Cancelled, Some(stopped.shown()), Value::Null))
+            }
+        };
+        let changed = call.end(&site, |_, _| Ok((end, None))).await?.changed;
+        if let Some(message) = wrote {
+            return Err(Stopped::failed(ErrorCategory::Tool, message));
         }
+        Ok(Performed { outcome: outcome?, changed: count(changed), seen: Vec::new() })
+    }
+
+    /// What a tool that is none of ours answers, within its time and as long as the node is not stopped.
+    async fn answer(
+        &self,
+        head: &CallHead,
+        tool: Arc<dyn ForeignTool>,
+        arguments: Value,
+    ) -> Result<Result<Value, ToolError>, Stopped> {
         // A task of its own: a panic in it is its failure, not ours.
         let mut calling = tokio::spawn(async move { tool.call(arguments).await });
         let limit = time_limit(head).saturating_add(FOREIGN_GRACE);
@@ -338,24 +415,10 @@ impl<'a> Gate<'a> {
             }
         };
         let outcome = answered.and_then(|result| fitting(head, result));
-        let outcome = outcome.map(|result| match self.house.redactor.redactor() {
+        Ok(outcome.map(|result| match self.house.redactor.redactor() {
             Some(redactor) => redactor.redact_json(&result),
             None => json!("[withheld: no redactor]"),
-        });
-        let end = self.end(started, &outcome);
-        let Some(call) = call else {
-            spending::keep(self.house, self.run, &effect, self.new_call(head), end).await?;
-            if self.servers.is_watched(&head.name)
-                && let Some(message) = walls::found(self.live, self.node).await?
-            {
-                return Err(Stopped::failed(ErrorCategory::Tool, message));
-            }
-            return Ok(Performed { outcome, changed: 0, seen: Vec::new() });
-        };
-        let changed = command::changed(self.live).await?.len();
-        command::end_call(self.house, self.run, self.live, self.plan, (&call, &effect), |_, _| Ok(end))
-            .await?;
-        Ok(Performed { outcome, changed: count(changed), seen: Vec::new() })
+        }))
     }
 }
 
@@ -384,7 +447,7 @@ impl Workplace for Gate<'_> {
         let effect = self.enter()?;
         let end = self.end(self.house.wall(), &Err(why.clone()));
         let end = CallEnd { state: CallState::Refused, ..end };
-        spending::keep(self.house, self.run, &effect, self.new_call(&call), end).await.map(drop)
+        self.keep_call(&effect, self.new_call(&call), end).await
     }
 
     async fn perform(&self, call: CallHead, work: Work) -> Result<Performed, Stopped> {
@@ -394,11 +457,10 @@ impl Workplace for Gate<'_> {
             self.refused(call, &why).await?;
             return Ok(Performed { outcome: Err(why), changed: 0, seen: Vec::new() });
         }
-        let is_alone = writes(&call) || self.servers.is_watched(&call.name);
-        let _permit = self.live.permit(&self.scope, is_alone).await?;
         match &work {
             Work::Read { place, .. } | Work::List { place, .. } | Work::Search { place, .. } => {
                 let no = place.root;
+                let _turn = self.site().turn(false).await?;
                 self.look(&call, no, work).await
             }
             Work::Write { .. } | Work::Edit { .. } | Work::Delete { .. } | Work::Move { .. } => {
@@ -413,6 +475,7 @@ impl Workplace for Gate<'_> {
                     cwd: ByteText(cwd.path.as_ref().map(|path| path.as_bytes().to_vec()).unwrap_or_default()),
                     timeout: Some(Duration::from_secs(u64::from(*timeout_s))),
                     network: false,
+                    allow_loopback: Vec::new(),
                     env: env
                         .iter()
                         .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
@@ -421,15 +484,27 @@ impl Workplace for Gate<'_> {
                     writable: Vec::new(),
                     stdin: stdin.as_ref().map(|text| text.clone().into_bytes()),
                     writes: true,
-                    scope: self.scope.clone(),
+                    access: Access::Record,
                     asked: Some(self.asked(&call)),
                 };
                 self.command(&call, task).await
             }
-            Work::Decide { said } => self.decide(&call, said).await,
-            Work::Context { question, places } => self.context(&call, question, places.clone()).await,
-            Work::History(question) => self.history(&call, question).await,
-            Work::ContextBudget => self.context_budget(&call).await,
+            Work::Decide { said } => {
+                let _turn = self.site().turn(false).await?;
+                self.decide(&call, said).await
+            }
+            Work::Context { question, places } => {
+                let _turn = self.site().turn(false).await?;
+                self.context(&call, question, places.clone()).await
+            }
+            Work::History(question) => {
+                let _turn = self.site().turn(false).await?;
+                self.history(&call, question).await
+            }
+            Work::ContextBudget => {
+                let _turn = self.site().turn(false).await?;
+                self.context_budget(&call).await
+            }
             Work::Foreign { tool, arguments } => {
                 self.foreign(&call, Arc::clone(tool), arguments.clone()).await
             }
@@ -457,9 +532,14 @@ pub(super) async fn run_tool_step(
     let mut tools: Tools<'_> = ToolRunner::new(gate, catalog, Memory::Trusting);
     let call = ToolUse { id: node.path.to_owned(), name: name.to_owned(), arguments: with.clone() };
     let answer = tools.call(&call).await.map_err(stopped);
+    let no = tools.workplace().last_call();
     drop(tools);
     let answer = servers.end_after(node, answer).await;
     let left = answer.and_then(|answer| left_by(name, answer));
+    let left = left.map_err(|stopped| match no {
+        Some(no) => stopped.of_call(no),
+        None => stopped,
+    });
     let unkept = lock(&unkept).take();
     match (left, unkept) {
         (Ok(left), Some(unkept)) => {

@@ -13,17 +13,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use domain::{Plan, RelPath};
+use domain::{Plan, RelPath, RootNo};
 use sandbox::isolation::{Isolation, IsolationPolicy, IsolationRung};
 
 use super::super::House;
-use super::super::facts::RUN_COMMAND;
-use super::Stopped;
-use super::command;
-use super::finished::Finished;
+use super::command::RanCommand;
 use super::ground::blocking;
-use super::node::Node;
+use super::sandbox_call::SandboxCall;
+use super::site::Site;
 use super::work::LiveRun;
+use super::{Stopped, capture};
 
 /// How many paths a message names.
 const NAMED_MAX: usize = 5;
@@ -41,25 +40,42 @@ pub(super) async fn hold(house: &House, live: &LiveRun, plan: &Plan) -> Result<b
     live.walls_hold.get_or_try_init(trying).await.copied()
 }
 
-/// Takes back what a program wrote that was only to look; says what it did, in words, or nothing when it kept to it.
-pub(super) async fn wrote(node: &Node<'_>, finished: &Finished) -> Result<Option<String>, Stopped> {
-    let rung = finished.ended.as_ref().ok().map(|(_, used)| used.rung);
-    let is_kept_out = finished.may_have_written || finished.call.new.tool != RUN_COMMAND;
-    if is_kept_out || rung != Some(IsolationRung::None) {
+/// Puts back what a program wrote that may only look; returns what it did, in words, or `None` if it wrote nothing.
+pub(super) async fn wrote(site: &Site<'_>, ran: &mut RanCommand) -> Result<Option<String>, Stopped> {
+    let rung = ran.finished.ended.as_ref().ok().map(|(_, used)| used.rung);
+    if ran.call.records() {
         return Ok(None);
     }
-    found(node.live, node.path).await
+    if rung != Some(IsolationRung::None) {
+        ran.call.cannot_have_written();
+        return Ok(None);
+    }
+    found(site, &mut ran.call).await
 }
 
-/// The same for a server that may only look, by who has the permit alone. `path` is that of its node.
-pub(super) async fn found(live: &LiveRun, path: &str) -> Result<Option<String>, Stopped> {
-    let changed = command::changed_beside(live, path).await?;
+/// The same for a call of a server that may only look.
+pub(super) async fn found(site: &Site<'_>, call: &mut SandboxCall) -> Result<Option<String>, Stopped> {
+    let changed = call.put_back(site).await?;
+    Ok(told(site.path, &changed))
+}
+
+/// The same for servers that may only look and have ended. For the holder of a turn alone.
+pub(super) async fn found_unattended(site: &Site<'_>) -> Result<Option<String>, Stopped> {
+    let mut place = Arc::clone(&site.live.open).lock_owned().await;
+    let node = site.path.to_owned();
+    let changed = blocking(move || {
+        let open = place.as_mut().ok_or(Stopped::Cancelled)?;
+        capture::scan(open, &node)?;
+        let changed = capture::changed_paths(&open.found);
+        capture::put_back(open).map(|()| changed)
+    })
+    .await??;
+    Ok(told(site.path, &changed))
+}
+
+fn told(path: &str, changed: &[(RootNo, RelPath)]) -> Option<String> {
     if changed.is_empty() {
-        return Ok(None);
-    }
-    command::put_back(live).await?;
-    if let Some(open) = Arc::clone(&live.open).lock_owned().await.as_ref() {
-        open.staging.clear();
+        return None;
     }
     let paths: BTreeSet<&RelPath> = changed.iter().map(|(_, path)| path).collect();
     let named: Vec<String> = paths.iter().take(NAMED_MAX).map(ToString::to_string).collect();
@@ -68,9 +84,9 @@ pub(super) async fn found(live: &LiveRun, path: &str) -> Result<Option<String>, 
     } else {
         String::new()
     };
-    Ok(Some(format!(
+    Some(format!(
         "NODE_WROTE: node {path} may only look, and it changed {}{more}; that is taken back. Nothing could keep it from it \
          here: see `agents doctor`",
         named.join(", ")
-    )))
+    ))
 }

@@ -10,28 +10,38 @@
 //! 3. A run whose job has another owner by now stores nothing, and keeps nothing for later: the other one does the work.
 //! 4. No thread of the runtime is blocked, and nobody waits for the deletion: see [`clear`].
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{
-    CallEnd, CallState, Detail, ErrorCategory, ErrorId, JobState, KeptOutput, NewError, StepId, ToolCall,
+    CallEnd, CallState, Detail, Does, ErrorCategory, ErrorId, JobState, KeptOutput, NewError, Phase, Plan,
+    StepId, ToolCall, TreeCompared,
 };
-use sandbox::{CapturedChange, Keeper};
+use sandbox::{CapturedChange, Keeper, Rung};
 use serde_json::Value;
-use store::{By, CallOutcome, ChangesetStoreError, StoreError};
+use store::{By, Staged};
 use sync::primitives::lock;
 use sync::{CancelReason, Finisher};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::House;
-use super::super::facts::{ASK_MODEL, writes};
+use super::super::facts::ASK_MODEL;
 use super::super::kept::{KEPT_IN, kept_in};
-use super::super::sandbox_home::{self, log_dir};
-use super::command;
+use super::super::sandbox_home;
+use super::super::tree_gate::{PlanTrees, named_places};
 use super::ground::blocking;
+use super::sandbox_call::{CallMark, Leftover, STOPPED};
 use super::work::{LiveRun, Open, Reach};
+use crate::plan_context::{EndedCall, PlanError};
 use crate::worker::JobRun;
+
+/// How many entries of the user's tree are compared at the end of a plan that can reach nothing outside.
+const ENTRIES_MAX: usize = 1000;
+/// How long the comparison of a whole tree may take.
+const COMPARE_WAIT: Duration = Duration::from_secs(10);
+/// How many changed files are named.
+const NAMED_MAX: usize = 20;
 
 /// How long the store may take for each of the last words about a sandbox.
 pub(in super::super) const STORE_WAIT: Duration = Duration::from_secs(20);
@@ -48,7 +58,7 @@ pub(super) async fn wind_down(
     let is_lost = interrupted == Some(CancelReason::LeaseLost);
     let reach = live.reach().filter(|_| !is_lost);
     let mut marked = match reach.clone().filter(|_| interrupted.is_some()) {
-        Some(reach) => mark(reach.keeper).await,
+        Some(reach) => mark_kept(reach.keeper).await,
         None => None,
     };
     let Ok(mut place) = timeout_at(until, Arc::clone(&live.open).lock_owned()).await else {
@@ -65,27 +75,27 @@ pub(super) async fn wind_down(
         return;
     };
     let is_owner = !is_lost && still_owns(house, run).await;
-    for call in std::mem::take(&mut open.beside).iter().filter(|_| is_owner) {
-        // It changed nothing: there is nothing to capture, and nothing is lost when the store does not take its end.
+    for call in std::mem::take(&mut open.looking).iter().filter(|_| is_owner) {
+        // It changed nothing: there is nothing to capture, and nothing is lost if the store does not take its end.
         let last = LastCall { house, run, finisher, interrupted, call };
-        let end = last.call_end(None, [None, None]);
-        let _ = last.store(call.new.attempt, end, None, Vec::new(), Vec::new()).await;
+        let _ = last.store(last.call_end(None, [None, None]), Stores::End).await;
     }
-    let left = match open.call.take() {
-        Some(call) if is_owner => {
+    let left = match open.mark.clone() {
+        Some(mark) if is_owner => {
             if marked.is_none()
                 && let Some(keeper) = open.sandbox.keeper()
             {
-                marked = mark(keeper).await;
+                marked = mark_kept(keeper).await;
             }
-            let last = LastCall { house, run, finisher, interrupted, call: &call };
-            last.end(open, until).await
+            let last = LastCall { house, run, finisher, interrupted, call: mark.call() };
+            last.end(open, &mark, until).await
         }
         Some(_) | None => Left::Done(open),
     };
     match left {
         Left::Done(open) => {
             let (is_kept, mut record) = (open.kept.is_some(), open.record.clone());
+            record.tree = compare_tree(house, run, &open).await;
             *place = Some(open);
             if !is_kept {
                 unmark(marked).await;
@@ -107,6 +117,34 @@ pub(super) async fn wind_down(
     }
 }
 
+/// What changed in the user's tree while the plan worked, and not by it. Of a plan that can reach nothing outside only so much
+/// is looked at that its end does not depend on how large the tree is.
+async fn compare_tree(house: &House, run: &JobRun, open: &Open) -> Option<TreeCompared> {
+    if run.job().phase != Phase::Execute || open.sandbox.rung() == Rung::InPlace {
+        return None;
+    }
+    let stamp = open.sandbox.stamp().ok()?;
+    let (trees, plan) = (PlanTrees::new(house, &open.plan), open.plan.clone());
+    let until = std::time::Instant::now() + COMPARE_WAIT;
+    let compared = blocking(move || {
+        let (entries_max, asks_git) =
+            if reaches_out(&plan) { (usize::MAX, true) } else { (ENTRIES_MAX, false) };
+        let moves = trees.compare(&stamp, entries_max, asks_git, &|| std::time::Instant::now() > until);
+        let named: Vec<String> = named_places(&plan, &moves).take(NAMED_MAX).collect();
+        let more = moves.more + moves.places.len().saturating_sub(named.len());
+        TreeCompared { moved: named, more: u64::try_from(more).unwrap_or(u64::MAX), is_whole: moves.is_whole }
+    });
+    compared.await.ok()
+}
+
+/// Whether something of the plan could change the user's tree: it uses the network, speaks to an agent program, writes
+/// elsewhere, or has weaker walls.
+fn reaches_out(plan: &Plan) -> bool {
+    let speaks = plan.spec.steps.iter().any(|step| matches!(step.does, Does::External(_)));
+    let writes = plan.spec.commands().any(|command| !command.writable.is_empty());
+    plan.spec.uses_network() || speaks || writes || !plan.spec.isolation_required
+}
+
 /// Deletes what the run had open, unless it is kept. Nobody waits for it: what a process that ends does not get done is
 /// swept by the next.
 pub(super) fn clear(live: Arc<LiveRun>) {
@@ -121,7 +159,7 @@ pub(super) fn clear(live: Arc<LiveRun>) {
 async fn leave_kept(house: &Arc<House>, run: &JobRun, finisher: &Finisher, reach: Reach) {
     reach.staging.end();
     let dir = reach.keeper.dir().to_owned();
-    let _ = mark(reach.keeper).await;
+    let _ = mark_kept(reach.keeper).await;
     let why = late(house, &dir);
     let calls = timeout(STORE_WAIT, house.store.calls(run.claim().plan)).await;
     let calls = calls.ok().and_then(Result::ok).unwrap_or_default();
@@ -154,12 +192,10 @@ struct LastCall<'a> {
 
 impl LastCall<'_> {
     /// Captures what it left, and stores its end.
-    async fn end(&self, open: Open, until: Instant) -> Left {
+    async fn end(&self, open: Open, mark: &CallMark, until: Instant) -> Left {
         let dir = open.sandbox.dir().to_owned();
         let (was_kept, staging) = (open.kept.is_some(), Arc::clone(&open.staging));
-        let (attempt, changeset) = (open.plan.attempt, open.changeset);
-        let logs = log_dir(&dir, self.call.no);
-        let captured = match timeout_at(until, captured_last(open, self.call, logs)).await {
+        let captured = match timeout_at(until, captured_last(self.house, open, mark)).await {
             Ok(captured) => captured,
             Err(_) => {
                 // Its thread is not waited for, and shall not work on for long.
@@ -167,13 +203,14 @@ impl LastCall<'_> {
                 None
             }
         };
-        let Some((mut open, changes, outputs)) = captured else {
+        let Some((mut open, Leftover { changes, outputs })) = captured else {
             self.end_kept(&late(self.house, &dir), &dir).await;
             return Left::Kept;
         };
         let end = self.call_end(open.kept.as_deref(), outputs);
-        match self.store(attempt, end, changeset, changes, open.staging.contents()).await {
-            Ok(()) => {}
+        let contents = open.staging.contents();
+        match self.store(end, Stores::Changes { mark, changes, contents }).await {
+            Ok(()) => open.unmark(),
             Err(Unstored::LeaseLost) => {
                 if !was_kept {
                     open.kept = None;
@@ -193,7 +230,7 @@ impl LastCall<'_> {
             }
         }
         if let Some(why) = open.kept.clone().filter(|_| !was_kept) {
-            self.tell(attempt, &why, &dir).await;
+            self.tell(&why, &dir).await;
         }
         Left::Done(open)
     }
@@ -201,8 +238,8 @@ impl LastCall<'_> {
     /// Stores that it ended, and that what it changed is in the sandbox only.
     async fn end_kept(&self, why: &str, dir: &Path) {
         let end = self.call_end(Some(why), [None, None]);
-        let _ = self.store(self.call.new.attempt, end, None, Vec::new(), Vec::new()).await;
-        self.tell(self.call.new.attempt, why, dir).await;
+        let _ = self.store(end, Stores::End).await;
+        self.tell(why, dir).await;
     }
 
     fn call_end(&self, kept: Option<&str>, [stdout, stderr]: [Option<KeptOutput>; 2]) -> CallEnd {
@@ -211,7 +248,7 @@ impl LastCall<'_> {
             state: if kept.is_some() { CallState::Failed } else { CallState::Cancelled },
             duration_ms: self.house.wall().0.saturating_sub(self.call.started.0),
             exit: None,
-            error: kept.map(str::to_owned).or(interrupted),
+            error: kept.map(str::to_owned).or(interrupted).or_else(|| Some(STOPPED.to_owned())),
             result: Value::Null,
             isolation: None,
             stdout,
@@ -219,31 +256,36 @@ impl LastCall<'_> {
         }
     }
 
-    async fn store(
-        &self,
-        attempt: u32,
-        end: CallEnd,
-        changeset: Option<domain::ChangesetId>,
-        changes: Vec<CapturedChange>,
-        contents: Vec<store::Staged>,
-    ) -> Result<(), Unstored> {
-        let no = self.call.no;
-        let changes = changes.into_iter().map(|found| command::new_change(self.house, no, found)).collect();
-        let outcome = CallOutcome { attempt, no, end, changeset, changes, contents, settles: Vec::new() };
-        let claim = self.run.claim();
-        let stored = self.house.store.end_call(By::Finisher(self.finisher), &claim, outcome);
+    async fn store(&self, end: CallEnd, stores: Stores<'_>) -> Result<(), Unstored> {
+        let (by, context) = (By::Finisher(self.finisher), self.run.context());
+        let ended = EndedCall::new(self.call, end);
+        let stored = async {
+            match stores {
+                Stores::End => context.end_call(by, ended).await,
+                Stores::Changes { mark, changes, contents } => {
+                    mark.store_end(self.house, context, by, ended.with_contents(contents), changes).await
+                }
+            }
+        };
         match timeout(STORE_WAIT, stored).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(ChangesetStoreError::Store(StoreError::LeaseLost(_)))) => Err(Unstored::LeaseLost),
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(PlanError::LeaseLost(_))) => Err(Unstored::LeaseLost),
             Ok(Err(error)) => Err(Unstored::Failed(error.to_string())),
             Err(_) => Err(Unstored::Failed("the store does not answer".to_owned())),
         }
     }
 
-    async fn tell(&self, attempt: u32, why: &str, dir: &Path) {
-        let step = StepId { attempt, node: self.call.new.node.clone(), visit: 1 };
-        tell(self.house, self.run, Some(step), why, dir).await;
+    async fn tell(&self, why: &str, dir: &Path) {
+        tell(self.house, self.run, Some(self.call), why, dir).await;
     }
+}
+
+/// What is stored of the call.
+enum Stores<'a> {
+    /// That it ended.
+    End,
+    /// The same, and what it changed.
+    Changes { mark: &'a CallMark, changes: Vec<CapturedChange>, contents: Vec<Staged> },
 }
 
 /// Why the end of a call was not stored.
@@ -254,7 +296,7 @@ enum Unstored {
 
 /// Marks the sandbox as kept, without waiting for any disk. Gives back who can take that back; none when it was kept
 /// before.
-async fn mark(keeper: Keeper) -> Option<Keeper> {
+async fn mark_kept(keeper: Keeper) -> Option<Keeper> {
     let marked = blocking(move || keeper.keep_meanwhile().is_ok_and(|is_new| is_new).then_some(keeper));
     marked.await.ok().flatten()
 }
@@ -286,10 +328,10 @@ fn kept_words(why: &str, dir: &Path) -> String {
 }
 
 /// Tells in the history of the plan that a sandbox is kept, and where.
-async fn tell(house: &House, run: &JobRun, step: Option<StepId>, why: &str, dir: &Path) {
+async fn tell(house: &House, run: &JobRun, call: Option<&ToolCall>, why: &str, dir: &Path) {
     let phase = run.job().phase;
-    let step = match step {
-        Some(step) => step,
+    let step = match call {
+        Some(call) => StepId { attempt: call.new.attempt, node: call.new.node.clone(), visit: 1 },
         None => {
             let plan = timeout(STORE_WAIT, house.store.plan(run.claim().plan)).await;
             let attempt = plan.ok().and_then(Result::ok).map_or(1, |plan| plan.attempt);
@@ -300,7 +342,10 @@ async fn tell(house: &House, run: &JobRun, step: Option<StepId>, why: &str, dir:
     *lock(&house.last_failure) = Some(why.clone());
     let id = ErrorId::from_u128(house.ids.ulid());
     let detail = Detail::from([(KEPT_IN.to_owned(), dir.display().to_string().into())]);
-    let error = NewError::new(id, phase, step, ErrorCategory::Resource, why).with_detail(detail);
+    let mut error = NewError::new(id, phase, step, ErrorCategory::Resource, why).with_detail(detail);
+    if let Some(call) = call {
+        error = error.with_tool_call(call.no);
+    }
     // What the store does not take is told by `doctor`, which finds the sandbox.
     let _ = timeout(STORE_WAIT, house.recovery.record_error(&run.claim(), error)).await;
 }
@@ -327,24 +372,21 @@ fn keep_interrupted(open: &mut Open, why: &str) {
     }
 }
 
-type LastCapture = (Open, Vec<CapturedChange>, [Option<KeptOutput>; 2]);
-
 /// What the call left in the sandbox and in its logs. What cannot be read any more is not there.
-async fn captured_last(mut open: Open, call: &ToolCall, logs: PathBuf) -> Option<LastCapture> {
-    let is_writer = writes(&call.new.tool) && open.changeset.is_some();
+async fn captured_last(house: &Arc<House>, mut open: Open, mark: &CallMark) -> Option<(Open, Leftover)> {
+    let (house, mark) = (Arc::clone(house), mark.clone());
     let captured = tokio::task::spawn_blocking(move || {
-        if is_writer
-            && open.kept.is_none()
-            && let Err(stopped) = command::scan(&mut open)
-        {
-            keep_interrupted(&mut open, &stopped.shown());
+        // What is put back goes with the sandbox.
+        if !mark.records() {
+            let left = Leftover::of_logs(&house, &open, &mark);
+            return (open, left);
         }
-        // What is captured later is captured whole.
-        let found = std::mem::take(&mut open.found);
-        let changes = if open.kept.is_some() { Vec::new() } else { found };
-        let kept = |name| command::kept_log(&open.staging, &logs.join(name));
-        let outputs = [kept("stdout"), kept("stderr")];
-        (open, changes, outputs)
+        let left = Leftover::capture(&house, &mut open, &mark).unwrap_or_else(|stopped| {
+            keep_interrupted(&mut open, &stopped.shown());
+            // What is captured later is captured whole.
+            Leftover::of_logs(&house, &open, &mark)
+        });
+        (open, left)
     });
     captured.await.ok()
 }

@@ -1,13 +1,11 @@
-//! What lives of a run: its commands, its sandbox, the changesets of its nodes.
+//! What is alive of a run: its commands, its sandbox, the changesets of its nodes.
 //!
 //! # Invariants
 //! 1. A run that was killed begins no command any more, and a node that was stopped neither. What is spoken to is asked to
 //!    stop first, unless the lease is lost: its whole tree is killed when it has answered, or after [`ASKED_WAIT`].
-//! 2. One call at a time changes the sandbox: whoever has the permit alone. So each change has one author, and is recorded
-//!    into the changeset of that call's node.
 //!
 //! # Not here
-//! How both are left: `wind_down`.
+//! Who may work in the sandbox, and how a call in it is recorded: `sandbox_call`. How a run is left: `wind_down`.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{CallNo, ChangesetId, Plan, RootNo, SandboxRecord, ToolCall};
+use domain::{CallNo, NewCall, Plan, RootNo, SandboxRecord, ToolCall};
 use sandbox::beneath;
 use sandbox::command::Killer;
 use sandbox::{CapturedChange, Keeper, Sandbox};
@@ -24,13 +22,14 @@ use sync::{CancelReason, Observed};
 
 use super::super::contents::Staging;
 use super::Stopped;
+use super::sandbox_call::CallMark;
 use super::spending::RunTime;
 use crate::plan_context::ChangesetHandle;
 use crate::worker::JobRun;
 
 /// What one run has open.
 #[derive(Default)]
-pub(super) struct LiveRun {
+pub(in super::super) struct LiveRun {
     switch: Mutex<KillSwitch>,
     pub(super) time: RunTime,
     /// Set when nothing of the job's earlier owners lives.
@@ -39,12 +38,17 @@ pub(super) struct LiveRun {
     pub(super) walls_hold: tokio::sync::OnceCell<bool>,
     /// Held by whoever works in the sandbox, also by a thread that outlives its task: who winds down waits for it.
     pub(super) open: Arc<tokio::sync::Mutex<Option<Open>>>,
-    /// Who may work in the sandbox: one that writes, or any number that only look; served in turn.
-    permit: Arc<tokio::sync::RwLock<()>>,
+    /// Who may work in the sandbox: one call alone, or any number that only look; served in order.
+    pub(super) turns: Arc<tokio::sync::RwLock<()>>,
     /// Of the sandbox that was opened last, also while somebody works in it.
     reach: Mutex<Option<Reach>>,
     /// By the path of the node.
     changesets: tokio::sync::Mutex<BTreeMap<String, ChangesetHandle>>,
+    /// How many changes each node has recorded since it was begun, by its path.
+    changed: Mutex<BTreeMap<String, u32>>,
+    /// Of each node whose servers are alive and may write, by its path: the call that what they change between their calls
+    /// is recorded as.
+    servers: Mutex<BTreeMap<String, NewCall>>,
 }
 
 /// What can be done with a sandbox while somebody else works in it.
@@ -56,31 +60,32 @@ pub(super) struct Reach {
     pub(super) staging: Arc<Staging>,
 }
 
-/// The sandbox of a run, and the call that works in it.
+/// The sandbox of a run, and the calls that work in it.
 pub(super) struct Open {
     pub(super) plan: Plan,
     pub(super) sandbox: Sandbox,
     pub(super) record: SandboxRecord,
-    /// Where what the present call changes is recorded.
-    pub(super) changeset: Option<ChangesetId>,
-    /// The call that was admitted and has not ended; of those that change nothing none is here.
-    pub(super) call: Option<ToolCall>,
+    /// The call that may have changed the sandbox and whose end is not stored.
+    pub(super) mark: Option<CallMark>,
+    /// What a server may have changed while none of its calls ran is recorded as this, before anything else is.
+    pub(super) unattended: Option<NewCall>,
     /// Commands that were admitted, change nothing and have not ended.
-    pub(super) beside: Vec<ToolCall>,
+    pub(super) looking: Vec<ToolCall>,
     /// What that call made, until it is stored.
     pub(super) staging: Arc<Staging>,
     /// Why what that call changed could not be captured: the sandbox is kept for it.
     pub(super) kept: Option<String>,
-    /// What that call changed, as far as it was found and not stored yet: a look tells only what is new.
+    /// What that call changed, as far as it was found and not stored yet: a scan returns only what is new.
     pub(super) found: Vec<CapturedChange>,
 }
 
-/// The right to work in the sandbox, until it is dropped.
-pub(super) enum Permit {
-    /// Beside others that look.
-    Shared { _held: tokio::sync::OwnedRwLockReadGuard<()> },
-    /// Alone.
-    Alone { _held: tokio::sync::OwnedRwLockWriteGuard<()> },
+impl Open {
+    /// The end of the marked call is stored, with all that was found.
+    pub(super) fn unmark(&mut self) {
+        self.mark = None;
+        self.found.clear();
+        self.staging.clear();
+    }
 }
 
 #[derive(Default)]
@@ -127,24 +132,8 @@ impl Running {
 }
 
 impl LiveRun {
-    /// Waits for the right to work in the sandbox; a cancel of the scope ends the waiting.
-    pub(super) async fn permit(&self, scope: &Observed, writes: bool) -> Result<Permit, Stopped> {
-        let permit = Arc::clone(&self.permit);
-        let held = async {
-            match writes {
-                true => Permit::Alone { _held: permit.write_owned().await },
-                false => Permit::Shared { _held: permit.read_owned().await },
-            }
-        };
-        tokio::select! {
-            biased;
-            _ = scope.cancelled() => Err(Stopped::Cancelled),
-            held = held => Ok(held),
-        }
-    }
-
     /// Looks at the tree of a project as the plan sees it (in its sandbox, if it has one), as far as nobody and no disk
-    /// has to be waited for. For who has the permit.
+    /// has to be waited for. For the holder of a turn.
     pub(super) fn at_hand<T>(
         &self,
         no: RootNo,
@@ -158,27 +147,49 @@ impl LiveRun {
         }
     }
 
-    /// Makes the call the one that changes the sandbox, and what it changes go to the changeset of its node, which is
-    /// opened if it is not. For who has the permit alone.
-    pub(super) async fn occupy(&self, run: &JobRun, call: &ToolCall) -> Result<(), Stopped> {
-        let changeset = self.changeset(run, &call.new.node).await?;
-        let mut place = self.open.lock().await;
-        let open = place.as_mut().ok_or(Stopped::Cancelled)?;
-        open.call = Some(call.clone());
-        open.changeset = Some(changeset);
-        Ok(())
-    }
-
-    /// The changeset of a node.
-    pub(super) async fn changeset(&self, run: &JobRun, node: &str) -> Result<ChangesetId, Stopped> {
+    /// The changeset of a node, which is started if it is not open.
+    pub(super) async fn changeset(&self, run: &JobRun, node: &str) -> Result<ChangesetHandle, Stopped> {
         let mut changesets = self.changesets.lock().await;
         if let Some(handle) = changesets.get(node) {
-            return Ok(handle.id());
+            return Ok(handle.clone());
         }
         let handle = run.context().start_changeset().await?;
-        let id = handle.id();
-        changesets.insert(node.to_owned(), handle);
-        Ok(id)
+        changesets.insert(node.to_owned(), handle.clone());
+        Ok(handle)
+    }
+
+    /// A node begins: it has changed nothing yet.
+    pub(super) fn forget_changed(&self, node: &str) {
+        lock(&self.changed).remove(node);
+    }
+
+    /// Changes of a node were recorded.
+    pub(super) fn count_changed(&self, node: &str, changes: usize) {
+        let changes = u32::try_from(changes).unwrap_or(u32::MAX);
+        let mut changed = lock(&self.changed);
+        let count = changed.entry(node.to_owned()).or_default();
+        *count = count.saturating_add(changes);
+    }
+
+    /// How many changes a node has recorded since it was begun.
+    pub(super) fn changed_by(&self, node: &str) -> u32 {
+        lock(&self.changed).get(node).copied().unwrap_or(0)
+    }
+
+    /// A server of a node is alive and may write; what it changes between its calls is recorded as `new`.
+    pub(super) fn server_started(&self, new: NewCall) {
+        lock(&self.servers).insert(new.node.clone(), new);
+    }
+
+    /// All servers of a node are dead.
+    pub(super) fn servers_ended(&self, node: &str) {
+        lock(&self.servers).remove(node);
+    }
+
+    /// The call for what a server of another node changed between its calls; `None` if none is alive that may write.
+    pub(super) fn server_of_other(&self, node: &str) -> Option<NewCall> {
+        let servers = lock(&self.servers);
+        servers.iter().find(|(of, _)| *of != node).map(|(_, new)| new.clone())
     }
 
     /// Closes the changeset of a node that has settled, if it changed anything.

@@ -42,6 +42,8 @@ impl World {
             plan_concurrency: 4,
             lease: Duration::from_secs(30),
             capture_wait: Duration::from_secs(1),
+            copy_max: (u64::MAX, u64::MAX),
+            recheck: Default::default(),
             recovery: Policy::default(),
             retention: Duration::from_secs(60),
             models: crate::plans::ModelsSetup::default(),

@@ -1,6 +1,9 @@
 //! The rows of tool calls and sandboxes.
 
-use domain::{CallEnd, CallNo, CallState, KeptOutput, NewCall, PlanId, SandboxRecord, ToolCall};
+use domain::{
+    CallEnd, CallNo, CallState, KeptOutput, NewCall, NotCaptured, PlanId, SandboxRecord, ToolCall,
+    TreeCompared,
+};
 use rusqlite::{Row, params};
 
 use crate::StoreError;
@@ -85,6 +88,12 @@ pub(super) fn all(tx: &Tx<'_>, head: Head, plan: PlanId) -> Result<Vec<ToolCall>
     tx.all(select_calls!("WHERE head = ?1 ORDER BY attempt, no"), [head.0], |row| call(row, plan))
 }
 
+/// The calls that have no end.
+pub(super) fn running(tx: &Tx<'_>, head: Head, plan: PlanId) -> Result<Vec<ToolCall>, StoreError> {
+    let running = select_calls!("WHERE head = ?1 AND state = 'running' ORDER BY attempt, no");
+    tx.all(running, [head.0], |row| call(row, plan))
+}
+
 /// Whether the node was called in the attempt.
 pub(in crate::sqlite) fn is_known(
     tx: &Tx<'_>,
@@ -149,6 +158,15 @@ macro_rules! select_sandboxes {
     };
 }
 
+/// What is known of a sandbox when it is closed, in one column: a store of an older version has the first part only.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct SeenAtClose {
+    #[serde(flatten)]
+    not_captured: NotCaptured,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tree: Option<TreeCompared>,
+}
+
 fn sandbox_of(row: &Row<'_>, plan: PlanId) -> rusqlite::Result<SandboxRecord> {
     Ok(SandboxRecord {
         plan,
@@ -160,6 +178,7 @@ fn sandbox_of(row: &Row<'_>, plan: PlanId) -> rusqlite::Result<SandboxRecord> {
         opened: wall_at(row, 5)?,
         closed: wall_or_none(row, 6)?,
         not_captured: from_json(row, 7)?,
+        tree: from_json::<SeenAtClose>(row, 7)?.tree,
     })
 }
 
@@ -190,7 +209,7 @@ pub(super) fn save_sandbox(tx: &Tx<'_>, head: Head, record: &SandboxRecord) -> R
             Text(record.boot),
             wall(record.opened),
             record.closed.map(wall),
-            Json(record.not_captured),
+            Json(SeenAtClose { not_captured: record.not_captured.clone(), tree: record.tree.clone() }),
         ],
     )?;
     Ok(())

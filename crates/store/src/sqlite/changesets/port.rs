@@ -1,15 +1,17 @@
 //! The port for changesets.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use domain::{
-    ChangeEntry, Changeset, ChangesetId, Claim, Closed, Ending, NewChange, PlanId, PlanState, Recorded,
-    Started,
+    ChangeEntry, Changeset, ChangesetId, Claim, Closed, Ending, NetChange, NewChange, PlanId, PlanState,
+    Recorded, Started,
 };
 use sync::{Effect, Finisher};
 
-use super::{Target, all, close, finish, places, record, rows, start};
+use super::{Target, all, close, entries_in, finish, footprints, net_changes, record, start};
 use crate::sqlite::{FOR_POWER, FOR_PROCESS, SqliteStore, heads};
-use crate::{ChangedPlace, ChangesetStore, ChangesetStoreError, StoreError};
+use crate::{ChangedPlan, ChangesetStore, ChangesetStoreError, StoreError};
 
 #[async_trait]
 impl ChangesetStore for SqliteStore {
@@ -61,17 +63,42 @@ impl ChangesetStore for SqliteStore {
 
     async fn entries(&self, plan: PlanId, attempt: u32) -> Result<Vec<ChangeEntry>, StoreError> {
         self.read(|tx| match heads::find(tx, plan)? {
-            Some(head) => rows::entries_in(tx, head, attempt),
+            Some(head) => entries_in(tx, head, plan, attempt),
             None => Ok(Vec::new()),
         })
     }
 
-    async fn changed_places(
+    async fn net_changes(&self, plan: PlanId, attempt: u32) -> Result<Vec<NetChange>, StoreError> {
+        self.read(|tx| match heads::find(tx, plan)? {
+            Some(head) => net_changes(tx, head, plan, attempt),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    async fn changed_plans(
         &self,
         states: &[PlanState],
-        entries_max: usize,
-    ) -> Result<Vec<ChangedPlace>, StoreError> {
-        self.read(|tx| places::changed(tx, states, entries_max))
+        plans_max: usize,
+    ) -> Result<(Vec<ChangedPlan>, usize), StoreError> {
+        self.read(|tx| footprints::changed(tx, states, plans_max))
+    }
+
+    async fn changed_plan(&self, plan: PlanId) -> Result<Option<ChangedPlan>, StoreError> {
+        self.read(|tx| footprints::of_plan(tx, plan))
+    }
+
+    async fn keep_footprint(
+        &self,
+        plan: PlanId,
+        stamp: (u32, u64),
+        files: usize,
+        bytes: Vec<u8>,
+    ) -> Result<(), StoreError> {
+        self.write(FOR_PROCESS, move |tx| footprints::keep(tx, plan, stamp, files, &bytes)).await
+    }
+
+    async fn files_changed(&self, plans: &[PlanId]) -> Result<BTreeMap<PlanId, usize>, StoreError> {
+        self.read(|tx| footprints::files(tx, plans))
     }
 
     async fn changesets(&self, plan: PlanId) -> Result<Vec<Changeset>, StoreError> {

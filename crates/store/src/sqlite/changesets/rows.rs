@@ -180,10 +180,32 @@ pub(super) fn entries_of(tx: &Tx<'_>, set: SetNo, id: ChangesetId) -> Result<Vec
     tx.all(of_set, [set.0], |row| entry(row, id))
 }
 
-/// The entries of one attempt, in order of `no`.
-pub(super) fn entries_in(tx: &Tx<'_>, head: Head, attempt: u32) -> Result<Vec<ChangeEntry>, StoreError> {
+/// Each entry of one changeset, in order, one by one.
+pub(super) fn each_of(
+    tx: &Tx<'_>,
+    set: SetNo,
+    id: ChangesetId,
+    act: &mut dyn FnMut(ChangeEntry),
+) -> Result<(), StoreError> {
+    let of_set = select_entries!("WHERE e.changeset = ?1 ORDER BY e.seq");
+    tx.each(of_set, [set.0], &mut |row| {
+        act(entry(row, id)?);
+        Ok(())
+    })
+}
+
+/// Each entry of one attempt, in order of `no`, one by one.
+pub(super) fn each_in(
+    tx: &Tx<'_>,
+    head: Head,
+    attempt: u32,
+    act: &mut dyn FnMut(ChangeEntry),
+) -> Result<(), StoreError> {
     let of_attempt = select_entries!("WHERE c.head = ?1 AND c.attempt = ?2 ORDER BY e.no");
-    tx.all(of_attempt, (head.0, attempt), |row| entry(row, parsed(row, 19)?))
+    tx.each(of_attempt, (head.0, attempt), &mut |row| {
+        act(entry(row, parsed(row, 19)?)?);
+        Ok(())
+    })
 }
 
 pub(super) fn insert_entry(

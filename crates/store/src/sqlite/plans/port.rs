@@ -2,13 +2,16 @@
 
 use async_trait::async_trait;
 use domain::{
-    Claim, Decision, EventKind, EventRecord, NewDecision, NewJob, NewPlan, Plan, PlanId, StepDecision,
+    Claim, Decision, EventKind, EventRecord, NewDecision, NewJob, NewPlan, Plan, PlanId, StepDecision, WallMs,
 };
 use sync::Effect;
 
 use super::{create, decisions, forget, move_plan, rows};
+use crate::sqlite::tx::Tx;
 use crate::sqlite::{FOR_POWER, FOR_PROCESS, SqliteStore, heads};
-use crate::{DecisionStoreError, PlanFilter, PlanMove, PlanStore, PlanStoreError, StoreError};
+use crate::{
+    DecisionStoreError, EndedPlans, Neighbours, PlanFilter, PlanMove, PlanStore, PlanStoreError, StoreError,
+};
 
 #[async_trait]
 impl PlanStore for SqliteStore {
@@ -33,11 +36,23 @@ impl PlanStore for SqliteStore {
     }
 
     async fn plans(&self, filter: &PlanFilter) -> Result<(Vec<Plan>, usize), StoreError> {
-        self.read(|tx| rows::list(tx, filter))
+        self.read(|tx| Ok((rows::newest_plans(tx, filter)?, rows::count_plans(tx, filter)?)))
     }
 
-    async fn newest_plan(&self) -> Result<Option<PlanId>, StoreError> {
-        self.read(rows::newest)
+    async fn newest_plans(&self, filter: &PlanFilter) -> Result<Vec<Plan>, StoreError> {
+        self.read(|tx| rows::newest_plans(tx, filter))
+    }
+
+    async fn newest_plan(&self, root: Option<&[u8]>) -> Result<Option<PlanId>, StoreError> {
+        self.read(|tx| rows::newest(tx, root))
+    }
+
+    async fn neighbours(&self, plans: &[PlanId]) -> Result<Vec<Neighbours>, StoreError> {
+        self.read(|tx| plans.iter().map(|plan| rows::neighbours(tx, *plan)).collect())
+    }
+
+    async fn ended_plans(&self, before: WallMs) -> Result<EndedPlans, StoreError> {
+        self.read(|tx| rows::ended_before(tx, before))
     }
 
     async fn plans_like(&self, prefix: &str, limit: usize) -> Result<Vec<PlanId>, StoreError> {
@@ -92,7 +107,14 @@ impl PlanStore for SqliteStore {
         self.read(|tx| heads::last_told(tx, plan))
     }
 
-    async fn forget(&self, plan: PlanId) -> Result<bool, StoreError> {
-        self.write(FOR_POWER, move |tx| forget(tx, plan)).await
+    async fn forget(&self, plans: Vec<PlanId>) -> Result<Vec<PlanId>, StoreError> {
+        let forget_all = move |tx: &Tx<'_>| {
+            let mut forgotten = Vec::new();
+            for plan in plans {
+                forgotten.extend(forget(tx, plan)?.then_some(plan));
+            }
+            Ok(forgotten)
+        };
+        self.write(FOR_POWER, forget_all).await
     }
 }

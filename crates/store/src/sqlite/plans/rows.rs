@@ -1,16 +1,17 @@
 //! The rows of plans and their decisions.
 
-use domain::{Decision, Plan, PlanId, PlanState};
+use domain::{ApplyId, Decision, Plan, PlanId, PlanState, WallMs};
 use rusqlite::types::Type;
 use rusqlite::{Row, params};
 
 use super::specs::spec_of;
+use crate::plan_store::may_be_forgotten;
 use crate::sqlite::heads::Head;
 use crate::sqlite::row::{
     Json, Text, count, from_json, number, parsed, signed, unreadable, wall, wall_at, wall_or_none, word,
 };
 use crate::sqlite::tx::Tx;
-use crate::{PlanFilter, StoreError};
+use crate::{EndedPlans, Neighbours, PlanFilter, StoreError};
 
 macro_rules! select_plans {
     ($rest:literal) => {
@@ -63,6 +64,14 @@ pub(in crate::sqlite) fn attempt_of(tx: &Tx<'_>, head: Head) -> Result<u32, Stor
     Ok(attempt.unwrap_or(1))
 }
 
+/// Where the plan stands; none when only jobs were queued for it.
+pub(super) fn state_of(tx: &Tx<'_>, head: Head) -> Result<Option<PlanState>, StoreError> {
+    tx.one("SELECT phase, state FROM plans WHERE head = ?1", [head.0], |row| {
+        let phase: String = row.get(0)?;
+        word(row, 1, |state| PlanState::parse(&phase, state))
+    })
+}
+
 pub(super) fn of_id(tx: &Tx<'_>, id: PlanId) -> Result<Option<Plan>, StoreError> {
     tx.one(select_plans!("WHERE id = ?1"), [Text(id)], plan)
 }
@@ -89,7 +98,8 @@ pub(super) fn insert(tx: &Tx<'_>, head: Head, plan: &Plan) -> Result<(), StoreEr
         ],
     )?;
     for (no, project) in (0_i64..).zip(&plan.projects) {
-        tx.run("INSERT INTO plan_projects VALUES (?1, ?2, ?3)", (head.0, no, project.root.as_bytes()))?;
+        let insert = "INSERT INTO plan_projects (head, no, root, plan) VALUES (?1, ?2, ?3, ?4)";
+        tx.run(insert, (head.0, no, project.root.as_bytes(), Text(plan.id)))?;
     }
     Ok(())
 }
@@ -116,41 +126,96 @@ pub(super) fn save(tx: &Tx<'_>, head: Head, plan: &Plan) -> Result<(), StoreErro
     Ok(())
 }
 
-/// Plans that pass the filter, newest first, and how many pass in all. What a newer program made is counted and left out:
-/// one plan that cannot be read keeps nobody from the others.
-pub(super) fn list(tx: &Tx<'_>, filter: &PlanFilter) -> Result<(Vec<Plan>, usize), StoreError> {
+/// Plans that pass the filter, newest first. A plan that a newer program made is left out: one plan that cannot be read
+/// keeps nobody from the others.
+pub(super) fn newest_plans(tx: &Tx<'_>, filter: &PlanFilter) -> Result<Vec<Plan>, StoreError> {
     let PlanFilter { phase, state, root, limit } = filter;
-    let found = tx.all(
-        select_plans!(
-            "WHERE (?1 IS NULL OR phase = ?1) AND (?2 IS NULL OR state = ?2)
-               AND (?3 IS NULL OR head IN (SELECT head FROM plan_projects WHERE root = ?3))
-             ORDER BY id DESC LIMIT ?4"
-        ),
-        (phase, state, root, i64::try_from(*limit).unwrap_or(i64::MAX)),
-        |row| {
-            let read = plan(row);
-            let is_unreadable = matches!(read, Err(rusqlite::Error::FromSqlConversionFailure(..)));
-            if is_unreadable { Ok(None) } else { read.map(Some) }
-        },
-    )?;
-    let found = found.into_iter().flatten().collect();
-    if phase.is_none() && state.is_none() && root.is_none() {
-        // An index alone tells.
-        return Ok((found, tx.the("SELECT count(*) FROM plans", [], |row| count(row, 0))?));
-    }
-    let in_all = tx.the(
-        "SELECT count(*) FROM plans
-         WHERE (?1 IS NULL OR phase = ?1) AND (?2 IS NULL OR state = ?2)
-           AND (?3 IS NULL OR head IN (SELECT head FROM plan_projects WHERE root = ?3))",
-        (phase, state, root),
-        |row| count(row, 0),
-    )?;
-    Ok((found, in_all))
+    let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
+    let readable = |row: &Row<'_>| {
+        let read = plan(row);
+        let is_unreadable = matches!(read, Err(rusqlite::Error::FromSqlConversionFailure(..)));
+        if is_unreadable { Ok(None) } else { read.map(Some) }
+    };
+    let found = match root {
+        // The project's own plans in their order, not all plans with a look at the project of each.
+        Some(root) => tx.all(
+            select_plans!(
+                "JOIN plan_projects AS p ON p.head = plans.head AND p.root = ?3
+                 WHERE (?1 IS NULL OR phase = ?1) AND (?2 IS NULL OR state = ?2)
+                 ORDER BY p.plan DESC LIMIT ?4"
+            ),
+            (phase, state, root, limit),
+            readable,
+        )?,
+        None => tx.all(
+            select_plans!(
+                "WHERE (?1 IS NULL OR phase = ?1) AND (?2 IS NULL OR state = ?2) ORDER BY id DESC LIMIT ?3"
+            ),
+            (phase, state, limit),
+            readable,
+        )?,
+    };
+    Ok(found.into_iter().flatten().collect())
 }
 
-/// The plan with the last id.
-pub(super) fn newest(tx: &Tx<'_>) -> Result<Option<PlanId>, StoreError> {
-    tx.one("SELECT id FROM plans ORDER BY id DESC LIMIT 1", [], |row| parsed(row, 0))
+/// How many plans pass the filter, whether or not they can be read.
+pub(super) fn count_plans(tx: &Tx<'_>, filter: &PlanFilter) -> Result<usize, StoreError> {
+    let PlanFilter { phase, state, root, limit: _ } = filter;
+    match (phase, state, root) {
+        // An index alone tells.
+        (None, None, None) => tx.the("SELECT count(*) FROM plans", [], |row| count(row, 0)),
+        (None, None, Some(root)) => {
+            tx.the("SELECT count(*) FROM plan_projects WHERE root = ?1", [root], |row| count(row, 0))
+        }
+        (_, _, Some(root)) => tx.the(
+            "SELECT count(*) FROM plan_projects AS p JOIN plans ON plans.head = p.head
+             WHERE p.root = ?3 AND (?1 IS NULL OR phase = ?1) AND (?2 IS NULL OR state = ?2)",
+            (phase, state, root),
+            |row| count(row, 0),
+        ),
+        (_, _, None) => tx.the(
+            "SELECT count(*) FROM plans WHERE (?1 IS NULL OR phase = ?1) AND (?2 IS NULL OR state = ?2)",
+            (phase, state),
+            |row| count(row, 0),
+        ),
+    }
+}
+
+/// The plan with the last id, of those with a project at `root` if one is given.
+pub(super) fn newest(tx: &Tx<'_>, root: Option<&[u8]>) -> Result<Option<PlanId>, StoreError> {
+    match root {
+        Some(root) => tx.one(
+            "SELECT plan FROM plan_projects WHERE root = ?1 ORDER BY plan DESC LIMIT 1",
+            [root],
+            |row| parsed(row, 0),
+        ),
+        None => tx.one("SELECT id FROM plans ORDER BY id DESC LIMIT 1", [], |row| parsed(row, 0)),
+    }
+}
+
+/// The ids of plans just before and just after this one.
+pub(super) fn neighbours(tx: &Tx<'_>, id: PlanId) -> Result<Neighbours, StoreError> {
+    let before = "SELECT id FROM plans WHERE id < ?1 ORDER BY id DESC LIMIT 1";
+    let after = "SELECT id FROM plans WHERE id > ?1 ORDER BY id LIMIT 1";
+    let one = |sql| tx.one(sql, [Text(id)], |row| parsed(row, 0));
+    Ok(Neighbours { before: one(before)?, after: one(after)? })
+}
+
+/// The plans that ended before, and whose applies have, too.
+pub(super) fn ended_before(tx: &Tx<'_>, before: WallMs) -> Result<EndedPlans, StoreError> {
+    let mut ended = EndedPlans::default();
+    for state in PlanState::ALL.into_iter().filter(|state| may_be_forgotten(*state)) {
+        let of_state = (state.phase().as_str(), state.word(), wall(before));
+        let plans = "SELECT id FROM plans
+             WHERE state = ?2 AND phase = ?1 AND updated < ?3
+               AND NOT EXISTS (SELECT 1 FROM applies WHERE applies.head = plans.head AND stage = 'sealed')";
+        ended.plans.extend(tx.all(plans, of_state, |row| parsed::<PlanId>(row, 0))?);
+        let applies = "SELECT applies.id FROM plans CROSS JOIN applies ON applies.head = plans.head
+             WHERE state = ?2 AND phase = ?1 AND updated < ?3
+               AND NOT EXISTS (SELECT 1 FROM applies AS open WHERE open.head = plans.head AND open.stage = 'sealed')";
+        ended.applies.extend(tx.all(applies, of_state, |row| parsed::<ApplyId>(row, 0))?);
+    }
+    Ok(ended)
 }
 
 /// The plans whose id begins so. `~` comes after every character of an id.

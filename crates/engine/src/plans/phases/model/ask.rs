@@ -23,10 +23,10 @@
 use std::time::Duration;
 
 use actors::model::{Admitted, Cause, ModelAnswer, ModelError, ModelRequest, Resolved, Resting, estimate};
-use domain::{Action, ErrorCategory, ErrorClass, NodeWait, WAIT_MAX};
+use domain::{Action, CallNo, ErrorCategory, ErrorClass, NodeWait, WAIT_MAX};
 
 use super::super::node::Node;
-use super::super::{Stopped, Told, tell_and_wait};
+use super::super::{Failure, Stopped, Told, tell_and_wait};
 use super::kept::Kept;
 use super::spent::Reserved;
 use super::talk::Talk;
@@ -54,7 +54,8 @@ impl Asker<'_, '_> {
         let question = talk.question().map_err(|error| node.unfit(&error))?;
         loop {
             let admitted = self.admitted().await?;
-            let error = match self.once(admitted, question).await? {
+            let (no, answer) = self.once(admitted, question).await?;
+            let error = match answer {
                 Ok(answer) => {
                     let read = answer.usage.tokens_in;
                     node.house.contexts.factors().learn(self.model, question, read);
@@ -66,13 +67,13 @@ impl Asker<'_, '_> {
             if !is_tried_again(&error) {
                 return Err(match error.cause {
                     Cause::Cancelled(_) => Stopped::Cancelled,
-                    Cause::Provider => Stopped::failed(error.category, message),
-                    Cause::Drift(_) => Stopped::failed(error.category, message + ASKS_ITSELF),
+                    Cause::Provider => Stopped::failed(error.category, message).of_call(no),
+                    Cause::Drift(_) => Stopped::failed(error.category, message + ASKS_ITSELF).of_call(no),
                 });
             }
             let Node { house, run, plan, step, .. } = *node;
-            let told =
-                tell_and_wait(house, run, plan, Some(step), error.category, message, error.retry_after);
+            let failure = Failure { category: error.category, message, call: Some(no) };
+            let told = tell_and_wait(house, run, plan, Some(step), failure, error.retry_after);
             let Told { message, recovery } = told.await;
             match recovery.map(|recovery| recovery.action) {
                 Some(Action::Retry { after, .. }) => self.pause(after).await?,
@@ -118,17 +119,17 @@ impl Asker<'_, '_> {
     async fn rests_too_long(&self, resting: Resting, wait: Duration) -> Stopped {
         let Node { house, run, plan, step, path, .. } = *self.node;
         let message = format!("node {path}: {}", resting.why);
-        let category = ErrorCategory::Overloaded;
-        let told = tell_and_wait(house, run, plan, Some(step), category, message, Some(wait));
+        let failure = Failure { category: ErrorCategory::Overloaded, message, call: None };
+        let told = tell_and_wait(house, run, plan, Some(step), failure, Some(wait));
         Stopped::Told(told.await.message)
     }
 
-    /// Asks once; the outer error is about the node, the inner one about the call.
+    /// Asks once, and returns the number of the call with what came of it; the outer error is about the node.
     async fn once(
         &self,
         admitted: Admitted<'_>,
         question: &ModelRequest,
-    ) -> Result<Result<ModelAnswer, ModelError>, Stopped> {
+    ) -> Result<(CallNo, Result<ModelAnswer, ModelError>), Stopped> {
         // Held until all is settled: who cancels waits for that, and the provider leaves at once.
         let effect = self.node.enter()?;
         let kept = Kept::begin(self, &effect).await?;
@@ -142,8 +143,9 @@ impl Asker<'_, '_> {
         };
         let answer = admitted.answer(question, &mut |_| {}, &self.node.scope).await;
         reserved.settle(self, &effect, &answer).await?;
+        let no = kept.no();
         kept.answered(self, &effect, &answer).await?;
-        Ok(answer)
+        Ok((no, answer))
     }
 
     async fn pause(&self, time: Duration) -> Result<(), Stopped> {

@@ -11,7 +11,7 @@
 //! 1. It changes nothing: the node goes on, no retry is counted, the plan is not errored by it.
 //! 2. At most [`FAULTS_MAX`] are written down of one run of a node. The calls themselves are kept anyway.
 
-use domain::{ErrorCategory, ErrorId, NewError, StepId};
+use domain::{CallNo, ErrorCategory, ErrorId, NewError, StepId};
 
 use super::super::node::Node;
 use super::super::{Stopped, recorded};
@@ -32,6 +32,7 @@ impl Faults {
         node: &Node<'_>,
         category: ErrorCategory,
         told: &str,
+        call: Option<CallNo>,
     ) -> Result<(), Stopped> {
         if self.written >= FAULTS_MAX {
             return Ok(());
@@ -45,6 +46,10 @@ impl Faults {
         let id = ErrorId::from_u128(node.house.ids.ulid());
         let step = StepId { attempt: node.plan.attempt, node: node.path.to_owned(), visit: 1 };
         let error = NewError::new(id, node.run.job().phase, step, category, message).handled();
+        let error = match call {
+            Some(call) => error.with_tool_call(call),
+            None => error,
+        };
         recorded(&node.house.recovery, node.run, error).await?;
         Ok(())
     }

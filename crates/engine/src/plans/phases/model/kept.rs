@@ -2,20 +2,22 @@
 //!
 //! # Invariants
 //! 1. A question is kept before it is sent, and what came of it when that is known: an answer that cannot be used, a
-//!    refusal and a failure as well as the last word. Only a process that dies leaves a question without an end.
+//!    refusal and a failure as well as the last word. A question whose process died ends when its
+//!    job moves on.
 //! 2. What is kept has lost its secrets and is bounded as the text of a node is.
 //! 3. A question is no call of a tool: it counts as the step that begins with it, and in no limit of calls.
 
 use actors::model::{Cause, ModelAnswer, ModelError};
-use domain::{CallState, ErrorCategory, NewCall, ToolCall};
+use domain::{CallNo, CallState, ErrorCategory, NewCall, ToolCall};
 use serde_json::{Value, json};
-use store::{By, CallOutcome};
+use store::By;
 use sync::{CancelReason, Effect};
 
 use super::super::super::facts::ASK_MODEL;
 use super::super::node::bounded;
 use super::super::{Stopped, spending};
 use super::ask::Asker;
+use crate::plan_context::EndedCall;
 
 /// A question that is kept and has no end yet.
 pub(super) struct Kept(ToolCall);
@@ -32,6 +34,11 @@ impl Kept {
             effective: Value::Null,
         };
         spending::begin(node.house, node.run, effect, new).await.map(Kept)
+    }
+
+    /// Its number among the calls.
+    pub(super) fn no(&self) -> CallNo {
+        self.0.no
     }
 
     /// Keeps that it was not asked, since a limit says no.
@@ -75,16 +82,7 @@ impl Kept {
     ) -> Result<(), Stopped> {
         let (house, Kept(call)) = (asker.node.house, self);
         let end = house.ended(call.started, came_to);
-        let outcome = CallOutcome {
-            attempt: call.new.attempt,
-            no: call.no,
-            end,
-            changeset: None,
-            changes: Vec::new(),
-            contents: Vec::new(),
-            settles: Vec::new(),
-        };
-        house.store.end_call(By::Effect(effect), &asker.node.run.claim(), outcome).await?;
+        asker.node.run.context().end_call(By::Effect(effect), EndedCall::new(&call, end)).await?;
         Ok(())
     }
 }

@@ -10,43 +10,25 @@ use std::sync::Arc;
 use actors::mcp::{McpError, McpServer};
 use actors::program::{Pipes, Program, Starts};
 use async_trait::async_trait;
-use domain::{ByteText, CallEnd, CallState, ErrorCategory, NewCall, Plan, RootNo, Run, ToolCall};
+use domain::{ByteText, CallEnd, CallState, ErrorCategory, NewCall, RootNo, Run, ToolCall};
 use sandbox::view::View;
 use serde_json::{Value, json};
-use sync::{Effect, Observed};
+use sync::primitives::{Mutex, lock};
+use tokio::task::JoinHandle;
 
-use super::super::super::House;
 use super::super::super::facts::START_SERVER;
 use super::super::super::mcp_servers::ServerSettings;
 use super::super::super::sandbox_home::log_dir;
 use super::super::Stopped;
 use super::super::command::{self, Task};
 use super::super::ground::blocking;
+use super::super::sandbox_call::Access;
+use super::super::site::Site;
 use super::super::spoken::line;
-use super::super::work::{Ends, LiveRun};
-use super::super::{spending, walls};
+use super::super::walls;
+use super::super::work::Ends;
 use super::Reach;
 use crate::tools::kept_arguments;
-use crate::worker::JobRun;
-
-/// Where servers are started: the node that calls them.
-pub(in super::super) struct Site<'a> {
-    pub(in super::super) house: &'a Arc<House>,
-    pub(in super::super) run: &'a JobRun,
-    pub(in super::super) live: &'a Arc<LiveRun>,
-    pub(in super::super) plan: &'a Plan,
-    /// The node.
-    pub(in super::super) path: &'a str,
-    /// Ends with the node.
-    pub(in super::super) scope: Observed,
-}
-
-impl Site<'_> {
-    fn enter(&self) -> Result<Effect, Stopped> {
-        self.scope.check()?;
-        Ok(self.run.enter()?)
-    }
-}
 
 /// A server that is to be started.
 pub(super) struct Starting<'a> {
@@ -59,52 +41,51 @@ pub(super) struct Starting<'a> {
 }
 
 impl Starting<'_> {
-    /// The call: permit, admission, start, capture, record.
+    /// The call: turn, admission, start, capture, record.
     pub(super) async fn done(&self) -> Result<McpServer, Stopped> {
-        let Site { house, run, live, plan, .. } = *self.site;
-        // Alone, so that it is known whose what is found was.
-        let _permit = live.permit(&self.site.scope, self.reach != Reach::Looks).await?;
-        let effect = self.site.enter()?;
-        let call = spending::begin(house, run, &effect, self.new_call()).await?;
-        self.occupy(&call).await?;
+        let Site { run, live, .. } = *self.site;
+        // Alone unless it cannot write, so that it is known whose the changes are that are found.
+        let access = match self.reach {
+            Reach::Writes => Access::Record,
+            Reach::Looks => Access::Look,
+            Reach::Watched => Access::PutBack,
+        };
+        let mut call = self.site.begin_call(access, self.new_call()).await?;
         let program = self.settings.program.program(&|name| std::env::var(name).ok());
-        let starts = InPlan { starting: self, call: &call };
+        let tool_call = call.call().clone();
+        let starts = InPlan { starting: self, call: &tool_call, thread: Mutex::default() };
         let started =
             McpServer::start(self.name, &self.settings.program, &program, &starts, &self.site.scope).await;
-        if let Err(McpError::Cancelled { .. }) = started {
-            return Err(Stopped::Cancelled);
+        let is_stopped = matches!(started, Err(McpError::Cancelled { .. }));
+        if is_stopped {
+            run.scope().check()?;
+            // Only its node was stopped: what it wrote is captured when nothing of it can write any more.
+            starts.is_dead().await;
         }
         let wrote = match self.reach {
-            Reach::Writes => command::changed(live).await.map(|_| None)?,
-            Reach::Looks => None,
-            Reach::Watched => walls::found(live, self.site.path).await?,
+            Reach::Writes | Reach::Looks => None,
+            Reach::Watched => walls::found(self.site, &mut call).await?,
         };
-        command::end_call(house, run, live, plan, (&call, &effect), |_, _| {
-            Ok(self.end(&call, &started, wrote.as_deref()))
-        })
-        .await?;
+        let end = self.end(&tool_call, &started, wrote.as_deref());
+        call.end(self.site, |_, _| Ok((end, None))).await?;
         match (started, wrote) {
-            (Err(error), _) => Err(Stopped::failed(error.category(), error)),
+            (Err(McpError::Cancelled { .. }), _) => Err(Stopped::Cancelled),
+            (Err(error), _) => Err(Stopped::failed(error.category(), error).of_call(tool_call.no)),
             (Ok(server), Some(message)) => {
                 server.end().await;
-                Err(Stopped::failed(ErrorCategory::Tool, message))
+                Err(Stopped::failed(ErrorCategory::Tool, message).of_call(tool_call.no))
             }
-            (Ok(server), None) => Ok(server),
+            (Ok(server), None) => {
+                if self.writes() {
+                    live.server_started(super::end_server(self.site));
+                }
+                Ok(server)
+            }
         }
     }
 
     fn writes(&self) -> bool {
         self.reach == Reach::Writes
-    }
-
-    async fn occupy(&self, call: &ToolCall) -> Result<(), Stopped> {
-        let Site { run, live, .. } = *self.site;
-        if self.writes() {
-            return live.occupy(run, call).await;
-        }
-        let mut place = live.open.lock().await;
-        place.as_mut().ok_or(Stopped::Cancelled)?.beside.push(call.clone());
-        Ok(())
     }
 
     fn new_call(&self) -> NewCall {
@@ -119,7 +100,7 @@ impl Starting<'_> {
             attempt: self.site.plan.attempt,
             node: self.site.path.to_owned(),
             tool: START_SERVER.to_owned(),
-            requested: kept_arguments(redactor, &requested),
+            requested: kept_arguments(redactor.as_deref(), &requested),
             effective,
         }
     }
@@ -132,6 +113,9 @@ impl Starting<'_> {
                 let left_out: Vec<String> =
                     server.problems().iter().map(|problem| house.redactor.redact_text(problem)).collect();
                 (CallState::Ok, None, json!({ "tools": server.tools().len(), "left_out": left_out }))
+            }
+            Err(error @ McpError::Cancelled { .. }) => {
+                (CallState::Cancelled, Some(error.to_string()), Value::Null)
             }
             Err(error @ McpError::TookTooLong { .. }) => {
                 (CallState::TimedOut, Some(error.to_string()), Value::Null)
@@ -146,9 +130,19 @@ impl Starting<'_> {
 struct InPlan<'a, 'b> {
     starting: &'a Starting<'b>,
     call: &'a ToolCall,
+    /// Waits for the death of the server.
+    thread: Mutex<Option<JoinHandle<Result<(), String>>>>,
 }
 
 impl InPlan<'_, '_> {
+    /// Waits until nothing of the server is alive; if it was not started, at once.
+    async fn is_dead(&self) {
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread {
+            let _ = thread.await;
+        }
+    }
+
     async fn place(&self) -> Result<(View, PathBuf), Stopped> {
         let place = Arc::clone(&self.starting.site.live.open).lock_owned().await;
         let no = self.call.no;
@@ -173,12 +167,13 @@ impl InPlan<'_, '_> {
             cwd: ByteText::default(),
             timeout: None,
             network: settings.program.network,
+            allow_loopback: Vec::new(),
             env: program.env.iter().map(|(name, value)| (word(name), word(value))).collect(),
             pass_env: Vec::new(),
             writable: Vec::new(),
             stdin: None,
             writes: self.starting.writes(),
-            scope: site.scope.clone(),
+            access: Access::Record,
             asked: None,
         }
     }
@@ -193,9 +188,10 @@ impl Starts for InPlan<'_, '_> {
         let spec = command::spoken_spec(house, run, plan, &task, logs).map_err(|stopped| stopped.shown())?;
         let isolation = command::isolation(house, plan);
         let (line, speaks) = line();
-        let (waiter, call, scope) = (Arc::clone(live), self.call.clone(), task.scope);
+        let (waiter, call, scope) = (Arc::clone(live), self.call.clone(), self.starting.site.scope.clone());
         let waiting = tokio::task::spawn_blocking(move || {
-            let mut running = isolation.start(view, spec).map_err(|error| error.to_string())?;
+            let started = isolation.start_when_there_is_room(view, spec, || scope.is_cancelled());
+            let mut running = started.map_err(|error| error.to_string())?;
             waiter.began(&call, &scope, &running.killer(), Ends::AtOnce);
             let told = line.began(&mut running);
             let ended = running.wait();
@@ -203,13 +199,19 @@ impl Starts for InPlan<'_, '_> {
             told.ended(&ended);
             Ok(())
         });
-        match speaks.begun().await {
-            Some(begun) => begun.map(|begun| begun.pipes).map_err(|error| error.to_string()),
-            None => match waiting.await {
-                Ok(Err(why)) => Err(why),
-                Ok(Ok(())) => Err("it ended before it could be spoken to".to_owned()),
-                Err(error) => Err(error.to_string()),
-            },
+        *lock(&self.thread) = Some(waiting);
+        if let Some(begun) = speaks.begun().await {
+            return begun.map(|begun| begun.pipes).map_err(|error| error.to_string());
+        }
+        let waiting = lock(&self.thread).take();
+        let ended = match waiting {
+            Some(waiting) => waiting.await,
+            None => Ok(Ok(())),
+        };
+        match ended {
+            Ok(Err(why)) => Err(why),
+            Ok(Ok(())) => Err("it ended before it could be spoken to".to_owned()),
+            Err(error) => Err(error.to_string()),
         }
     }
 }

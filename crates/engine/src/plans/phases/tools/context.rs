@@ -20,7 +20,7 @@ use domain::{ContextId, ErrorCategory, Hash, Phase, RootNo};
 use serde_json::Value;
 use sync::Effect;
 
-use super::super::{Stopped, brief, spending};
+use super::super::{Stopped, brief};
 use super::about::Trees;
 use super::desk::Stands;
 use super::{Gate, blocking, fitting, time_limit};
@@ -96,7 +96,7 @@ impl Gate<'_> {
             Err(why) => (Err(why), Vec::new()),
         };
         let end = self.end(started, &outcome);
-        spending::keep(self.house, self.run, &effect, self.new_call(head), end).await?;
+        self.keep_call(&effect, self.new_call(head), end).await?;
         let seen = seen.into_iter().map(|(place, hash)| (place, Some(hash))).collect();
         Ok(Performed { outcome, changed: 0, seen })
     }
@@ -145,7 +145,7 @@ impl Gate<'_> {
             fitting(head, history::answer(question, past, &redact))
         });
         let end = self.end(started, &outcome);
-        spending::keep(self.house, self.run, &effect, self.new_call(head), end).await?;
+        self.keep_call(&effect, self.new_call(head), end).await?;
         Ok(Performed { outcome, changed: 0, seen: Vec::new() })
     }
 
@@ -174,7 +174,7 @@ impl Gate<'_> {
             None => Err(no_desk()),
         };
         let end = self.end(started, &outcome);
-        spending::keep(self.house, self.run, &effect, self.new_call(head), end).await?;
+        self.keep_call(&effect, self.new_call(head), end).await?;
         Ok(Performed { outcome, changed: 0, seen: Vec::new() })
     }
 

@@ -1,0 +1,81 @@
+//! What kept the commands of a plan apart, as people and programs see it.
+//!
+//! # Invariants
+//! 1. Of the best rung nothing is said: it is what was promised. Every other is named aloud, with what it leaves open and how
+//!    to get the best one.
+//!
+//! # Not here
+//! The rungs themselves: they are stored with each call.
+
+use domain::ToolCall;
+use serde_json::Value;
+
+use crate::output::calm;
+
+/// The names of the rungs, the best first.
+const RUNGS: [&str; 4] = ["namespaces", "bubblewrap", "landlock", "none"];
+/// How many notes a line has.
+const NOTES_MAX: usize = 3;
+
+/// What kept the command of a call apart; none for what ran no command.
+pub fn of(call: &ToolCall) -> Option<&Value> {
+    call.end.as_ref()?.isolation.as_ref()
+}
+
+/// The weakest isolation among the calls.
+pub fn weakest(calls: &[ToolCall]) -> Option<&Value> {
+    calls.iter().filter_map(of).max_by_key(|used| place(used))
+}
+
+/// The line about an isolation that is not the best; none of one that is.
+pub fn line(used: &Value) -> Option<String> {
+    if place(used) == 0 {
+        return None;
+    }
+    let rung = used.get("rung").and_then(Value::as_str).unwrap_or("unknown");
+    let open = match rung {
+        "bubblewrap" => "as with namespaces",
+        "landlock" => "it could see your processes, and names and sizes of all files",
+        _ => "it could read and write all that you can",
+    };
+    let texts = |key: &str| used.get(key).and_then(Value::as_array).into_iter().flatten();
+    let notes: Vec<&str> = texts("notes").filter_map(Value::as_str).collect();
+    let mut told: Vec<String> = notes.iter().take(NOTES_MAX).map(|note| calm(note)).collect();
+    if notes.len() > NOTES_MAX {
+        told.push(format!("{} more in `agents plan logs --format json`", notes.len() - NOTES_MAX));
+    }
+    let told = if told.is_empty() { String::new() } else { format!("; {}", told.join("; ")) };
+    let why = texts("passed_over").next().and_then(|passed| {
+        let (rung, why) = (passed.get("rung")?.as_str()?, passed.get("why")?.as_str()?);
+        Some(format!(" ({rung}: {})", calm(why)))
+    });
+    let why = why.unwrap_or_default();
+    Some(format!("  isolation {}: {open}{told}; for namespaces{why} see `agents doctor`\n", calm(rung)))
+}
+
+/// How far from the best it is. An unknown rung counts as the last.
+fn place(used: &Value) -> usize {
+    let rung = used.get("rung").and_then(Value::as_str);
+    RUNGS.iter().position(|known| Some(*known) == rung).unwrap_or(RUNGS.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_not_the_best_is_told() {
+        assert_eq!(line(&json!({ "rung": "namespaces", "notes": ["x"] })), None);
+        let used = json!({
+            "rung": "landlock", "notes": ["a", "b", "c", "d"],
+            "passed_over": [{ "rung": "namespaces", "why": "barred" }],
+        });
+        assert_eq!(
+            line(&used).unwrap(),
+            "  isolation landlock: it could see your processes, and names and sizes of all files; a; b; c; \
+             1 more in `agents plan logs --format json`; for namespaces (namespaces: barred) see `agents doctor`\n"
+        );
+    }
+}

@@ -1,0 +1,145 @@
+//! Gives the space back that deleted rows left in the database file.
+//!
+//! A file that this version makes knows where its pages belong (`auto_vacuum`), so that free ones are moved to its end and
+//! cut off, a few with each write. A file of an older version is written anew once (`VACUUM`), if enough of it is free.
+//!
+//! # Invariants
+//! 1. Rewriting is one transaction of SQLite: a process that is killed in the middle of it leaves the file as it was.
+//! 2. Of all processes one rewrites at a time, under the lock that making and migrating take.
+//! 3. It is not begun without the disk space for a second copy of what is stored, nor while it would keep plans that run
+//!    from their heartbeats.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::open::{Locked, Role, connect};
+use super::tx::{Tx, said};
+use super::{FOR_PROCESS, SqliteStore};
+use crate::{GivenBack, StoreError};
+
+/// So many pages are cut off with one write.
+const PAGES_AT_ONCE: u32 = 2_000;
+/// A file with fewer free bytes is not written anew.
+const FREE_BYTES_MIN: u64 = 4 << 20;
+/// A file of which a smaller share is free is not written anew.
+const FREE_SHARE: u64 = 4;
+/// What can be written anew within a moment, also while plans run.
+const QUICK_BYTES_MAX: u64 = 64 << 20;
+/// What must stay free on the disk beside the copy.
+const SPARE_BYTES: u64 = 16 << 20;
+/// The value of the setting by which free pages can be cut off.
+const INCREMENTAL: u64 = 2;
+
+/// How full the file is.
+struct Fill {
+    page_bytes: u64,
+    pages: u64,
+    free_pages: u64,
+    is_incremental: bool,
+    has_live_jobs: bool,
+}
+
+impl Fill {
+    fn of(tx: &Tx<'_>) -> Result<Self, StoreError> {
+        let number = |sql| tx.the(sql, [], |row| row.get::<_, i64>(0));
+        let number = |sql| number(sql).map(|value| u64::try_from(value).unwrap_or(0));
+        let live = "SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'running')";
+        Ok(Self {
+            page_bytes: number("PRAGMA page_size")?,
+            pages: number("PRAGMA page_count")?,
+            free_pages: number("PRAGMA freelist_count")?,
+            is_incremental: number("PRAGMA auto_vacuum")? == INCREMENTAL,
+            has_live_jobs: number(live)? == 1,
+        })
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.free_pages.saturating_mul(self.page_bytes)
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.pages.saturating_sub(self.free_pages).saturating_mul(self.page_bytes)
+    }
+
+    fn is_worth_rewriting(&self) -> bool {
+        self.free_bytes() >= FREE_BYTES_MIN && self.free_pages.saturating_mul(FREE_SHARE) >= self.pages
+    }
+}
+
+/// Gives back what can be given back.
+pub(super) fn give_back(store: &SqliteStore, database: &Path) -> Result<GivenBack, StoreError> {
+    let before = bytes_of(database);
+    let fill = store.read(Fill::of)?;
+    let mut kept_because = None;
+    if fill.is_incremental {
+        cut_off(store, fill.free_pages)?;
+        checkpoint(database)?;
+    } else if fill.is_worth_rewriting() {
+        kept_because = rewrite(database, &fill)?;
+    }
+    let kept_bytes = store.read(Fill::of)?.free_bytes();
+    Ok(GivenBack { bytes: before.saturating_sub(bytes_of(database)), kept_bytes, kept_because })
+}
+
+/// Moves free pages to the end and cuts them off, a few at a time: others write in between.
+fn cut_off(store: &SqliteStore, mut free_pages: u64) -> Result<(), StoreError> {
+    while free_pages > 0 {
+        let left = store.writer.submit_blocking(FOR_PROCESS, |tx: &Tx<'_>| {
+            tx.all(&format!("PRAGMA incremental_vacuum({PAGES_AT_ONCE})"), [], |_| Ok(()))?;
+            Ok::<_, StoreError>(Fill::of(tx)?.free_pages)
+        })?;
+        if left >= free_pages {
+            break;
+        }
+        free_pages = left;
+    }
+    Ok(())
+}
+
+/// Writes the file anew, without what is free; the reason, if that has to wait.
+fn rewrite(database: &Path, fill: &Fill) -> Result<Option<String>, StoreError> {
+    let broken = |error: io::Error| StoreError::Broken { why: error.to_string() };
+    let used = fill.used_bytes();
+    if fill.has_live_jobs && used > QUICK_BYTES_MAX {
+        return Ok(Some("plans run; call it again when none does".to_owned()));
+    }
+    let dir = database.parent().unwrap_or(Path::new("/"));
+    // The copy goes through the log, so that both are on the disk for a moment.
+    let needed = used.saturating_mul(2).saturating_add(SPARE_BYTES);
+    let disk = rustix::fs::statvfs(dir).map_err(|errno| broken(errno.into()))?;
+    if disk.f_bavail.saturating_mul(disk.f_frsize) < needed {
+        return Ok(Some(format!("{} MiB of disk space are needed for it", needed >> 20)));
+    }
+    let directory = File::open(dir).map_err(broken)?;
+    let _locked = Locked::new(&directory).map_err(broken)?;
+    let run = || {
+        let connection = connect(database, Role::Writer)?;
+        if used > QUICK_BYTES_MAX {
+            connection.execute_batch("PRAGMA temp_store=FILE")?;
+        }
+        connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA auto_vacuum=INCREMENTAL; VACUUM;")
+    };
+    run().map_err(|error| said(&error))?;
+    checkpoint(database)?;
+    Ok(None)
+}
+
+/// Moves the log into the database and empties it, as far as no other process reads it.
+fn checkpoint(database: &Path) -> Result<(), StoreError> {
+    let run = || -> rusqlite::Result<()> {
+        let connection: Connection = connect(database, Role::Writer)?;
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+    };
+    run().map_err(|error| said(&error))
+}
+
+/// The bytes of the database and of its log.
+fn bytes_of(database: &Path) -> u64 {
+    let mut log = database.as_os_str().to_owned();
+    log.push("-wal");
+    let bytes = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
+    bytes(database).saturating_add(bytes(Path::new(&log)))
+}
