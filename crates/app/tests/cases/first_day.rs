@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use super::support::{Answer, Person, answer};
+use super::terminal::{CTRL_C, Terminal};
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
@@ -97,6 +98,26 @@ fn a_signal_ends_an_apply_that_waits_and_leaves_the_plan_as_it_was() {
     assert!(ended.exit == 5 || ended.exit == -1, "{ended:?}");
     assert_eq!(person.read("a.txt"), "new\n");
     assert_eq!(person.agents(&["plan", "undo", &plan, "--yes"]).exit, 0);
+}
+
+#[test]
+fn ctrl_c_at_a_terminal_ends_an_apply_that_waits_and_leaves_the_plan_as_it_was() {
+    let person = Person::new();
+    person.write("a.txt", "old\n");
+    let plan = person.plan("echo new > a.txt");
+    let held = hold_project(&person);
+    let mut applying = Terminal::call(&person, &["plan", "apply", &plan]);
+    applying.sees("to your files");
+    applying.types("y\r");
+    wait_for(|| (state(&person, &plan).1 == "processing").then_some(()));
+    applying.types(CTRL_C);
+    let left = applying.ends();
+    assert!(left.is_restored && left.text.contains("nothing was written"), "{left:?}");
+    assert_eq!(left.exit, Some(5), "{left:?}");
+    assert_eq!(state(&person, &plan), ("execute".to_owned(), "complete".to_owned()));
+    drop(held);
+    assert_eq!(person.agents(&["plan", "apply", &plan, "--yes"]).exit, 0);
+    assert_eq!(person.read("a.txt"), "new\n");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use rustix::termios::{InputModes, LocalModes, OutputModes, Winsize, tcgetattr, t
 
 use super::support::{Person, alive};
 
-const CTRL_C: &str = "\x03";
+pub(super) const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
 const ENTER: &str = "\r";
 
