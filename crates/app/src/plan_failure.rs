@@ -67,7 +67,7 @@ pub fn failure_of(facts: &PlanFacts, id: &str) -> Option<Failure> {
         PlanState::Execute(Work::Complete) if facts.validations.waits_for_trust() && !is_sent_on(facts) => {
             None
         }
-        PlanState::Execute(Work::Complete) if !facts.validations.lets_through() => {
+        PlanState::Execute(Work::Complete) if !facts.validations.may_be_applied() => {
             Some(from_engine::validation(&facts.validations, id))
         }
         PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => None,

@@ -81,7 +81,7 @@ pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
             let unchecked = NextStep { why: "apply it without them", command: unchecked };
             [step("see what changed", "diff")].into_iter().chain(trust).chain([unchecked]).collect()
         }
-        PlanState::Execute(Work::Complete) if !facts.validations.lets_through() => {
+        PlanState::Execute(Work::Complete) if !facts.validations.may_be_applied() => {
             vec![step("see what was printed", "logs"), step("see what changed", "diff"), again]
         }
         PlanState::Execute(Work::Complete) if facts.net.is_empty() => {

@@ -328,6 +328,9 @@ fn validate_line(facts: &PlanFacts, line: impl Fn(&str, String, String, String) 
     if !summary.untrusted.is_empty() {
         rest.push_str(&format!("; not run, because you have not trusted: {}", names(&summary.untrusted)));
     }
+    if !summary.trusted_since.is_empty() {
+        rest.push_str(&format!("; trusted since, apply runs: {}", names(&summary.trusted_since)));
+    }
     let verdict = summary.verdict.replace('_', " ");
     Some(line("validate", verdict, check_time(facts), rest))
 }

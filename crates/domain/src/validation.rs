@@ -119,6 +119,8 @@ pub struct ValidationSummary {
     pub warned: Vec<String>,
     /// Those of a project, required or not, that did not run because the user does not trust them.
     pub untrusted: Vec<String>,
+    /// Those of a project that did not run because the user did not trust them, and does now. An apply runs them.
+    pub trusted_since: Vec<String>,
 }
 
 /// Sums the latest result of each check up, for the changes with this hash.
@@ -166,9 +168,17 @@ impl ValidationSummary {
         self.failed.is_empty() && self.not_run.is_empty()
     }
 
+    /// Whether apply may begin: no required check failed, and it can run those that have not run.
+    pub fn may_be_applied(&self) -> bool {
+        let is_run_by_apply = |name: &String| self.trusted_since.contains(name);
+        self.failed.is_empty() && self.not_run.iter().all(is_run_by_apply)
+    }
+
     /// Whether nothing but missing trust stands in the way of apply.
     pub fn waits_for_trust(&self) -> bool {
-        let is_untrusted = |name: &String| self.untrusted.contains(name);
-        self.failed.is_empty() && !self.not_run.is_empty() && self.not_run.iter().all(is_untrusted)
+        let is_no_other = |name: &String| self.untrusted.contains(name) || self.trusted_since.contains(name);
+        self.failed.is_empty()
+            && self.not_run.iter().any(|name| self.untrusted.contains(name))
+            && self.not_run.iter().all(is_no_other)
     }
 }

@@ -467,7 +467,7 @@ pub fn validation(summary: &ValidationSummary, id: &str) -> Failure {
 
 /// Checks failed on the merged tree.
 pub fn recheck(reasons: &[Reason], id: &str) -> Failure {
-    let message = format!("plan {id} passed alone, fails on your present tree; nothing was written");
+    let message = format!("the checks of plan {id} fail on your present tree; nothing was written");
     told(Failure::new(&codes::RECHECK_FAILED, message), reasons)
         .hint(format!("see the output of the checks with `agents plan logs {id}`"))
         .hint(format!(

@@ -91,6 +91,29 @@ fn trust_is_to_one_content_and_can_be_revoked() {
 }
 
 #[test]
+fn checks_that_got_trust_after_the_plan_had_run_are_run_by_its_apply() {
+    let clone = Cloner::with(CONFIG, "[[validation]]\nname = \"own\"\nrun = \"grep -q x made\"\n");
+    let make = |script: &str| {
+        let said = clone.json(&["run", "--", "sh", "-c", script]);
+        said.data()["plan_id"].as_str().unwrap().to_owned()
+    };
+    let (good, bad) = (make(MAKE), make("echo y > made"));
+    assert_eq!(clone.json(&["trust"]).exit, 0);
+    let status = answer(&mut clone.command(&["plan", "status", &good]));
+    assert!(status.stdout.contains("trusted since, apply runs: own"), "{status:?}");
+    assert!(status.stdout.contains("agents plan apply"), "{status:?}");
+    for words in [&[][..], &["--no-recheck"]] {
+        let refused = clone.json(&[&["plan", "apply", &bad, "--yes"], words].concat());
+        assert_eq!((refused.exit, refused.code()), (4, "RECHECK_FAILED".to_owned()), "{words:?} {refused:?}");
+        assert!(!refused.stdout.contains("passed alone"), "it had not run: {refused:?}");
+        assert!(!clone.0.project().join("made").exists());
+    }
+    let applied = clone.json(&["plan", "apply", &good, "--yes"]);
+    assert_eq!((applied.exit, &applied.data()["validations"]["passed"]), (0, &json!(1)), "{applied:?}");
+    assert_eq!(clone.0.read("made"), "x\n");
+}
+
+#[test]
 fn a_check_that_is_edited_after_the_plan_was_made_is_not_the_one_that_runs() {
     let clone = Cloner::with(CONFIG, "[[validation]]\nname = \"own\"\nrun = \"test -f made\"\n");
     assert_eq!(clone.json(&["trust"]).exit, 0);

@@ -67,7 +67,7 @@ impl ApplyRequest {
 
     /// Returns whether the checks let it through, or missing trust alone stands in the way and the user waives that.
     pub(super) fn is_let_through(&self, checks: &ValidationSummary) -> bool {
-        checks.lets_through() || (self.unchecked && checks.waits_for_trust())
+        checks.may_be_applied() || (self.unchecked && checks.waits_for_trust())
     }
 }
 

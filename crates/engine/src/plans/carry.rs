@@ -217,7 +217,7 @@ pub(super) async fn apply(
         checked: None,
     };
     let when = request.recheck.unwrap_or(house.options.recheck);
-    tree_gate::carry_checked(house, errand, authority, when).await
+    tree_gate::carry_checked(house, errand, authority, when, &checks.trusted_since).await
 }
 
 /// Files whose content was too large to be kept, or could not be read.

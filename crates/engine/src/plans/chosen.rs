@@ -12,7 +12,7 @@ use store::StoreError;
 use super::House;
 use super::apply::{ApplyError, ApplyRequest};
 use super::diff::aliases;
-use super::facts::results_of;
+use super::facts::verdicts_of;
 use super::invariants::what_breaks;
 use super::merging::Wanted;
 
@@ -131,7 +131,7 @@ impl House {
                 base_stamp: serde_json::Value::Null,
             }
         });
-        let mut results = results_of(&self.calls(plan).await?);
+        let mut results = verdicts_of(&self.calls(plan).await?);
         results.extend(judged);
         self.sum_up_checks(plan, &results, &present).await
     }
@@ -144,7 +144,7 @@ impl House {
     ) -> Result<ValidationSummary, StoreError> {
         let checks = plan.spec.all_checks();
         // Most plans have none, and some have thousands of calls.
-        let results = if checks.is_empty() { Vec::new() } else { results_of(&self.calls(plan).await?) };
+        let results = if checks.is_empty() { Vec::new() } else { verdicts_of(&self.calls(plan).await?) };
         self.sum_up_checks(plan, &results, &net_hash(net)).await
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use domain::{ApplyRecord, ChangeEntry, End, EventKind, EventRecord, JobState, Ms, carriers};
 use domain::{
-    CallNo, CallState, ErrorHistory, Job, Ledger, NetChange, NodeOutcome, NodeRun, NotCaptured, PhaseTime,
-    Plan, PlanId, SandboxRecord, ToolCall, ValidationResult, ValidationSummary, WallMs, fold, net_hash,
-    phase_times,
+    CallNo, CallState, ErrorHistory, Job, Ledger, NetChange, NodeOutcome, NodeRun, NotCaptured, Outcome,
+    PhaseTime, Plan, PlanId, SandboxRecord, ToolCall, ValidationResult, ValidationSummary, WallMs, fold,
+    net_hash, phase_times,
 };
 use store::{JobStoreError, PlanFilter, PlanStoreError, StoreError};
 
@@ -167,7 +167,7 @@ impl Engine {
         let sandbox = sandboxes.into_iter().rev().find(|sandbox| sandbox.attempt == plan.attempt);
         let net = fold(&entries);
         let results = results_of(&calls);
-        let validations = self.house.sum_up_checks(&plan, &results, &net_hash(&net)).await?;
+        let validations = self.house.sum_up_checks(&plan, &verdicts_of(&calls), &net_hash(&net)).await?;
         let (insertions, deletions) = self.count_lines(&net);
         let live_job = self.live_job(id).await?;
         // What was left to the workers is taken over by one that lives.
@@ -323,6 +323,20 @@ pub(crate) fn results_of(calls: &[ToolCall]) -> Vec<ValidationResult> {
 /// What was said by the checks that an apply ran again.
 pub(super) fn rechecks_of(calls: &[ToolCall]) -> Vec<ValidationResult> {
     said_by(RECHECK, calls)
+}
+
+/// What the checks said that count for a plan: those that ran in its sandbox and, of a check that did not run there because
+/// the user trusted it later, the run at an apply that it passed.
+pub(super) fn verdicts_of(calls: &[ToolCall]) -> Vec<ValidationResult> {
+    let mut results = results_of(calls);
+    let is_first = |again: &ValidationResult| {
+        let is_same =
+            |own: &ValidationResult| own.validation == again.validation && own.net_hash == again.net_hash;
+        again.outcome == Outcome::Passed && !results.iter().any(is_same)
+    };
+    let first: Vec<_> = rechecks_of(calls).into_iter().filter(is_first).collect();
+    results.extend(first);
+    results
 }
 
 fn said_by(tool: &str, calls: &[ToolCall]) -> Vec<ValidationResult> {

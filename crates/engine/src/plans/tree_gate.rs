@@ -7,7 +7,9 @@
 //! 1. Nothing is written on a tree that the required checks did not pass on, unless a person said so (`never`), which the
 //!    record of the apply tells.
 //! 2. The tree is compared under the locks, after the journal was prepared and before it is committed.
-//! 3. What git ignores does not count: build output must not call for checks for ever. Whoever has checks that read ignored
+//! 3. A check of the project that got the user's trust after the plan had run has no result: it is run here, whatever was
+//!    said of running checks again.
+//! 4. What git ignores does not count: build output must not call for checks for ever. Whoever has checks that read ignored
 //!    files says `always`.
 //!
 //! # Not here
@@ -144,16 +146,17 @@ pub struct ChecksAtApply {
     pub ran: Vec<RerunCheck>,
 }
 
-/// Carries an apply through on a tree that its required checks passed on.
+/// Carries an apply through on a tree that its required checks passed on. `unrun` are the checks that have no result.
 pub(super) async fn carry_checked(
     house: &Arc<House>,
     mut errand: Errand<'_>,
     authority: &Authority<'_>,
     when: RecheckWhen,
+    unrun: &[String],
 ) -> Result<ApplySummary, CarryError> {
     let (plan, contents) = (errand.plan, Stored(house.store.as_ref()));
     let is_checked = !required(plan).is_empty();
-    if !is_checked || when == RecheckWhen::Never {
+    if !is_checked || (when == RecheckWhen::Never && unrun.is_empty()) {
         errand.summary.checks.on = if is_checked { CheckedTree::NotCompared } else { CheckedTree::None };
         return carry::carry(house, &errand, authority, &contents).await;
     }
@@ -163,7 +166,7 @@ pub(super) async fn carry_checked(
         RecheckWhen::Auto | RecheckWhen::Never => believed(house, plan, &changes).await?,
         RecheckWhen::Always => None,
     };
-    let own = known.clone();
+    let (own, passed_before) = (known.clone(), errand.summary.validations.0);
     let (mut first, mut last) = (None, TreeMoves::default());
     let mut rechecks = 0;
     loop {
@@ -178,9 +181,11 @@ pub(super) async fn carry_checked(
                 let failed = red(results);
                 if !failed.is_empty() {
                     let moved = moved(house, plan, own.as_ref(), first.as_ref()).await?;
-                    return Err(CarryError::Red { plan: plan.id, reasons: reasons(&failed, moved) });
+                    return Err(CarryError::Red { plan: plan.id, reasons: reasons(&failed, unrun, moved) });
                 }
                 if !ran.is_empty() {
+                    let ran_first = ran.iter().filter(|check| unrun.contains(&check.check)).count();
+                    errand.summary.validations.0 = passed_before + ran_first;
                     errand.summary.checks = ChecksAtApply { on: CheckedTree::MergedTree, ran };
                 }
                 stamp
@@ -275,12 +280,14 @@ async fn believed(house: &House, plan: &Plan, changes: &Hash) -> Result<Option<T
 }
 
 /// The failed checks, then what moved.
-fn reasons(failed: &[ValidationResult], moved: Vec<Reason>) -> Vec<Reason> {
+fn reasons(failed: &[ValidationResult], unrun: &[String], moved: Vec<Reason>) -> Vec<Reason> {
     let one = |result: &ValidationResult| {
         let said = result.message.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-        let what = match result.outcome {
-            Outcome::Passed | Outcome::Failed => "passed alone, fails on your present tree",
-            Outcome::Errored => "passed alone, could not be finished on your present tree",
+        let what = match (result.outcome, unrun.contains(&result.validation)) {
+            (Outcome::Passed | Outcome::Failed, false) => "passed alone, fails on your present tree",
+            (Outcome::Errored, false) => "passed alone, could not be finished on your present tree",
+            (Outcome::Passed | Outcome::Failed, true) => "fails on your present tree",
+            (Outcome::Errored, true) => "could not be finished on your present tree",
         };
         let message = if said.is_empty() { what.to_owned() } else { format!("{what}: {}", said.trim()) };
         Reason { kind: RECHECK_REASON.to_owned(), subject: result.validation.clone(), message }

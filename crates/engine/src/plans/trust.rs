@@ -24,7 +24,7 @@ impl House {
         }
     }
 
-    /// Sums up the checks of a plan for the changes with this hash, and names those that wait for trust.
+    /// Sums up the checks of a plan for the changes with this hash, and names those that wait for trust or got it since.
     pub(super) async fn sum_up_checks(
         &self,
         plan: &Plan,
@@ -36,9 +36,12 @@ impl House {
         for check in plan.spec.validations.iter().filter(|check| check.needs_trust) {
             let has_run =
                 |result: &ValidationResult| result.validation == check.name && result.net_hash == present;
-            if !results.iter().any(has_run) && !self.may_run_check(plan, check).await? {
-                summary.untrusted.push(check.name.clone());
+            if results.iter().any(has_run) {
+                continue;
             }
+            let may_run = self.may_run_check(plan, check).await?;
+            let names = if may_run { &mut summary.trusted_since } else { &mut summary.untrusted };
+            names.push(check.name.clone());
         }
         Ok(summary)
     }

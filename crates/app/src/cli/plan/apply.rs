@@ -199,7 +199,7 @@ fn may_ask(preview: &Preview, facts: &engine::plans::PlanFacts, unchecked: bool)
     let is_processing = facts.plan.state == PlanState::Apply(ApplyState::Processing);
     let is_ready = is_ready || (is_processing && facts.owner_is_gone);
     let checks = &preview.validations;
-    let is_let_through = checks.lets_through() || (unchecked && checks.waits_for_trust());
+    let is_let_through = checks.may_be_applied() || (unchecked && checks.waits_for_trust());
     is_ready && preview.conflicts.is_empty() && is_let_through
 }
 
@@ -214,6 +214,9 @@ fn question(preview: &Preview, plan: &Named, invocation: &Invocation) -> String 
     }
     if !preview.validations.untrusted.is_empty() {
         text.push_str(", the project's own checks not run");
+    }
+    if !preview.validations.trusted_since.is_empty() {
+        text.push_str(", the project's own checks run first");
     }
     let shown: Vec<String> =
         preview.files.iter().take(10).map(|file| format!("  {}\n", invocation.look.cut(file, 4))).collect();
