@@ -33,11 +33,14 @@ fn result(name: &str, outcome: Outcome, net: &Hash) -> ValidationResult {
 const REQUIRED: ValidationMode = ValidationMode::Required;
 const INFO: ValidationMode = ValidationMode::Informational;
 
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
 #[test]
 fn checks_are_summed_up_as_the_table_says() {
     use Outcome::{Errored, Failed, Passed};
     let (now, old) = (Hash::of(b"now"), Hash::of(b"old"));
-    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     type Row<'a> = (
         &'a str,
         Vec<Validation>,
@@ -103,9 +106,33 @@ fn checks_are_summed_up_as_the_table_says() {
     for (what, validations, results, expected, lets_through) in rows {
         let (verdict, passed, required, failed, not_run, warned) = expected;
         let expected =
-            ValidationSummary { verdict, passed, required, failed, not_run, warned, untrusted: vec![] };
+            ValidationSummary { verdict, passed, required, failed, not_run, warned, ..Default::default() };
         let summary = sum_up(&validations, &results, &now);
         assert_eq!(summary, expected, "{what}");
         assert_eq!(summary.lets_through(), lets_through, "{what}");
+        assert_eq!(summary.may_be_applied(), lets_through, "{what}: nobody was asked for trust");
+    }
+}
+
+#[test]
+fn apply_begins_if_it_can_run_all_that_has_not_run_and_nothing_else_failed() {
+    let rows: [(&str, [&[&str]; 4], bool, bool); 6] = [
+        ("all have run", [&[], &[], &[], &[]], true, false),
+        ("one got trust since", [&[], &["a"], &[], &["a"]], true, false),
+        ("one has no trust", [&[], &["a"], &["a"], &[]], false, true),
+        ("one has trust, another has none", [&[], &["a", "b"], &["a"], &["b"]], false, true),
+        ("one is the user's own", [&[], &["a", "b"], &[], &["b"]], false, false),
+        ("one failed", [&["a"], &["b"], &[], &["b"]], false, false),
+    ];
+    for (what, [failed, not_run, untrusted, trusted_since], may_be_applied, waits_for_trust) in rows {
+        let summary = ValidationSummary {
+            failed: names(failed),
+            not_run: names(not_run),
+            untrusted: names(untrusted),
+            trusted_since: names(trusted_since),
+            ..Default::default()
+        };
+        let said = (summary.may_be_applied(), summary.waits_for_trust());
+        assert_eq!(said, (may_be_applied, waits_for_trust), "{what}");
     }
 }
