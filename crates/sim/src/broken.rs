@@ -69,4 +69,12 @@ broken! {
     LeakedSandbox = "leaked-sandbox" breaks NothingLeft,
     /// A lock is never released.
     LeakedLock = "leaked-lock" breaks NothingLeft,
+    /// A stopped call leaves no mark in the sandbox: the next writer records its changes as its own.
+    DroppedMark = "dropped-mark" breaks CallsRecorded,
+    /// A check begins before what a stopped call left is recorded.
+    BlindCheck = "blind-check" breaks CallsRecorded,
+    /// A run ends, and a call of it is still at work.
+    AbandonedCall = "abandoned-call" breaks CallsRecorded,
+    /// A job ends, and its calls are shown as running.
+    UnendedCall = "unended-call" breaks CallsRecorded,
 }

@@ -10,12 +10,13 @@ use domain::{
     Account, ApplyRecord, ApplyStage, ApplyState, CallState, ChangesetState, EventKind, EventRecord, JobId,
     JobState, LOST_LEASES_MAX, Ms, PlanId, PlanRecord, PlanState,
 };
-use store::{LedgerStore, LockStore, PlanStore};
+use store::{CallStore, LedgerStore, LockStore, PlanStore};
 use sync::Clock;
 
 use crate::faulty::{FaultyStore, Who};
 use crate::machine::{JournalEnd, torn};
 use crate::promise::Promise;
+use crate::runner::{TAKE_BACK, file_of};
 use crate::watch::Seen;
 use crate::world::World;
 
@@ -68,6 +69,8 @@ pub(crate) async fn at_the_end(world: &Arc<World>) {
         for check in [entries_survive, errors_count, live_jobs, events_retell, changesets_are_closed] {
             check(&mut world.watch.seen(), plan, &record);
         }
+        entries_have_their_calls(world, plan, &record);
+        calls_have_ended(world, plan).await;
         spends_are_settled(world, plan, &record).await;
         files_are_whole(world, plan, &record);
     }
@@ -254,6 +257,36 @@ fn events_retell(seen: &mut Seen, plan: PlanId, record: &PlanRecord) {
 fn changesets_are_closed(seen: &mut Seen, plan: PlanId, record: &PlanRecord) {
     let open = record.changesets().open_count();
     seen.check(Promise::NothingLeft, open == 0, || format!("plan {plan} has {open} open changesets"));
+}
+
+/// 12: every entry is under a call of the node that changed the file. Each node has files of its own.
+fn entries_have_their_calls(world: &World, plan: PlanId, record: &PlanRecord) {
+    let Some(script) = world.scenario.plan(plan) else { return };
+    let nodes: BTreeMap<_, _> =
+        record.calls().map(|call| ((call.new.attempt, call.no), call.new.node.as_str())).collect();
+    let mut seen = world.watch.seen();
+    for set in record.changesets().iter() {
+        for entry in &set.entries {
+            let (node, file) = (nodes.get(&(set.attempt, entry.call)).copied(), file_of(&entry.path));
+            let writes = |node: &str| {
+                let mut nodes = script.nodes.iter();
+                node == TAKE_BACK || nodes.any(|own| own.name == node && own.writes.contains(&file))
+            };
+            seen.check(Promise::CallsRecorded, node.is_some_and(writes), || {
+                format!("a change of file {file} of plan {plan} is recorded under a call of {node:?}")
+            });
+        }
+    }
+}
+
+/// 12: no call is running when nothing is.
+async fn calls_have_ended(world: &Arc<World>, plan: PlanId) {
+    let store = FaultyStore::new(world, Who::Person);
+    let calls = store.calls(plan).await.unwrap_or_default();
+    let running = calls.iter().filter(|call| call.end.is_none()).count();
+    world.watch.seen().check(Promise::CallsRecorded, running == 0, || {
+        format!("{running} calls are running in plan {plan}, which nobody runs")
+    });
 }
 
 /// 11: no sandbox, process, lock or journal, and no task of a worker.

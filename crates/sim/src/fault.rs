@@ -59,6 +59,8 @@ faults! {
     ToolStubborn = "tool ignores SIGTERM",
     /// A tool fails.
     ToolFails = "tool fails",
+    /// A node is stopped between its change and the capture, by its time limit or with a sibling, while the run goes on.
+    WriterStopped = "writer stopped",
     /// The model counts requests and says wait.
     Model429 = "model 429",
     /// The model has too much to do.

@@ -52,6 +52,9 @@ promises! {
     PlansEnd = 10 "every plan ends or waits",
     /// No sandbox, process, lock, waiter or open changeset is left over.
     NothingLeft = 11 "nothing is left over",
+    /// No call is running in a plan that is not processing; every change in the sandbox at a check is in the changeset,
+    /// under the call that made it.
+    CallsRecorded = 12 "calls end, checks see what is recorded",
 }
 
 impl Promise {

@@ -45,6 +45,8 @@ pub(crate) struct PlanScript {
     pub(crate) patience: u32,
     /// What it may spend, in tokens.
     pub(crate) tokens_max: u64,
+    /// Whether its result is checked.
+    pub(crate) has_check: bool,
 }
 
 /// One node of the graph.
@@ -120,6 +122,7 @@ impl PlanScript {
             applies: if random.chance(7_500) { Gate::Auto } else { Gate::Ask },
             patience: random.between(0, 3) as u32,
             tokens_max: if random.chance(1_000) { random.between(1, 8) } else { 1_000 },
+            has_check: random.chance(7_000),
         }
     }
 

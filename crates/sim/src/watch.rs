@@ -175,6 +175,12 @@ impl Watch {
         see_jobs(&mut seen, plan, record, &mut known);
         see_events(&mut seen, plan, record.events(), &mut known);
         if let Some(row) = record.row() {
+            if !row.state.is_processing() {
+                let running = record.calls().filter(|call| call.end.is_none()).count();
+                seen.check(Promise::CallsRecorded, running == 0, || {
+                    format!("{running} calls are running in plan {plan}, which is {}", row.state)
+                });
+            }
             if let Some(was) = known.final_state {
                 seen.check(Promise::OneLiveJob, row.state == was, || {
                     format!("plan {plan} was {was}, which is final, and is {}", row.state)
@@ -191,6 +197,20 @@ impl Watch {
             }
         }
         seen.plans.insert(plan, known);
+    }
+
+    /// A check began in a sandbox that does not agree with the entries which it is believed for, in these files.
+    pub(crate) fn sandbox_checked(&self, plan: PlanId, unlike: &[u32]) {
+        self.seen().check(Promise::CallsRecorded, unlike.is_empty(), || {
+            format!("a check of plan {plan} sees files {unlike:?} otherwise than they are recorded")
+        });
+    }
+
+    /// The owner has ended its run; `lives` processes of its calls live.
+    pub(crate) fn run_ended(&self, claim: &Claim, lives: usize) {
+        self.seen().check(Promise::CallsRecorded, lives == 0, || {
+            format!("{lives} processes of calls of job {} live when its run has ended", claim.job)
+        });
     }
 
     /// A job was given to a worker.

@@ -210,7 +210,14 @@ impl CallStore for FaultyStore {
 
     async fn calls(&self, plan: PlanId) -> Result<Vec<ToolCall>, StoreError> {
         self.before("calls", Kind::Read).await?;
-        self.inner().calls(plan).await
+        let mut calls = self.inner().calls(plan).await?;
+        if self.world.is_broken(Broken::UnendedCall) {
+            // The runner gives no reason: only a call that the end of its job has ended has one.
+            let is_interrupted =
+                |call: &&mut ToolCall| call.end.as_ref().is_some_and(|end| end.error.is_some());
+            calls.iter_mut().filter(is_interrupted).for_each(|call| call.end = None);
+        }
+        Ok(calls)
     }
 
     async fn sandbox_opened(

@@ -28,6 +28,8 @@ pub(crate) use processes::{Pid, Process, Start};
 pub(crate) struct Sandbox {
     pub(crate) claim: Claim,
     pub(crate) owner: Group,
+    /// What was there when it was opened.
+    base: Vec<u64>,
     now: Vec<u64>,
     captured: Vec<u64>,
 }
@@ -50,13 +52,23 @@ impl Sandbox {
         }
     }
 
-    /// What changed among these files since it was last recorded.
-    pub(crate) fn changed(&self, files: &[u32]) -> Vec<Differs> {
-        let pair = |file: &u32| {
-            let (now, captured) = (self.now.get(*file as usize)?, self.captured.get(*file as usize)?);
-            (now != captured).then_some((*file, *captured, *now))
-        };
-        files.iter().filter_map(pair).collect()
+    pub(crate) fn value(&self, file: u32) -> u64 {
+        self.now.get(file as usize).copied().unwrap_or(0)
+    }
+
+    /// What changed since it was last recorded, whoever changed it.
+    pub(crate) fn changed(&self) -> Vec<Differs> {
+        differing(&self.captured, &self.now).collect()
+    }
+
+    /// The files that are not as they were when it was opened, and what they are.
+    pub(crate) fn differs_from_base(&self) -> impl Iterator<Item = (u32, u64)> {
+        differing(&self.base, &self.now).map(|(file, _, now)| (file, now))
+    }
+
+    /// What changed since it was last recorded is as it was before.
+    pub(crate) fn put_back_changed(&mut self) {
+        self.now.clone_from(&self.captured);
     }
 
     /// These changes are recorded.
@@ -67,6 +79,11 @@ impl Sandbox {
             }
         }
     }
+}
+
+fn differing(before: &[u64], now: &[u64]) -> impl Iterator<Item = Differs> {
+    let pairs = (0..).zip(before.iter().zip(now));
+    pairs.filter(|(_, (before, now))| before != now).map(|(file, (before, now))| (file, *before, *now))
 }
 
 /// The machine.
@@ -113,7 +130,7 @@ impl Machine {
         }
         let no = self.number();
         let now = self.files.values();
-        self.sandboxes.insert(no, Sandbox { claim, owner, captured: now.clone(), now });
+        self.sandboxes.insert(no, Sandbox { claim, owner, base: now.clone(), captured: now.clone(), now });
         Some(no)
     }
 
@@ -134,6 +151,12 @@ impl Machine {
 
     pub(crate) fn unlock_root(&mut self, taking: u64) {
         self.root_lock.take_if(|(_, held)| *held == taking);
+    }
+
+    /// The processes of the job that its owners up to this one started, and that live.
+    pub(crate) fn lives_of_job(&self, claim: &Claim) -> usize {
+        let is_of = |process: &&Process| process.claim.job == claim.job && process.claim.fence <= claim.fence;
+        self.processes.values().filter(is_of).count()
     }
 
     /// The plan's processes that live.

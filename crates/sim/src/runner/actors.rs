@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domain::ErrorCategory;
 use engine::JobRun;
-use sync::Permit;
+use sync::{Observed, Permit};
 
 use super::node::{Fail, Tried};
 use super::{SimRunner, Stopped};
@@ -17,8 +17,14 @@ use crate::scenario::NodeScript;
 const TOO_LONG: Duration = Duration::from_secs(41 * 60);
 
 impl SimRunner {
-    /// A tool: a process in the sandbox, and whatever it leaves behind.
-    pub(super) async fn tool(&self, run: &JobRun, script: &NodeScript) -> Result<(), Tried> {
+    /// A tool: a process in the sandbox, and whatever it leaves behind. Nothing of it is alive when this returns, unless the
+    /// run is over.
+    pub(super) async fn tool(
+        &self,
+        run: &JobRun,
+        scope: &Observed,
+        script: &NodeScript,
+    ) -> Result<(), Tried> {
         let (world, lease) = (&self.world, self.world.scenario.lease);
         if world.strikes(Fault::ToolPanics, 300) {
             // Not `panic!`, which would print.
@@ -46,19 +52,20 @@ impl SimRunner {
             self.kill_tree(pid);
         }
         let is_deaf = hangs && world.random().chance(3_000);
-        let in_time = tokio::select! {
+        let came_to = tokio::select! {
             biased;
-            _ = run.scope().cancelled(), if !is_deaf => return Err(Tried::Stopped(Stopped::Cancelled)),
-            _ = gone => true,
-            () = world.clock.sleep(lease * 2) => false,
+            _ = scope.cancelled(), if !is_deaf => Err(Tried::Stopped(Stopped::Cancelled)),
+            _ = gone => Ok(()),
+            () = world.clock.sleep(lease * 2) => Err(Tried::Failed(Fail::of(ErrorCategory::Timeout))),
         };
+        if came_to.is_err() && run.scope().is_cancelled() {
+            return came_to;
+        }
         self.kill_tree(pid);
         while world.machine().processes.values().any(|process| process.tree == pid) {
             world.clock.sleep(Duration::from_millis(11)).await;
         }
-        if !in_time {
-            return Err(Tried::Failed(Fail::of(ErrorCategory::Timeout)));
-        }
+        came_to?;
         if world.strikes(Fault::ToolFails, 800) {
             let is_idempotent = world.random().chance(7_000);
             return Err(Tried::Failed(Fail { is_idempotent, ..Fail::of(ErrorCategory::Tool) }));
@@ -70,8 +77,8 @@ impl SimRunner {
         self.world.kill_processes(|process| process.tree == pid);
     }
 
-    /// The model: behind a breaker, and not always there.
-    pub(super) async fn model(&self, run: &JobRun, script: &NodeScript) -> Result<(), Tried> {
+    /// The model: behind a breaker, and not always there. What it asks for is done in the sandbox afterwards.
+    pub(super) async fn think(&self, scope: &Observed, script: &NodeScript) -> Result<(), Tried> {
         let permit = match self.breakers.try_acquire("model") {
             Ok(permit) => permit,
             Err(rejected) => {
@@ -90,17 +97,14 @@ impl SimRunner {
         };
         tokio::select! {
             biased;
-            _ = run.scope().cancelled() => return Err(Tried::Stopped(Stopped::Cancelled)),
+            _ = scope.cancelled() => return Err(Tried::Stopped(Stopped::Cancelled)),
             () = self.world.clock.sleep(takes) => {}
         }
         self.tick().await;
         match answer {
             Answer::Good => {
                 permit.succeed();
-                let writes = self.writes(script);
-                Ok(self.in_sandbox(run, |sandbox| {
-                    writes.iter().for_each(|(file, value)| sandbox.write(*file, *value));
-                })?)
+                Ok(())
             }
             Answer::Garbage => {
                 permit.succeed();
@@ -109,6 +113,15 @@ impl SimRunner {
             Answer::Silence => Err(failed(permit, Fail::of(ErrorCategory::Timeout))),
             Answer::Fails(fail) => Err(failed(permit, fail)),
         }
+    }
+
+    /// A tool of the model, which needs no process.
+    pub(super) async fn write(&self, run: &JobRun, script: &NodeScript) -> Result<(), Tried> {
+        self.tick().await;
+        let writes = self.writes(script);
+        Ok(self.in_sandbox(run, |sandbox| {
+            writes.iter().for_each(|(file, value)| sandbox.write(*file, *value));
+        })?)
     }
 
     fn answer(&self) -> Answer {

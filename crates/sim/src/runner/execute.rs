@@ -1,10 +1,11 @@
-//! The execute phase: a sandbox, what an earlier owner had recorded put back into it, and then the graph.
+//! The execute phase: a sandbox, what an earlier owner had recorded put back into it, then the graph, then a check.
 //!
 //! # Invariants
 //! 1. A node that was settled does not run again.
 //! 2. What an unsettled node had recorded is taken back by inverse entries before it runs again.
+//! 3. Every change that the check sees is recorded before it begins: also what a stopped call had left.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
     CallNo, CallState, ChangeEntry, ChangeId, ChangesetId, Draft, ErrorCategory, NetChange, NewCall,
@@ -16,23 +17,27 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use serde_json::Value;
 use store::{By, CallOutcome, CallStore, ChangesetStore};
+use sync::{CancelReason, CancellationToken};
 
+use super::sandbox_call::Access;
 use super::{SimRunner, Stopped, ended};
+use crate::broken::Broken;
 use crate::machine::{Differs, state_of, value_of};
-use crate::scenario::{NodeScript, PlanScript};
+use crate::scenario::{NodeScript, PlanScript, Records};
 
 /// How many nodes of a plan run at once.
 const AT_ONCE: usize = 3;
-const TAKE_BACK: &str = "take back";
+pub(crate) const TAKE_BACK: &str = "take back";
+const CHECK: &str = "check";
 
 impl SimRunner {
     pub(super) async fn execute(&self, run: &JobRun, plan: &Plan) -> Result<(), Stopped> {
         let script = self.world.scenario.plan(plan.id).ok_or(Stopped::Cancelled)?;
         self.open_sandbox(run, plan).await?;
         let handle = run.context().start_changeset().await?;
-        self.with_live(&run.claim(), |live| live.changeset = Some(handle.id()));
         let settled = self.go_on(run, plan, script, handle.id()).await?;
         self.walk(run, plan, script, handle.clone(), settled).await?;
+        self.check(run, plan, script, &handle).await?;
         handle.close().await?;
         Ok(())
     }
@@ -103,7 +108,7 @@ impl SimRunner {
         Ok(())
     }
 
-    /// Runs the nodes, each after those that it needs. One that fails keeps new ones from beginning.
+    /// Runs the nodes, each after those that it needs. One that fails stops the others, and keeps new ones from beginning.
     fn walk<'a>(
         &'a self,
         run: &'a JobRun,
@@ -116,25 +121,63 @@ impl SimRunner {
         let mut running: FuturesUnordered<BoxFuture<'a, (usize, Result<(), Stopped>)>> =
             FuturesUnordered::new();
         let mut failed = None;
+        let mut stops: BTreeMap<usize, CancellationToken> = BTreeMap::new();
         Box::pin(async move {
             loop {
                 let room = if failed.is_some() { 0 } else { AT_ONCE.saturating_sub(running.len()) };
                 for (index, node) in due(script, &begun, &done, room) {
                     begun.insert(index);
-                    let handle = handle.clone();
-                    running.push(Box::pin(async move { (index, self.node(run, plan, node, &handle).await) }));
+                    let (handle, stop) = (handle.clone(), run.scope().child());
+                    stops.insert(index, stop.clone());
+                    running.push(Box::pin(async move {
+                        (index, self.node(run, plan, node, &handle, &stop).await)
+                    }));
                 }
                 match running.next().await {
                     None => return failed.map_or(Ok(()), Err),
                     Some((index, Ok(()))) => {
+                        stops.remove(&index);
                         done.insert(index);
                     }
-                    Some((_, Err(stopped))) => {
+                    Some((_, Err(stopped))) if self.world.is_broken(Broken::AbandonedCall) => {
+                        return Err(stopped);
+                    }
+                    Some((index, Err(stopped))) => {
+                        stops.remove(&index);
                         failed.get_or_insert(stopped);
+                        for stop in stops.values() {
+                            stop.cancel(CancelReason::Sibling);
+                        }
                     }
                 }
             }
         })
+    }
+
+    /// Looks at what the plan changed, and writes where it should not. Its result is believed for the entries that it names.
+    async fn check(
+        &self,
+        run: &JobRun,
+        plan: &Plan,
+        script: &PlanScript,
+        handle: &ChangesetHandle,
+    ) -> Result<(), Stopped> {
+        if !script.has_check {
+            return Ok(());
+        }
+        if !self.world.is_broken(Broken::BlindCheck) {
+            drop(self.turn(run, run.scope(), true).await?);
+        }
+        let entries = self.store.entries(plan.id, plan.attempt).await?;
+        let call = self.begin_call(run, run.scope(), Access::PutBack, new_call(plan, CHECK)).await?;
+        self.tick().await;
+        let wrong = self.in_sandbox(run, |sandbox| {
+            let wrong = unlike(sandbox, &entries);
+            sandbox.write(0, 1);
+            wrong
+        })?;
+        self.world.watch.sandbox_checked(plan.id, &wrong);
+        self.end_call(run, call, CallState::Ok, (Records::WithTheCall, handle)).await
     }
 
     /// Acts on the sandbox of the run.
@@ -176,7 +219,7 @@ pub(super) fn new_call(plan: &Plan, node: &str) -> NewCall {
 }
 
 /// The file that a path names.
-pub(super) fn file_of(path: &RelPath) -> u32 {
+pub(crate) fn file_of(path: &RelPath) -> u32 {
     std::str::from_utf8(path.as_bytes()).ok().and_then(|path| path.get(1..)?.parse().ok()).unwrap_or(u32::MAX)
 }
 
@@ -184,6 +227,18 @@ fn put_back(sandbox: &mut crate::machine::Sandbox, recorded: &[NetChange]) {
     for change in recorded {
         sandbox.put_back(file_of(&change.path), value_of(change.after));
     }
+}
+
+/// The files in which the sandbox and the entries do not agree: what changed there is not the last that is recorded of it,
+/// or what is recorded is not there.
+fn unlike(sandbox: &crate::machine::Sandbox, entries: &[ChangeEntry]) -> Vec<u32> {
+    let last: BTreeMap<u32, u64> =
+        entries.iter().map(|entry| (file_of(&entry.path), value_of(entry.after))).collect();
+    let unrecorded = sandbox.differs_from_base().filter(|(file, now)| last.get(file) != Some(now));
+    let net = fold(entries).into_iter().map(|change| (file_of(&change.path), value_of(change.after)));
+    let missing = net.filter(|(file, after)| sandbox.value(*file) != *after);
+    let files: BTreeSet<u32> = unrecorded.chain(missing).map(|(file, _)| file).collect();
+    files.into_iter().collect()
 }
 
 /// What was recorded by nodes that have to run again, and by those that have not.

@@ -1,8 +1,9 @@
 //! What a claimed job means in the simulation: the phases as the engine does them, on the simulated machine.
 //!
 //! # Where to look
-//! `execute` opens the sandbox, goes on where an earlier owner was, and walks the graph; `node` is one node with its
-//! retries; `actors` are the tools and the model; `apply` brings the result to the user's files.
+//! `execute` opens the sandbox, goes on where an earlier owner was, walks the graph and checks the result; `node` is one
+//! node with its retries; `sandbox_call` is the right to change the sandbox and the duty to record what changed; `actors`
+//! are the tools and the model; `apply` brings the result to the user's files.
 //!
 //! # Invariants
 //! 1. Nothing of a run outlives it: its processes are killed when it is interrupted, and its sandbox is closed when it
@@ -14,22 +15,24 @@ mod actors;
 mod apply;
 mod execute;
 mod node;
+mod sandbox_call;
 
 pub(crate) use apply::RootLock;
+pub(crate) use execute::{TAKE_BACK, file_of};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::{
-    CallEnd, CallNo, CallState, ChangesetId, Claim, DecisionKind, ErrorCategory, ErrorId, Fence, JobId,
-    NewDecision, NewError, Phase, Plan, SandboxRecord, StepId,
+    CallEnd, CallState, Claim, DecisionKind, ErrorCategory, ErrorId, Fence, JobId, NewDecision, NewError,
+    Phase, Plan, SandboxRecord, StepId,
 };
 use engine::{ErrorRecoveryService, Ids, JobRun, JobRunner, PlanError, RunFailure};
 use serde_json::Value;
 use store::{
-    By, CallOutcome, CallStore, ChangesetStoreError, DecisionStoreError, JobStoreError, LedgerStoreError,
-    LockStoreError, PlanStore, PlanStoreError, StoreError,
+    CallStore, ChangesetStoreError, DecisionStoreError, JobStoreError, LedgerStoreError, LockStoreError,
+    PlanStore, PlanStoreError, StoreError,
 };
 use sync::primitives::{Mutex, lock};
 use sync::{CancelReason, CancellationToken, Cancelled, CircuitBreaker, Finisher};
@@ -38,6 +41,7 @@ use crate::broken::Broken;
 use crate::executor::{Group, yield_now};
 use crate::faulty::FaultyStore;
 use crate::world::World;
+use sandbox_call::OpenCall;
 
 /// Does the jobs of one worker's process.
 pub(crate) struct SimRunner {
@@ -55,9 +59,12 @@ pub(crate) struct SimRunner {
 struct Live {
     token: Option<CancellationToken>,
     sandbox: Option<(u64, SandboxRecord)>,
-    changeset: Option<ChangesetId>,
-    /// The calls that were admitted and have not ended: in which attempt, with which number, writing which files.
-    calls: Vec<(u32, CallNo, Vec<u32>)>,
+    /// The right to work in the sandbox: one call alone, or any number that only look; served in order.
+    turns: Arc<tokio::sync::RwLock<()>>,
+    /// The call that may have changed the sandbox and whose end is not stored.
+    mark: Option<OpenCall>,
+    /// Calls that were admitted, change nothing and have not ended.
+    looking: Vec<OpenCall>,
     is_killed: bool,
 }
 
@@ -91,8 +98,8 @@ impl From<StoreError> for Stopped {
         match error {
             StoreError::LeaseLost(_) => Self::Cancelled,
             StoreError::Full => Self::failed(ErrorCategory::Resource, error),
-            StoreError::Busy
-            | StoreError::TooNew { .. }
+            StoreError::Busy => Self::failed(ErrorCategory::Overloaded, error),
+            StoreError::TooNew { .. }
             | StoreError::Unreadable { .. }
             | StoreError::Damaged { .. }
             | StoreError::Broken { .. } => Self::failed(ErrorCategory::Internal, error),
@@ -253,27 +260,6 @@ impl SimRunner {
         let _ = self.recovery.record_error(&run.claim(), error).await;
         RunFailure::failed(message)
     }
-
-    /// Ends the calls that an interrupted run left, with what they had changed.
-    async fn end_calls(&self, run: &JobRun, live: &Live, finisher: &Finisher) {
-        let Some((sandbox, _)) = &live.sandbox else { return };
-        for (attempt, no, files) in &live.calls {
-            let differs = self.world.machine().sandboxes.get(sandbox).map(|sandbox| sandbox.changed(files));
-            let differs = differs.filter(|_| live.changeset.is_some()).unwrap_or_default();
-            let changes = differs.iter().filter_map(|differs| self.new_change(*no, *differs)).collect();
-            let outcome = CallOutcome {
-                attempt: *attempt,
-                no: *no,
-                end: ended(CallState::Cancelled),
-                changeset: live.changeset,
-                changes,
-                contents: Vec::new(),
-                settles: Vec::new(),
-            };
-            // What the store does not take is lost with the sandbox; the node runs again.
-            let _ = self.store.end_call(By::Finisher(finisher), &run.claim(), outcome).await;
-        }
-    }
 }
 
 fn ended(state: CallState) -> CallEnd {
@@ -330,12 +316,12 @@ impl JobRunner for SimRunner {
         let claim = run.claim();
         let live = lock(&self.live).remove(&(claim.job, claim.fence)).unwrap_or_default();
         self.tick().await;
-        if !self.world.is_broken(Broken::EarlyAcknowledgement) {
+        if !matches!(self.world.broken, Some(Broken::EarlyAcknowledgement | Broken::AbandonedCall)) {
             self.world.kill_processes(|process| process.claim == claim);
             self.world.tree_is_dead(claim.job, claim.fence).await;
         }
         if interrupted != Some(CancelReason::LeaseLost) {
-            self.end_calls(run, &live, finisher).await;
+            self.end_open_calls(run, &live, finisher).await;
         }
         if let Some((sandbox, mut record)) = live.sandbox {
             self.tick().await;

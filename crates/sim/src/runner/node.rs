@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use domain::{
-    Action, CallState, CountAs, Day, DayLimit, ErrorCategory, ErrorId, NewChange, NewError, NewSpend, Phase,
-    Plan, Recorded, Recovery, SpendId, SpendKind, StepId, ToolCall,
+    Action, CallState, Day, DayLimit, ErrorCategory, ErrorId, NewChange, NewError, NewSpend, Phase, Plan,
+    Recorded, Recovery, SpendId, SpendKind, StepId,
 };
 use engine::{ChangesetHandle, JobRun, PlanError};
-use store::{By, CallOutcome, CallStore, JobStore, LedgerStore, LedgerStoreError, StoreError};
-use sync::Effect;
+use store::{By, JobStore, LedgerStore, LedgerStoreError, StoreError};
+use sync::{CancelReason, CancellationToken, Effect};
 
 use super::execute::new_call;
-use super::{SimRunner, Stopped, ended};
+use super::sandbox_call::Access;
+use super::{SimRunner, Stopped};
 use crate::broken::Broken;
-use crate::machine::Differs;
+use crate::fault::Fault;
 use crate::scenario::{Actor, NodeScript, Records};
 
 /// Why a try did not succeed.
@@ -29,6 +30,30 @@ pub(super) struct Fail {
     pub(super) is_idempotent: bool,
 }
 
+/// What stops a node while its run goes on.
+#[derive(Clone, Copy)]
+struct Stops<'a> {
+    /// A sibling that failed.
+    node: &'a CancellationToken,
+    /// Its time limit. It is stopped by the other too.
+    time_limit: &'a CancellationToken,
+}
+
+impl Stops<'_> {
+    fn is_over_time(self) -> bool {
+        self.time_limit.is_cancelled() && !self.node.is_cancelled()
+    }
+}
+
+/// What a stopped node does about its call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CallIs {
+    /// It captures and ends it, before it hears of the stop.
+    Ended,
+    /// It leaves early, or panics: the call is dropped.
+    Dropped,
+}
+
 impl Fail {
     pub(super) fn of(category: ErrorCategory) -> Self {
         Self { category, retry_after: None, is_idempotent: true }
@@ -42,20 +67,32 @@ impl<E: Into<Stopped>> From<E> for Tried {
 }
 
 impl SimRunner {
+    /// Does a node until it has succeeded, or is stopped. One that is stopped with `stop` while its run goes on has ended.
     pub(super) async fn node(
         &self,
         run: &JobRun,
         plan: &Plan,
         script: &NodeScript,
         handle: &ChangesetHandle,
+        stop: &CancellationToken,
     ) -> Result<(), Stopped> {
         loop {
             self.world.alive(self.group).await;
             self.world.watch.tried(&run.claim(), &script.name);
-            let fail = match self.try_node(run, plan, script, handle).await {
+            let stops = Stops { node: stop, time_limit: &stop.child() };
+            let fail = match self.try_node(run, plan, script, handle, stops).await {
                 Ok(()) => return Ok(()),
-                Err(Tried::Stopped(stopped)) => return Err(stopped),
                 Err(Tried::Failed(fail)) => fail,
+                Err(Tried::Stopped(Stopped::Failed { category, .. })) => Fail::of(category),
+                Err(Tried::Stopped(Stopped::Cancelled)) if stops.is_over_time() => {
+                    Fail::of(ErrorCategory::Timeout)
+                }
+                Err(Tried::Stopped(Stopped::Cancelled))
+                    if !run.scope().is_cancelled() && stop.is_cancelled() =>
+                {
+                    return Ok(());
+                }
+                Err(Tried::Stopped(stopped)) => return Err(stopped),
             };
             let message = format!("{}: {}", script.name, fail.category);
             let recovery = self.recover(run, plan, script, &fail, &message).await?;
@@ -73,6 +110,7 @@ impl SimRunner {
             tokio::select! {
                 biased;
                 _ = run.scope().cancelled() => return Err(Stopped::Cancelled),
+                _ = stop.cancelled() => return Ok(()),
                 () = self.world.clock.sleep(after) => {}
             }
         }
@@ -108,76 +146,87 @@ impl SimRunner {
         plan: &Plan,
         script: &NodeScript,
         handle: &ChangesetHandle,
+        stops: Stops<'_>,
     ) -> Result<(), Tried> {
         let claim = run.claim();
-        let effect = run.enter()?;
-        let spend = self.reserve(run, &effect).await?;
-        let new = new_call(plan, &script.name);
-        let call = self.store.begin_counted(&effect, &claim, new, CountAs::Step).await?;
-        let open = (plan.attempt, call.no, script.writes.clone());
-        self.with_live(&claim, |live| live.calls.push(open.clone()));
-        let acted = match script.actor {
-            Actor::Tool => self.tool(run, script).await,
-            Actor::Model => self.model(run, script).await,
-        };
-        let fail = match acted {
-            Ok(()) => None,
-            Err(Tried::Failed(fail)) => Some(fail),
-            Err(stopped @ Tried::Stopped(_)) => return Err(stopped),
-        };
-        self.record(run, script, handle, &effect, &call, fail.is_none()).await?;
-        self.with_live(&claim, |live| live.calls.retain(|call| *call != open));
-        // What cannot be settled now is settled with the job's end.
-        let _ = self.store.settle(By::Effect(&effect), &claim, spend, 1).await;
-        match fail {
-            Some(fail) => Err(Tried::Failed(fail)),
-            None => Ok(self.store.settled_node(&effect, &claim).await?),
+        let spend = self.reserve(run, &run.enter()?).await?;
+        let done = self.do_node(run, plan, script, handle, stops).await;
+        if let Ok(effect) = run.enter() {
+            // What cannot be settled now is settled with the job's end.
+            let _ = self.store.settle(By::Effect(&effect), &claim, spend, 1).await;
         }
+        done?;
+        Ok(self.store.settled_node(&run.enter()?, &claim).await?)
     }
 
-    /// Ends the call, with what it changed.
-    async fn record(
+    async fn do_node(
         &self,
         run: &JobRun,
+        plan: &Plan,
         script: &NodeScript,
         handle: &ChangesetHandle,
-        effect: &Effect,
-        call: &ToolCall,
-        succeeded: bool,
+        stops: Stops<'_>,
     ) -> Result<(), Tried> {
-        self.tick().await;
-        let differs: Vec<Differs> = self.in_sandbox(run, |sandbox| sandbox.changed(&script.writes))?;
-        let mut changes: Vec<_> =
-            differs.iter().filter_map(|differs| self.new_change(call.no, *differs)).collect();
-        if script.records != Records::WithTheCall {
-            for change in std::mem::take(&mut changes) {
-                self.record_one(run, script.records, handle, change).await?;
-            }
+        let scope = stops.time_limit.observe();
+        if script.actor == Actor::Model {
+            self.think(&scope, script).await?;
         }
-        let outcome = CallOutcome {
-            attempt: call.new.attempt,
-            no: call.no,
-            end: ended(if succeeded { CallState::Ok } else { CallState::Failed }),
-            changeset: Some(handle.id()),
-            changes,
-            contents: Vec::new(),
-            settles: Vec::new(),
+        let access = match script.writes.is_empty() {
+            true => Access::Look,
+            false => Access::Record(handle.id()),
         };
-        self.store.end_call(By::Effect(effect), &run.claim(), outcome).await?;
-        Ok(self.in_sandbox(run, |sandbox| sandbox.is_recorded(&differs))?)
+        let call = self.begin_call(run, &scope, access, new_call(plan, &script.name)).await?;
+        let acted = match script.actor {
+            Actor::Tool => self.tool(run, &scope, script).await,
+            Actor::Model => self.write(run, script).await,
+        };
+        let state = match &acted {
+            Ok(()) => CallState::Ok,
+            Err(Tried::Failed(_)) => CallState::Failed,
+            Err(Tried::Stopped(_)) if scope.is_cancelled() && !run.scope().is_cancelled() => {
+                CallState::Cancelled
+            }
+            Err(Tried::Stopped(_)) => return acted,
+        };
+        let state = match self.stop_writer(run, stops)? {
+            None => state,
+            Some(CallIs::Ended) => CallState::Cancelled,
+            // Dropped: its mark stays.
+            Some(CallIs::Dropped) => return Err(Stopped::Cancelled.into()),
+        };
+        self.end_call(run, call, state, (script.records, handle)).await?;
+        acted?;
+        Ok(scope.check()?)
+    }
+
+    /// Between the change and the capture: the node may be stopped, by its time limit or with a sibling that failed, while
+    /// the run goes on. Returns what the node does then about its call; `None` if it is not stopped.
+    fn stop_writer(&self, run: &JobRun, stops: Stops<'_>) -> Result<Option<CallIs>, Stopped> {
+        let has_changed = self.in_sandbox(run, |sandbox| !sandbox.changed().is_empty())?;
+        if !has_changed || !self.world.strikes(Fault::WriterStopped, 2_000) {
+            return Ok(None);
+        }
+        let (is_over_time, is_dropped) = {
+            let mut random = self.world.random();
+            (random.chance(5_000), random.chance(5_000))
+        };
+        match is_over_time {
+            true => stops.time_limit.cancel(CancelReason::Timeout),
+            false => stops.node.cancel(CancelReason::Sibling),
+        };
+        Ok(Some(if is_dropped { CallIs::Dropped } else { CallIs::Ended }))
     }
 
     /// Records one change; an unknown outcome is asked for again, under the same id.
-    async fn record_one(
+    pub(super) async fn record_one(
         &self,
         run: &JobRun,
-        records: Records,
-        handle: &ChangesetHandle,
+        records: (Records, &ChangesetHandle),
         change: NewChange,
     ) -> Result<(), Stopped> {
-        match self.record_once(run, records, handle, change.clone()).await {
+        match self.record_once(run, records, change.clone()).await {
             Err(PlanError::Store(StoreError::Busy)) => {
-                Ok(self.record_once(run, records, handle, change).await.map(drop)?)
+                Ok(self.record_once(run, records, change).await.map(drop)?)
             }
             answer => Ok(answer.map(drop)?),
         }
@@ -186,8 +235,7 @@ impl SimRunner {
     async fn record_once(
         &self,
         run: &JobRun,
-        records: Records,
-        handle: &ChangesetHandle,
+        (records, handle): (Records, &ChangesetHandle),
         change: NewChange,
     ) -> Result<Recorded, PlanError> {
         match records {

@@ -1,0 +1,234 @@
+//! A call in the sandbox, by the protocol of the engine's `sandbox_call`: the right to work there, the changeset and the
+//! admitted call are one value.
+//!
+//! ```text
+//!  begin_call   wait for the turn ─► settle the mark of a stopped call ─► admit ─► mark ─► SandboxCall
+//!  end_call     capture ─► end + changes in one step of the store ─► unmark ─► next turn
+//! ```
+//!
+//! # Invariants
+//! 1. One call at a time can change the sandbox, from before it is admitted until its [`SandboxCall`] goes.
+//! 2. A call that can change the sandbox is marked before it begins. Only the step of the store that ends it removes the
+//!    mark, so a [`SandboxCall`] that is dropped leaves it.
+//! 3. The next turn first settles the mark: it captures all that differs in the sandbox, records it for the marked call and
+//!    ends that call. `wind_down` does the same.
+//! 4. Changes are captured before the scope of the node is tested.
+
+use std::sync::Arc;
+
+use domain::{CallNo, CallState, ChangesetError, ChangesetId, CountAs, NewCall, NewChange, ToolCall};
+use engine::{ChangesetHandle, JobRun};
+use store::{By, CallOutcome, CallStore, ChangesetStoreError, LedgerStore};
+use sync::{Effect, Finisher, Observed};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
+
+use super::{Live, SimRunner, Stopped, ended};
+use crate::broken::Broken;
+use crate::machine::Differs;
+use crate::scenario::Records;
+
+/// What a call does to the sandbox, and so whether others may work there at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// It is alone, and its changes are recorded into this changeset.
+    Record(ChangesetId),
+    /// It is alone, and its changes are put back: a check.
+    PutBack,
+    /// It cannot change anything.
+    Look,
+}
+
+/// A call that was admitted into the sandbox and whose end is not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OpenCall {
+    attempt: u32,
+    no: CallNo,
+    access: Access,
+}
+
+impl OpenCall {
+    fn outcome(self, state: CallState, changes: Vec<NewChange>) -> CallOutcome {
+        let changeset = match self.access {
+            Access::Record(changeset) => Some(changeset),
+            Access::PutBack | Access::Look => None,
+        };
+        CallOutcome {
+            attempt: self.attempt,
+            no: self.no,
+            end: ended(state),
+            changeset,
+            changes,
+            contents: Vec::new(),
+            settles: Vec::new(),
+        }
+    }
+}
+
+/// The right to work in the sandbox, until it is dropped.
+pub(super) enum Turn {
+    Shared { _held: OwnedRwLockReadGuard<()> },
+    Alone { _held: OwnedRwLockWriteGuard<()> },
+}
+
+/// A call that was admitted. [`SimRunner::end_call`] gives the turn back with everything recorded; dropping it leaves its
+/// mark.
+pub(super) struct SandboxCall {
+    open: OpenCall,
+    effect: Effect,
+    _turn: Turn,
+}
+
+impl SimRunner {
+    /// Waits for a turn in the sandbox, and settles what a stopped call left there.
+    pub(super) async fn turn(&self, run: &JobRun, scope: &Observed, is_alone: bool) -> Result<Turn, Stopped> {
+        let turns = || self.with_live(&run.claim(), |live| Arc::clone(&live.turns));
+        if !is_alone {
+            let shared = wait(scope, turns().read_owned()).await?;
+            if self.mark(run).is_none() {
+                return Ok(Turn::Shared { _held: shared });
+            }
+        }
+        let alone = wait(scope, turns().write_owned()).await?;
+        self.settle_mark(run).await?;
+        Ok(match is_alone {
+            true => Turn::Alone { _held: alone },
+            false => Turn::Shared { _held: alone.downgrade() },
+        })
+    }
+
+    fn mark(&self, run: &JobRun) -> Option<OpenCall> {
+        self.with_live(&run.claim(), |live| live.mark)
+    }
+
+    /// Records what a stopped call left for that call, and ends it. For the holder of a turn alone.
+    async fn settle_mark(&self, run: &JobRun) -> Result<(), Stopped> {
+        let Some(mark) = self.mark(run) else { return Ok(()) };
+        let effect = run.enter()?;
+        self.tick().await;
+        let differs = self.in_sandbox(run, |sandbox| match mark.access {
+            Access::Record(_) => sandbox.changed(),
+            Access::PutBack | Access::Look => {
+                sandbox.put_back_changed();
+                Vec::new()
+            }
+        })?;
+        let outcome = mark.outcome(CallState::Cancelled, self.new_changes(mark.no, &differs));
+        match self.store.end_call(By::Effect(&effect), &run.claim(), outcome).await {
+            // Its end was stored, with all that it had changed, and the answer was lost.
+            Ok(_) | Err(ChangesetStoreError::Changeset(ChangesetError::CallEnded { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.unmark(run, &differs)
+    }
+
+    /// The end of the marked call is stored, with all that was found.
+    fn unmark(&self, run: &JobRun, recorded: &[Differs]) -> Result<(), Stopped> {
+        self.with_live(&run.claim(), |live| live.mark = None);
+        self.in_sandbox(run, |sandbox| sandbox.is_recorded(recorded))
+    }
+
+    /// Waits for its turn in the sandbox, and admits a call into it.
+    pub(super) async fn begin_call(
+        &self,
+        run: &JobRun,
+        scope: &Observed,
+        access: Access,
+        new: NewCall,
+    ) -> Result<SandboxCall, Stopped> {
+        let turn = self.turn(run, scope, access != Access::Look).await?;
+        scope.check()?;
+        let effect = run.enter()?;
+        let ToolCall { no, new, .. } =
+            self.store.begin_counted(&effect, &run.claim(), new, CountAs::Step).await?;
+        let open = OpenCall { attempt: new.attempt, no, access };
+        self.with_live(&run.claim(), |live| match access {
+            Access::Look => live.looking.push(open),
+            Access::Record(_) | Access::PutBack if self.world.is_broken(Broken::DroppedMark) => {}
+            Access::Record(_) | Access::PutBack => live.mark = Some(open),
+        });
+        Ok(SandboxCall { open, effect, _turn: turn })
+    }
+
+    /// Ends the call: captures what it changed, and stores that with its end. What goes wrong here leaves the mark.
+    pub(super) async fn end_call(
+        &self,
+        run: &JobRun,
+        call: SandboxCall,
+        state: CallState,
+        records: (Records, &ChangesetHandle),
+    ) -> Result<(), Stopped> {
+        // The one scope that is tested here: that of the run, whose wind-down captures.
+        run.scope().check()?;
+        self.tick().await;
+        let SandboxCall { open, effect, _turn } = call;
+        let differs = match open.access {
+            Access::Record(_) => self.in_sandbox(run, |sandbox| sandbox.changed())?,
+            Access::PutBack => {
+                self.in_sandbox(run, |sandbox| sandbox.put_back_changed())?;
+                Vec::new()
+            }
+            Access::Look => Vec::new(),
+        };
+        let changes = match records.0 {
+            Records::WithTheCall => self.new_changes(open.no, &differs),
+            Records::ByHandle | Records::IntoTheLatest => {
+                self.record_each(run, open.no, &differs, records).await?;
+                Vec::new()
+            }
+        };
+        self.store.end_call(By::Effect(&effect), &run.claim(), open.outcome(state, changes)).await?;
+        match open.access {
+            Access::Record(_) | Access::PutBack => self.unmark(run, &differs),
+            Access::Look => {
+                self.with_live(&run.claim(), |live| live.looking.retain(|other| *other != open));
+                Ok(())
+            }
+        }
+    }
+
+    async fn record_each(
+        &self,
+        run: &JobRun,
+        no: CallNo,
+        differs: &[Differs],
+        records: (Records, &ChangesetHandle),
+    ) -> Result<(), Stopped> {
+        for differs in differs {
+            if let Some(change) = self.new_change(no, *differs) {
+                self.record_one(run, records, change).await?;
+            }
+            self.in_sandbox(run, |sandbox| sandbox.is_recorded(&[*differs]))?;
+        }
+        Ok(())
+    }
+
+    fn new_changes(&self, no: CallNo, differs: &[Differs]) -> Vec<NewChange> {
+        differs.iter().filter_map(|differs| self.new_change(no, *differs)).collect()
+    }
+
+    /// Ends the calls that a run left open, with what they had changed. Nothing of the run is alive any more.
+    pub(super) async fn end_open_calls(&self, run: &JobRun, live: &Live, finisher: &Finisher) {
+        let Some((sandbox, _)) = &live.sandbox else { return };
+        for open in live.looking.iter().chain(&live.mark) {
+            let differs = match open.access {
+                Access::Record(_) => {
+                    self.world.machine().sandboxes.get(sandbox).map(|sandbox| sandbox.changed())
+                }
+                // What is put back goes with the sandbox.
+                Access::PutBack | Access::Look => None,
+            };
+            let changes = self.new_changes(open.no, &differs.unwrap_or_default());
+            let outcome = open.outcome(CallState::Cancelled, changes);
+            // What the store does not take is lost with the sandbox; the node runs again.
+            let _ = self.store.end_call(By::Finisher(finisher), &run.claim(), outcome).await;
+        }
+    }
+}
+
+async fn wait<T>(scope: &Observed, turn: impl Future<Output = T>) -> Result<T, Stopped> {
+    tokio::select! {
+        biased;
+        _ = scope.cancelled() => Err(Stopped::Cancelled),
+        turn = turn => Ok(turn),
+    }
+}
