@@ -59,6 +59,11 @@ pub enum PlanError {
 }
 
 impl PlanError {
+    /// Whether the call that was to be ended has ended already, and otherwise.
+    pub fn is_call_ended(&self) -> bool {
+        matches!(self, Self::InvalidEntry(ChangesetError::CallEnded { .. }))
+    }
+
     /// How to take it.
     pub fn class(&self) -> ErrorClass {
         match self {

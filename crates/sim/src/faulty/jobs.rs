@@ -119,7 +119,7 @@ impl JobStore for FaultyStore {
         let answer = self.inner().end(finisher, &shown, end).await;
         self.owner_wrote(claim, "an end", &answer, job_is_lost(&answer));
         let job = answer?;
-        self.world.watch.run_ended(claim, self.world.machine().lives_of_job(claim));
+        self.world.watch.run_ended(claim, self.world.machine().lives_of_run(claim));
         self.after("end", Kind::Synced, Some(claim.plan)).await?;
         Ok(job)
     }
@@ -130,7 +130,7 @@ impl JobStore for FaultyStore {
         let answer = self.inner().release(finisher, &shown).await;
         self.owner_wrote(claim, "a release", &answer, job_is_lost(&answer));
         let job = answer?;
-        self.world.watch.run_ended(claim, self.world.machine().lives_of_job(claim));
+        self.world.watch.run_ended(claim, self.world.machine().lives_of_run(claim));
         self.after("release", Kind::Synced, Some(claim.plan)).await?;
         Ok(job)
     }

@@ -153,10 +153,9 @@ impl Machine {
         self.root_lock.take_if(|(_, held)| *held == taking);
     }
 
-    /// The processes of the job that its owners up to this one started, and that live.
-    pub(crate) fn lives_of_job(&self, claim: &Claim) -> usize {
-        let is_of = |process: &&Process| process.claim.job == claim.job && process.claim.fence <= claim.fence;
-        self.processes.values().filter(is_of).count()
+    /// The processes that live of those which this owner of the job started. What an earlier one left, the next kills.
+    pub(crate) fn lives_of_run(&self, claim: &Claim) -> usize {
+        self.processes.values().filter(|process| process.claim == *claim).count()
     }
 
     /// The plan's processes that live.

@@ -13,6 +13,7 @@
 //!    leaves its mark.
 //! 3. The next turn, of any kind, first settles the mark: it captures what is there, records it for the marked call and ends
 //!    that call. A retry and the end of the run do the same. So no change is recorded for another call than its own.
+//!    An end that the store took and whose answer did not arrive stays as it is.
 //! 4. Changes are captured before the scope of the node is tested. The one exception is a run that is interrupted as a
 //!    whole: `wind_down` captures, within its time limit.
 //! 5. Changes are recorded through the [`ChangesetHandle`] of the call's node only.
@@ -279,6 +280,7 @@ impl Site<'_> {
         let mut place = Arc::clone(&self.live.open).lock_owned().await;
         let Some(mark) = place.as_ref().and_then(|open| open.mark.clone()) else { return Ok(()) };
         let effect = self.run.enter()?;
+        let known = place.as_ref().map_or(0, |open| open.found.len());
         let (house, marked) = (Arc::clone(self.house), mark.clone());
         let (mut place, left) = blocking(move || {
             let captured = |open| Leftover::capture(&house, open, &marked);
@@ -300,7 +302,16 @@ impl Site<'_> {
         let error = error.unwrap_or_else(|| STOPPED.to_owned());
         let end = self.house.ended(mark.call.started, (state, Some(error), Value::Null));
         let end = CallEnd { stdout, stderr, ..end };
-        self.store_marked(open, &mark, &effect, end, changes).await
+        let has_more = changes.len() > known;
+        match self.store_marked(open, &mark, &effect, end, changes).await {
+            // The store took the end with all that was found by then, and its answer did not arrive.
+            Err(error) if error.is_call_ended() && !has_more => {
+                self.live.count_changed(&mark.call.new.node, known);
+                open.unmark();
+                Ok(())
+            }
+            stored => Ok(stored?),
+        }
     }
 
     /// Stores the end of the marked call, and unmarks it.
@@ -311,7 +322,7 @@ impl Site<'_> {
         effect: &Effect,
         end: CallEnd,
         changes: Vec<CapturedChange>,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), PlanError> {
         let ended = EndedCall::new(&mark.call, end).with_contents(open.staging.contents());
         let changed = changes.len();
         mark.store_end(self.house, self.run.context(), By::Effect(effect), ended, changes).await?;

@@ -5,18 +5,22 @@ use std::os::unix::ffi::OsStrExt;
 
 use actors::model::ToolSource;
 use actors::tool::{Catalog, ForeignTool, Memory, ToolAnswer, ToolRunner, ToolSpec, ToolUse};
-use domain::{ByteText, CallState, PlanSpec, PlanState, ProjectLink, RootNo, Values, Work};
+use domain::{ByteText, CallState, NewCall, PlanId, PlanSpec, PlanState, ProjectLink, RootNo, Values, Work};
 use rustix::fs::{Mode, OFlags, openat};
 use serde_json::{Value, json};
 use std::os::fd::OwnedFd;
+use store::By;
 use sync::CancellationToken;
 use tempfile::TempDir;
 
 use super::super::{Engine, EngineOptions, NewPlanRequest};
 use super::node::Node;
+use super::sandbox_call::Access;
 use super::servers::NodeServers;
+use super::site::Site;
 use super::tools::{Gate, Tools};
 use super::*;
+use crate::plan_context::EndedCall;
 use crate::runtime::TokioRuntime;
 use crate::worker::{AsyncWorker, Ports, Stop, WorkerConfig};
 
@@ -128,12 +132,11 @@ async fn engine(dir: &TempDir) -> Engine {
     Engine::open(options).await.unwrap()
 }
 
-#[tokio::test]
-async fn what_a_tool_wrote_before_it_panicked_is_captured_with_its_call_and_the_next_one_works() {
-    let dir = TempDir::new().unwrap();
+/// Makes a plan, and lets `runner` do its job.
+async fn run_plan(dir: &TempDir, runner: impl FnOnce(PhaseRunner) -> Arc<dyn JobRunner>) -> (Engine, PlanId) {
     let project = dir.path().join("shop");
     std::fs::create_dir(&project).unwrap();
-    let engine = engine(&dir).await;
+    let engine = engine(dir).await;
     // A copy needs no other program to make it.
     let spec: PlanSpec = serde_json::from_value(json!({
         "task": {"run": ["true"]}, "max_file_bytes": 1000, "sandbox": "copy", "isolation_required": false,
@@ -146,12 +149,11 @@ async fn what_a_tool_wrote_before_it_panicked_is_captured_with_its_call_and_the_
 
     let house = &engine.house;
     let inner = PhaseRunner::new(Arc::clone(house), ApplyAs::Asked);
-    let calling = Arc::new(Calling { inner, answers: Mutex::default() });
     let mut config = WorkerConfig::new(house.boot);
     config.only = Some(plan.id);
     let ports = Ports {
         store: Arc::clone(&house.store),
-        runner: Arc::clone(&calling) as Arc<dyn JobRunner>,
+        runner: runner(inner),
         runtime: Arc::new(TokioRuntime::new(tokio::runtime::Handle::current())),
         clock: Arc::clone(&house.clock),
         ids: Arc::clone(&house.ids),
@@ -161,8 +163,21 @@ async fn what_a_tool_wrote_before_it_panicked_is_captured_with_its_call_and_the_
     worker.start().unwrap();
     worker.settled(0).await;
     worker.stop(Stop::Release).await;
+    (engine, plan.id)
+}
 
-    let facts = engine.facts(plan.id).await.unwrap();
+#[tokio::test]
+async fn what_a_tool_wrote_before_it_panicked_is_captured_with_its_call_and_the_next_one_works() {
+    let dir = TempDir::new().unwrap();
+    let mut calling = None;
+    let (engine, plan) = run_plan(&dir, |inner| {
+        let runner = Arc::new(Calling { inner, answers: Mutex::default() });
+        calling = Some(Arc::clone(&runner));
+        runner
+    })
+    .await;
+    let (calling, house) = (calling.unwrap(), &engine.house);
+    let facts = engine.facts(plan).await.unwrap();
     assert_eq!(facts.plan.state, PlanState::Execute(Work::Complete), "{:?}", facts.errors);
     let answers = lock(&calling.answers).clone();
     assert!(
@@ -170,7 +185,7 @@ async fn what_a_tool_wrote_before_it_panicked_is_captured_with_its_call_and_the_
         "{answers:?}"
     );
     assert_eq!((answers[0].changed, answers[1].is_error, answers[1].changed), (1, false, 1), "{answers:?}");
-    let calls = house.store.calls(plan.id).await.unwrap();
+    let calls = house.store.calls(plan).await.unwrap();
     let states: Vec<(&str, CallState)> =
         calls.iter().map(|call| (call.new.tool.as_str(), call.state())).collect();
     assert_eq!(states, [("box.breaks", CallState::Failed), ("write_file", CallState::Ok)]);
@@ -182,4 +197,80 @@ async fn what_a_tool_wrote_before_it_panicked_is_captured_with_its_call_and_the_
         .map(|entry| (entry.path.to_string(), entry.call))
         .collect();
     assert_eq!(entries, [("half".to_owned(), calls[0].no), ("after".to_owned(), calls[1].no)]);
+}
+
+/// Writes a file in a call whose end the store takes, but whose caller never hears of it.
+struct Unheard {
+    inner: PhaseRunner,
+    /// Whether another turn follows, or the run ends.
+    has_next_turn: bool,
+}
+
+#[async_trait]
+impl JobRunner for Unheard {
+    async fn run(&self, run: &JobRun) -> Result<(), RunFailure> {
+        let house = &self.inner.house;
+        let plan = &house.store.plan(run.claim().plan).await.unwrap();
+        let live = &self.inner.live_of(run);
+        ground::open(house, run, live, plan).await.unwrap();
+        let site = Site { house, run, live, plan, path: "main", scope: run.scope().clone() };
+        let new = NewCall {
+            attempt: plan.attempt,
+            node: "main".to_owned(),
+            tool: "write_file".to_owned(),
+            requested: Value::Null,
+            effective: Value::Null,
+        };
+        let mut call = site.begin_call(Access::Record, new).await.unwrap();
+        {
+            let place = live.open.lock().await;
+            let root = place.as_ref().unwrap().sandbox.root(RootNo(0)).unwrap();
+            let flags = OFlags::CREATE | OFlags::WRONLY;
+            let file = openat(root, "whole", flags, Mode::from_raw_mode(0o644)).unwrap();
+            std::fs::File::from(file).write_all(b"whole\n").unwrap();
+        }
+        call.capture(&site).await.unwrap();
+        {
+            let place = live.open.lock().await;
+            let open = place.as_ref().unwrap();
+            let end = house.ended(call.call().started, (CallState::Ok, None, Value::Null));
+            let ended = EndedCall::new(call.call(), end).with_contents(open.staging.contents());
+            let (mark, by) = (open.mark.clone().unwrap(), By::Effect(call.effect()));
+            mark.store_end(house, run.context(), by, ended, open.found.clone()).await.unwrap();
+        }
+        drop(call);
+        if self.has_next_turn {
+            drop(site.turn(true).await.unwrap());
+            assert!(live.open.lock().await.as_ref().unwrap().mark.is_none());
+        }
+        Ok(())
+    }
+
+    fn kill(&self, run: &JobRun, reason: CancelReason) {
+        self.inner.kill(run, reason);
+    }
+
+    async fn wind_down(&self, run: &JobRun, finisher: &Finisher, interrupted: Option<CancelReason>) {
+        self.inner.wind_down(run, finisher, interrupted).await;
+    }
+
+    fn over(&self, run: &JobRun) {
+        self.inner.over(run);
+    }
+}
+
+#[tokio::test]
+async fn an_end_of_a_call_that_was_stored_unheard_is_settled_by_the_next_turn_and_by_the_end_of_the_run() {
+    for has_next_turn in [true, false] {
+        let dir = TempDir::new().unwrap();
+        let (engine, plan) = run_plan(&dir, |inner| Arc::new(Unheard { inner, has_next_turn })).await;
+        let facts = engine.facts(plan).await.unwrap();
+        assert_eq!(facts.plan.state, PlanState::Execute(Work::Complete), "{:?}", facts.errors);
+        assert_eq!(facts.errors.recorded(), 0, "{:?}", facts.errors);
+        let calls = engine.house.store.calls(plan).await.unwrap();
+        let entries = engine.house.entries(&facts.plan).await.unwrap();
+        assert_eq!((calls.len(), calls[0].state()), (1, CallState::Ok));
+        let recorded: Vec<_> = entries.iter().map(|entry| (entry.path.to_string(), entry.call)).collect();
+        assert_eq!(recorded, [("whole".to_owned(), calls[0].no)]);
+    }
 }

@@ -195,6 +195,7 @@ impl LastCall<'_> {
     async fn end(&self, open: Open, mark: &CallMark, until: Instant) -> Left {
         let dir = open.sandbox.dir().to_owned();
         let (was_kept, staging) = (open.kept.is_some(), Arc::clone(&open.staging));
+        let known = open.found.len();
         let captured = match timeout_at(until, captured_last(self.house, open, mark)).await {
             Ok(captured) => captured,
             Err(_) => {
@@ -209,15 +210,18 @@ impl LastCall<'_> {
         };
         let end = self.call_end(open.kept.as_deref(), outputs);
         let contents = open.staging.contents();
+        let has_more = changes.len() > known;
         match self.store(end, Stores::Changes { mark, changes, contents }).await {
             Ok(()) => open.unmark(),
+            // The store took the end with all that was found by then, and its answer did not arrive.
+            Err(Unstored::Ended(_)) if !has_more => open.unmark(),
             Err(Unstored::LeaseLost) => {
                 if !was_kept {
                     open.kept = None;
                 }
                 return Left::Lost(open);
             }
-            Err(Unstored::Failed(why)) => {
+            Err(Unstored::Ended(why) | Unstored::Failed(why)) => {
                 // The place of a run that ends: what follows cannot be told to anybody but by the history.
                 let kept = blocking(move || {
                     keep_interrupted(&mut open, &why);
@@ -270,6 +274,7 @@ impl LastCall<'_> {
         match timeout(STORE_WAIT, stored).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(PlanError::LeaseLost(_))) => Err(Unstored::LeaseLost),
+            Ok(Err(error)) if error.is_call_ended() => Err(Unstored::Ended(error.to_string())),
             Ok(Err(error)) => Err(Unstored::Failed(error.to_string())),
             Err(_) => Err(Unstored::Failed("the store does not answer".to_owned())),
         }
@@ -291,6 +296,8 @@ enum Stores<'a> {
 /// Why the end of a call was not stored.
 enum Unstored {
     LeaseLost,
+    /// It has ended already, and otherwise.
+    Ended(String),
     Failed(String),
 }
 
