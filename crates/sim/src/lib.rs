@@ -12,7 +12,8 @@
 //!
 //! # What is real
 //! The engine's `AsyncWorker`, `PlanExecutionContext` and `ErrorRecoveryService`, the store's `MemoryStore`, the rules of
-//! `domain`, the primitives of `sync` and `tokio::sync`. Not real: the phases, which here run on a machine of numbers.
+//! `domain`, the primitives of `sync` and `tokio::sync`. Not real: the phases, which here run on a machine of numbers, by
+//! the same protocol: `runner/sandbox_call` follows the engine's step by step.
 //!
 //! # Invariants
 //! 1. One thread for each run, no clock, no randomness but the seed's: the hash of all steps is the same each time.

@@ -37,7 +37,8 @@ fn every_fault_strikes_every_promise_is_checked_and_none_is_broken() {
 }
 
 /// Found by the simulation, and mended: an apply that was slow wrote its files after its plan was cancelled, because a
-/// plan whose job had failed could be moved while its apply was open.
+/// plan whose job had failed could be moved while its apply was open. What was wrong is tested by the store's conformance
+/// test `a_plan_whose_apply_has_not_ended_is_not_moved_by_hand`: the seeds take other steps with every fault that is added.
 #[test]
 fn seeds_that_broke_a_promise_once_pass() {
     for seed in [15_144, 24_892, 30_445] {
