@@ -10,11 +10,11 @@
 //! 3. While a project is not there, nothing can be told, and the apply stays open.
 //! 4. A damaged journal is set aside, never removed: it has the bytes of what was written over.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use domain::{ApplyEnd, ApplyId, ApplyKind, ApplyRecord, ApplyStage, Plan, Reason};
+use domain::{ApplyEnd, ApplyId, ApplyKind, ApplyRecord, ApplyStage, NetChange, Plan, Reason};
 use sandbox::content::ContentSource;
 use sandbox::journal::{Header, UndoError};
 use store::PlanStoreError;
@@ -86,7 +86,7 @@ pub(super) async fn end_missing(
         }
         let (how, end, left) = match kept_end(house, apply.id)? {
             Some(kept) => kept,
-            None => seen_end(look(house, &plan, &apply).await, "missing"),
+            None => seen_end(look(house, &plan, &apply, LostJournal::Missing).await, LostJournal::Missing),
         };
         if house.store.end_apply(apply.id, how).await? {
             let (apply, plan, kind) = (apply.id, Some(plan.id), apply.kind);
@@ -126,7 +126,9 @@ pub(super) async fn end_damaged(
         return Ok(Err(OpenWhy::ProjectAbsent));
     }
     let (how, end, left) = match (&found, &sealed) {
-        (Some(plan), Some(apply)) => seen_end(look(house, plan, apply).await, "damaged"),
+        (Some(plan), Some(apply)) => {
+            seen_end(look(house, plan, apply, LostJournal::Damaged).await, LostJournal::Damaged)
+        }
         // Nobody waits for its end.
         (_, None) | (None, Some(_)) => (set_aside(), RecoveredEnd::TakenBack, Vec::new()),
     };
@@ -161,24 +163,57 @@ enum Seen {
     All,
     /// Nothing is.
     Nothing,
-    /// These are, others are not.
-    Some(Vec<String>),
+    /// These are, wholly or in part, others are not.
+    Some(Vec<Trace>),
     /// It cannot be told.
     Unknown(String),
 }
 
-/// `journal` says what its journal is.
-fn seen_end(seen: Seen, journal: &str) -> End {
+/// A file in which an apply may have left something.
+struct Trace {
+    address: String,
+    /// Whether it is as the plan has it. Otherwise it is as nobody can tell: written in part, or edited since.
+    is_whole: bool,
+}
+
+/// What became of the journal that would know which files were written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LostJournal {
+    /// It is not there; mostly nothing was written.
+    Missing,
+    /// It is damaged; mostly something was.
+    Damaged,
+}
+
+impl LostJournal {
+    const fn word(self) -> &'static str {
+        match self {
+            LostJournal::Missing => "missing",
+            LostJournal::Damaged => "damaged",
+        }
+    }
+}
+
+fn seen_end(seen: Seen, journal: LostJournal) -> End {
+    let journal = journal.word();
     match seen {
         Seen::All => (ApplyEnd::Applied, RecoveredEnd::Finished, Vec::new()),
         Seen::Nothing => (ApplyEnd::NeverBegan, RecoveredEnd::NeverBegan, Vec::new()),
-        Seen::Some(there) => {
-            let reasons = there.iter().map(|file| Reason {
+        Seen::Some(traces) => {
+            let how = |trace: &Trace| match trace.is_whole {
+                true => "it is as the plan has it",
+                false => "it is neither as it was nor as the plan has it",
+            };
+            let reasons = traces.iter().map(|trace| Reason {
                 kind: "left".to_owned(),
-                subject: file.clone(),
-                message: format!("it is as the plan has it, and the journal of the apply is {journal}"),
+                subject: trace.address.clone(),
+                message: format!("{}, and the journal of the apply is {journal}", how(trace)),
             });
-            (ApplyEnd::RolledBack(reasons.collect()), RecoveredEnd::TakenBack, there)
+            let left = traces.iter().map(|trace| match trace.is_whole {
+                true => trace.address.clone(),
+                false => format!("{} (in part, or edited since)", trace.address),
+            });
+            (ApplyEnd::RolledBack(reasons.collect()), RecoveredEnd::TakenBack, left.collect())
         }
         Seen::Unknown(why) => {
             let message = format!("the journal of the apply is {journal}, and the files do not tell: {why}");
@@ -189,7 +224,7 @@ fn seen_end(seen: Seen, journal: &str) -> End {
 }
 
 /// Compares the files with what the apply was to make of them.
-async fn look(house: &Arc<House>, plan: &Plan, apply: &ApplyRecord) -> Seen {
+async fn look(house: &Arc<House>, plan: &Plan, apply: &ApplyRecord, journal: LostJournal) -> Seen {
     match apply.kind {
         ApplyKind::Apply => {
             let request: Option<ApplyRequest> = serde_json::from_value(apply.selection.clone()).ok();
@@ -197,12 +232,14 @@ async fn look(house: &Arc<House>, plan: &Plan, apply: &ApplyRecord) -> Seen {
             match house.chosen(plan, &request).await {
                 Err(error) => Seen::Unknown(error.to_string()),
                 Ok(_) if request.branch.is_some() => Seen::Nothing,
-                Ok(chosen) => match compare(plan, &chosen.wanted, &Stored(house.store.as_ref()), None) {
-                    Seen::All if request.commit.is_some() => {
-                        Seen::Unknown("see with `git log` whether its commit was made".to_owned())
+                Ok(chosen) => {
+                    match compare(plan, &chosen.wanted, &Stored(house.store.as_ref()), None, journal) {
+                        Seen::All if request.commit.is_some() => {
+                            Seen::Unknown("see with `git log` whether its commit was made".to_owned())
+                        }
+                        seen @ (Seen::All | Seen::Nothing | Seen::Some(_) | Seen::Unknown(_)) => seen,
                     }
-                    seen @ (Seen::All | Seen::Nothing | Seen::Some(_) | Seen::Unknown(_)) => seen,
-                },
+                }
             }
         }
         ApplyKind::Undo => {
@@ -214,14 +251,23 @@ async fn look(house: &Arc<House>, plan: &Plan, apply: &ApplyRecord) -> Seen {
                 |apply: &&ApplyRecord| apply.kind == ApplyKind::Apply && apply.stage == ApplyStage::Applied;
             let Some(standing) = applies.iter().rev().find(is_standing) else { return Seen::Nothing };
             match house.journals.read_undo(standing.id) {
-                Ok(images) => compare(plan, &wanted_back(&images, &aliases(plan)), &images, left_by(&images)),
+                Ok(images) => {
+                    let wanted = wanted_back(&images, &aliases(plan));
+                    compare(plan, &wanted, &images, left_by(&images), journal)
+                }
                 Err(error) => Seen::Unknown(error.to_string()),
             }
         }
     }
 }
 
-fn compare(plan: &Plan, wanted: &[Wanted], contents: &dyn ContentSource, left_by: Option<LeftBy>) -> Seen {
+fn compare(
+    plan: &Plan,
+    wanted: &[Wanted],
+    contents: &dyn ContentSource,
+    left_by: Option<LeftBy>,
+    journal: LostJournal,
+) -> Seen {
     let merged = Roots::open(plan).and_then(|roots| merge_all(&roots, wanted, contents, left_by));
     let merged = match merged {
         Ok(merged) => merged,
@@ -239,5 +285,19 @@ fn compare(plan: &Plan, wanted: &[Wanted], contents: &dyn ContentSource, left_by
     // A directory that only holds what was made says nothing by being there.
     let is_carrier = |file: &String| wanted.iter().any(|wanted| wanted.is_carrier && wanted.address == *file);
     found.retain(|file| !is_carrier(file));
-    if found.is_empty() { Seen::Nothing } else { Seen::Some(found) }
+    let mut traces: Vec<Trace> = found.into_iter().map(|address| Trace { address, is_whole: true }).collect();
+    // None was in conflict when the apply began: since then it was written in part, or edited.
+    let mut unclear: BTreeSet<String> =
+        merged.conflicts.into_iter().map(|conflict| conflict.address).collect();
+    if journal == LostJournal::Damaged {
+        let now: BTreeMap<_, _> =
+            due.iter().map(|change| ((change.root, &change.path), state(&change.pre))).collect();
+        let is_other = |wanted: &&Wanted| {
+            let NetChange { root, path, from, before, .. } = &wanted.change;
+            from.is_none() && now.get(&(*root, path)).is_some_and(|now| now != before)
+        };
+        unclear.extend(wanted.iter().filter(is_other).map(|wanted| wanted.address.clone()));
+    }
+    traces.extend(unclear.into_iter().map(|address| Trace { address, is_whole: false }));
+    if traces.is_empty() { Seen::Nothing } else { Seen::Some(traces) }
 }
