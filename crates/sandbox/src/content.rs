@@ -3,6 +3,7 @@
 //! They stand here because capture and restore use them; the engine joins them with the store.
 
 use std::io::{self, Read};
+use std::path::PathBuf;
 
 use domain::Hash;
 
@@ -26,6 +27,15 @@ pub trait ContentSink: Sync {
     fn keep(&self, bytes: &mut dyn Read) -> io::Result<Kept>;
 }
 
+/// A file that has one content, under a name that nobody writes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContentFile {
+    /// Its name.
+    pub path: PathBuf,
+    /// Whether its bytes are known to be on disk.
+    pub is_synced: bool,
+}
+
 /// Gives kept contents back.
 pub trait ContentSource: Sync {
     /// A reader of the content with this hash.
@@ -33,4 +43,10 @@ pub trait ContentSource: Sync {
     /// # Errors
     /// Nothing is kept under it ([`io::ErrorKind::NotFound`]), or it cannot be read.
     fn open(&self, hash: &Hash) -> io::Result<Box<dyn Read + '_>>;
+
+    /// The file that has this content and may be hard-linked by a caller that needs the content for long; `None` if there
+    /// is none. The caller compares it with the hash.
+    fn file(&self, _hash: &Hash) -> Option<ContentFile> {
+        None
+    }
 }

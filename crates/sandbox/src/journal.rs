@@ -1,8 +1,8 @@
 //! The apply journal: many files change together, or not at all.
 //!
 //! # Overview
-//! Before anything of the user's is touched, a journal holds every byte that is there and every byte that shall be, and
-//! a commit mark is on disk. Then files are written in place, so that inodes, owners, modes and links stay what they
+//! Before anything of the user's is touched, a journal has every byte that is there and every byte that shall be, in itself
+//! or linked from where it is stored, and a commit mark is on disk. Then files are written in place, so that inodes, owners, modes and links stay what they
 //! were. Whoever is killed in between, at whatever step, leaves a journal; the next command finds it and goes forward,
 //! or back.
 //!
@@ -17,7 +17,7 @@
 //! 6. The caller tells the store, then [`Settled::retire`]. What was applied can be undone: [`Journals::read_undo`].
 //!
 //! # Where to read
-//! `frame` says what the file looks like, `order` in which order things happen, `in_place` and `perform` how; `classify`
+//! `frame` says what the file looks like, `content_links` where large contents are, `order` in which order things happen, `in_place` and `perform` how; `classify`
 //! how a recovery tells how far its predecessor came, `take_back` what becomes of edits that somebody made meanwhile.
 //!
 //! # Invariants
@@ -36,6 +36,7 @@ mod attributes;
 mod change;
 mod classify;
 mod codec;
+mod content_links;
 mod file;
 mod found;
 mod frame;
@@ -65,6 +66,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use domain::BootId;
+
+use content_links::ContentLinks;
 
 pub(crate) use attributes::read as read_attributes;
 pub use change::{Attributes, Bytes, Change, Header, Image, JournalRoot, Place, Request};
@@ -109,6 +112,7 @@ impl Boot {
 pub struct Journals {
     open_dir: PathBuf,
     undo_dir: PathBuf,
+    contents_dir: PathBuf,
     boot: Boot,
     merger: Arc<dyn Merger>,
     hooks: Arc<dyn Hooks>,
@@ -125,7 +129,7 @@ impl std::fmt::Debug for Journals {
 pub struct Listed {
     /// Which.
     pub id: JournalId,
-    /// How much room it takes, with what was found and saved beside it.
+    /// How many bytes go with it: its own, what was found and saved beside it, and contents that nothing else names.
     pub bytes: u64,
 }
 
@@ -135,11 +139,12 @@ impl Journals {
     /// # Errors
     /// They cannot be made.
     pub fn open(data_dir: &Path, boot: Boot, merger: Arc<dyn Merger>) -> io::Result<Journals> {
-        let (open_dir, undo_dir) = (data_dir.join("journal"), data_dir.join("undo"));
-        for dir in [&open_dir, &undo_dir] {
+        let [open_dir, undo_dir, contents_dir] =
+            ["journal", "undo", "journal-contents"].map(|name| data_dir.join(name));
+        for dir in [&open_dir, &undo_dir, &contents_dir] {
             DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         }
-        Ok(Journals { open_dir, undo_dir, boot, merger, hooks: Arc::new(NoHooks) })
+        Ok(Journals { open_dir, undo_dir, contents_dir, boot, merger, hooks: Arc::new(NoHooks) })
     }
 
     /// The same, with somebody who is told of each step.
@@ -153,7 +158,7 @@ impl Journals {
     /// # Errors
     /// The directory cannot be read.
     pub fn open_ids(&self) -> io::Result<Vec<Listed>> {
-        list(&self.open_dir)
+        self.list(&self.open_dir)
     }
 
     /// The journals that are not retired yet, the oldest first. What has the name of one and is no file is moved aside,
@@ -162,7 +167,7 @@ impl Journals {
     /// # Errors
     /// The directory cannot be read, or something in it cannot be moved.
     pub fn look(&self) -> io::Result<FoundJournals> {
-        let (open, others) = list_all(&self.open_dir)?;
+        let (open, others) = self.list_all(&self.open_dir)?;
         let mut set_aside = Vec::new();
         for path in others {
             let mut aside = path.clone().into_os_string();
@@ -178,7 +183,7 @@ impl Journals {
     /// # Errors
     /// The directory cannot be read.
     pub fn undo_ids(&self) -> io::Result<Vec<Listed>> {
-        list(&self.undo_dir)
+        self.list(&self.undo_dir)
     }
 
     /// Removes a kept journal and what was saved beside it. One that is not there is fine.
@@ -192,7 +197,28 @@ impl Journals {
                 Ok(()) | Err(_) => {}
             }
         }
-        Ok(())
+        self.links(id).remove()
+    }
+
+    /// Removes contents whose journal is gone, because the process that removed it was killed; with `dry_run` only counts.
+    /// Returns how many bytes go with them.
+    ///
+    /// # Errors
+    /// A directory cannot be read, or something in it cannot be removed.
+    pub fn sweep_contents(&self, dry_run: bool) -> io::Result<u64> {
+        let mut bytes = 0;
+        for id in content_links::owners(&self.contents_dir)? {
+            // In this order: a journal is moved from the open ones to the kept ones, and never back.
+            if self.open_path(id).try_exists()? || self.undo_path(id).try_exists()? {
+                continue;
+            }
+            let links = self.links(id);
+            bytes += links.own_bytes()?;
+            if !dry_run {
+                links.remove()?;
+            }
+        }
+        Ok(bytes)
     }
 
     /// Removes a kept journal that nothing will be undone by any more, unless edits of the user's were saved beside it.
@@ -201,6 +227,10 @@ impl Journals {
     /// It cannot be removed.
     pub fn forget_spent(&self, id: JournalId) -> io::Result<()> {
         if found::found_files(&self.undo_dir, id)?.is_empty() { self.forget_undo(id) } else { Ok(()) }
+    }
+
+    fn links(&self, id: JournalId) -> ContentLinks {
+        ContentLinks::new(&self.contents_dir, id)
     }
 
     fn open_path(&self, id: JournalId) -> PathBuf {
@@ -222,44 +252,47 @@ pub struct FoundJournals {
     pub set_aside: Vec<PathBuf>,
 }
 
-/// The journals in a directory.
-fn list(dir: &Path) -> io::Result<Vec<Listed>> {
-    list_all(dir).map(|(listed, _)| listed)
-}
+impl Journals {
+    /// The journals in a directory.
+    fn list(&self, dir: &Path) -> io::Result<Vec<Listed>> {
+        self.list_all(dir).map(|(listed, _)| listed)
+    }
 
-/// The journals in a directory, and what has the name of one and is no file. A name that is not ours is passed over.
-fn list_all(dir: &Path) -> io::Result<(Vec<Listed>, Vec<PathBuf>)> {
-    let (mut listed, mut others) = (Vec::new(), Vec::new());
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
-        let stem = path.file_stem().and_then(|stem| stem.to_str());
-        let Some(id) = stem.filter(|_| path.extension().is_some_and(|extension| extension == EXTENSION))
-        else {
-            continue;
-        };
-        // Only the form that is printed: an id can be written in lower case too, and that file is not ours.
-        let Some(id) = id.parse::<JournalId>().ok().filter(|parsed| parsed.to_string() == id) else {
-            continue;
-        };
-        match fs::symlink_metadata(&path) {
-            Ok(found) if found.is_file() => {}
-            Ok(_) => {
-                others.push(path);
+    /// The journals in a directory, and what has the name of one and is no file. A name that is not ours is passed over.
+    fn list_all(&self, dir: &Path) -> io::Result<(Vec<Listed>, Vec<PathBuf>)> {
+        let (mut listed, mut others) = (Vec::new(), Vec::new());
+        for entry in fs::read_dir(dir)? {
+            let path = entry?.path();
+            let stem = path.file_stem().and_then(|stem| stem.to_str());
+            let Some(id) = stem.filter(|_| path.extension().is_some_and(|extension| extension == EXTENSION))
+            else {
                 continue;
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        }
-        let mut bytes = 0;
-        for path in found::found_files(dir, id)?.into_iter().chain([path]) {
-            match fs::symlink_metadata(path) {
-                Ok(metadata) => bytes += metadata.len(),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            };
+            // Only the form that is printed: an id can be written in lower case too, and that file is not ours.
+            let Some(id) = id.parse::<JournalId>().ok().filter(|parsed| parsed.to_string() == id) else {
+                continue;
+            };
+            match fs::symlink_metadata(&path) {
+                Ok(found) if found.is_file() => {}
+                Ok(_) => {
+                    others.push(path);
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             }
+            let mut bytes = 0;
+            for path in found::found_files(dir, id)?.into_iter().chain([path]) {
+                match fs::symlink_metadata(path) {
+                    Ok(metadata) => bytes += metadata.len(),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            bytes += self.links(id).own_bytes()?;
+            listed.push(Listed { id, bytes });
         }
-        listed.push(Listed { id, bytes });
+        listed.sort_by_key(|listed| listed.id);
+        Ok((listed, others))
     }
-    listed.sort_by_key(|listed| listed.id);
-    Ok((listed, others))
 }

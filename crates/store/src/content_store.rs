@@ -6,6 +6,7 @@
 //! These calls block: whoever is on an asynchronous thread makes room first.
 
 use std::io::{self, Read};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use domain::{Hash, Ms, PlanId};
@@ -27,6 +28,15 @@ pub struct Staged {
     pub text: bool,
     /// The bytes of a small one, to be written with the call; none for a large one, whose file is there already.
     pub bytes: Option<Vec<u8>>,
+}
+
+/// The file of a large content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredFile {
+    /// Its name. What it names is never written again; a collection removes the name.
+    pub path: PathBuf,
+    /// Whether its bytes are known to be on disk.
+    pub is_synced: bool,
 }
 
 /// What was collected.
@@ -62,6 +72,12 @@ pub trait ContentStore: Send + Sync {
     /// # Errors
     /// [`io::ErrorKind::NotFound`] when nothing is kept under the hash.
     fn open_content(&self, hash: &Hash) -> io::Result<Box<dyn Read + Send>>;
+
+    /// Returns the file of a large content; `None` if the content is not a file of its own, or is not stored.
+    ///
+    /// # Errors
+    /// The store failed.
+    fn content_file(&self, hash: &Hash) -> io::Result<Option<StoredFile>>;
 
     /// Removes what no entry, no call and no context names, in one step with finding it out; with `dry_run` only counts. A large
     /// content that is not named yet stays if it was staged less than [`STAGED_KEPT`] ago, or since the oldest job that runs

@@ -42,7 +42,9 @@ pub use apply_store::ApplyStore;
 pub use call_store::{By, CallOutcome, CallStore};
 pub use changeset_store::{ChangedPlan, ChangesetStore, ChangesetStoreError};
 pub use consent_store::ConsentStore;
-pub use content_store::{Collected, ContentStore, GivenBack, INLINE_BYTES_MAX, STAGED_KEPT, Staged};
+pub use content_store::{
+    Collected, ContentStore, GivenBack, INLINE_BYTES_MAX, STAGED_KEPT, Staged, StoredFile,
+};
 pub use context_store::ContextStore;
 pub use error_store::ErrorStore;
 pub use job_store::{JobEnd, JobStore, JobStoreError, QUEUED_JOBS_MAX};

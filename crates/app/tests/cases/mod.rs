@@ -4,6 +4,7 @@ mod calling;
 mod capture_bounds;
 mod choosing;
 mod command_walls;
+mod content_copies;
 mod context;
 mod context_bounds;
 mod data_files;

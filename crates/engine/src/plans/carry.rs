@@ -407,6 +407,9 @@ async fn attempt(
     let prepared = match house.journals.prepare(request, contents) {
         Ok(prepared) => prepared,
         Err(PrepareError::ChangedUnderUs { path }) => return Ok(Attempted::ChangedUnderUs(path)),
+        Err(PrepareError::Content { path, .. }) if errand.kind == ApplyKind::Undo => {
+            return Err(MergingError::ContentMissing { address: path.to_string() }.into());
+        }
         Err(error) => return Err(failed(&error)),
     };
     if let Some(stamp) = &errand.checked {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::Hash;
-use sandbox::content::{ContentSink, ContentSource, Kept};
-use store::{Staged, Store};
+use sandbox::content::{ContentFile, ContentSink, ContentSource, Kept};
+use store::{Staged, Store, StoredFile};
 use sync::primitives::{Mutex, lock};
 
 /// Keeps what one call made, until the call is stored.
@@ -88,6 +88,11 @@ pub(super) struct Stored<'a>(pub(super) &'a dyn Store);
 impl ContentSource for Stored<'_> {
     fn open(&self, hash: &Hash) -> io::Result<Box<dyn Read + '_>> {
         Ok(self.0.open_content(hash)?)
+    }
+
+    fn file(&self, hash: &Hash) -> Option<ContentFile> {
+        let StoredFile { path, is_synced } = self.0.content_file(hash).ok()??;
+        Some(ContentFile { path, is_synced })
     }
 }
 

@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. A plan that is not final is never touched, nor a journal that is open.
 //! 2. A sandbox that is kept for changes which could not be captured goes only when its plan is final or unknown.
-//! 3. Contents go only when no entry and no call names them.
+//! 3. Contents go only when no entry and no call names them. What a journal needs it has itself or has linked, so a
+//!    collection takes nothing from an undo.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -81,6 +82,7 @@ impl Engine {
         let EndedPlans { plans, applies } = house.store.ended_plans(before).await?;
         let applies = applies.iter().map(|apply| apply.as_u128()).collect();
         self.forget_undo(&applies, request, &mut report)?;
+        report.undo_bytes += house.journals.sweep_contents(request.dry_run)?;
         if request.dry_run {
             report.plans = plans;
         } else {

@@ -378,7 +378,8 @@ impl Merging<'_> {
         let mut bytes = Vec::new();
         let mut reader = self.contents.open(&state.hash).map_err(|_| missing())?;
         reader.read_to_end(&mut bytes).map_err(|_| missing())?;
-        Ok(bytes)
+        // A damaged base would merge into something that nobody wrote.
+        if Hash::of(&bytes) == state.hash { Ok(bytes) } else { Err(missing()) }
     }
 }
 

@@ -19,10 +19,10 @@ use sync::{CancellationToken, Observed};
 
 use super::Engine;
 use super::apply::{ApplyError, ApplyRequest, ApplySummary};
-use super::carry::{self, Authority, Errand};
+use super::carry::{self, Authority, CarryError, Errand};
 use super::commit::GitWish;
 use super::diff::aliases;
-use super::merging::{LeftBy, Wanted};
+use super::merging::{LeftBy, MergingError, Wanted};
 use super::tree_gate::ChecksAtApply;
 
 impl Engine {
@@ -45,10 +45,9 @@ impl Engine {
         }
         let standing = self.standing_apply(&plan).await?;
         let apply = standing.id;
+        let damaged = || ApplyError::UndoDamaged { plan: id, journal: self.house.journals.undo_path(apply) };
         let images = self.house.journals.read_undo(apply).map_err(|error| match error {
-            UndoError::Damaged { .. } => {
-                ApplyError::UndoDamaged { plan: id, journal: self.house.journals.undo_path(apply) }
-            }
+            UndoError::Damaged { .. } => damaged(),
             UndoError::Expired { .. } | UndoError::RolledBack { .. } | UndoError::Io { .. } => {
                 ApplyError::UndoExpired { plan: id }
             }
@@ -86,7 +85,12 @@ impl Engine {
             through_links: asked.is_some_and(|asked| asked.through_links),
             checked: None,
         };
-        let undone = carry::carry(&self.house, &errand, &Authority::LockHolder { stop }, &images).await?;
+        let undone = carry::carry(&self.house, &errand, &Authority::LockHolder { stop }, &images).await;
+        let undone = undone.map_err(|error| match error {
+            // What was before comes from the journal alone.
+            CarryError::Merging(MergingError::ContentMissing { .. }) => damaged(),
+            error => error.into(),
+        })?;
         for spent in [apply, undone.apply] {
             // `gc` removes what stays.
             let _ = self.house.journals.forget_spent(spent);

@@ -258,6 +258,10 @@ macro_rules! delegate_other_ports {
                 self.inner.open_content(hash)
             }
 
+            fn content_file(&self, hash: &domain::Hash) -> std::io::Result<Option<store::StoredFile>> {
+                self.inner.content_file(hash)
+            }
+
             fn collect(&self, dry_run: bool) -> std::io::Result<store::Collected> {
                 self.inner.collect(dry_run)
             }

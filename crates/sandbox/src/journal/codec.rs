@@ -14,7 +14,7 @@ use domain::{BootId, Fence, FileState, Hash, Kind, PlanId, RelPath, RootNo};
 
 use super::change::{Attributes, Header, JournalRoot};
 use super::frame::Span;
-use super::op::{How, Op, Saved};
+use super::op::{ByteSource, How, Op, Saved};
 use super::{JournalId, JournalKind};
 use crate::git_ref::{IndexEntry, IndexMove, RefMove};
 
@@ -317,10 +317,15 @@ fn encode_saved(out: &mut Out, saved: &Saved) {
     out.u64(size);
     out.0.extend(hash.as_bytes());
     out.u8(u8::from(text));
-    out.option(saved.span.as_ref(), |out, span| {
-        out.u64(span.at);
-        out.u64(span.len);
-    });
+    match saved.bytes {
+        None => out.u8(0),
+        Some(ByteSource::Inline(span)) => {
+            out.u8(1);
+            out.u64(span.at);
+            out.u64(span.len);
+        }
+        Some(ByteSource::Linked) => out.u8(2),
+    }
     out.option(saved.attributes.as_ref(), |out, attributes| {
         out.u32(attributes.uid);
         out.u32(attributes.gid);
@@ -344,7 +349,12 @@ fn decode_saved(from: &mut In<'_>) -> Option<Saved> {
         hash: Hash::from_bytes(from.array()?),
         text: from.flag()?,
     };
-    let span = from.option(|from| Some(Span { at: from.u64()?, len: from.u64()? }))?;
+    let bytes = match from.u8()? {
+        0 => None,
+        1 => Some(ByteSource::Inline(Span { at: from.u64()?, len: from.u64()? })),
+        2 => Some(ByteSource::Linked),
+        _ => return None,
+    };
     let attributes = from.option(|from| {
         Some(Attributes {
             uid: from.u32()?,
@@ -352,7 +362,7 @@ fn decode_saved(from: &mut In<'_>) -> Option<Saved> {
             extended: from.list(|from| Some((from.bytes()?.to_vec(), from.bytes()?.to_vec())))?,
         })
     })?;
-    Some(Saved { state, span, attributes })
+    Some(Saved { state, bytes, attributes })
 }
 
 /// The payload of a `C` frame: how many ops there are.

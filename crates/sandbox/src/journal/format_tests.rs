@@ -9,10 +9,11 @@ use proptest::prelude::*;
 
 use super::change::{Attributes, Header, JournalRoot};
 use super::codec::{self, BackMark, DoneMark};
+use super::content_links::ContentLinks;
 use super::file::JournalFile;
 use super::frame::{FrameKind, FrameWriter, PIECE_BYTES};
 use super::log::{Log, Mark, Wholeness};
-use super::op::{How, Op, Saved};
+use super::op::{ByteSource, How, Op, Saved};
 use super::{Boot, JournalId, JournalKind, Journals, Merger};
 use crate::git_ref::{IndexEntry, IndexMove, RefMove};
 
@@ -53,9 +54,14 @@ fn journal() -> (Vec<u8>, Vec<Op>, usize) {
     frames.append(FrameKind::Header, &codec::encode_header(&header())).unwrap();
     let span = frames.append_image(&mut &b"some bytes"[..]).unwrap();
     let attributes = Some(Attributes { uid: 1, gid: 2, extended: vec![(b"user.x".to_vec(), b"y".to_vec())] });
-    let pre = Saved { state: FileState::file(b"some bytes", 0o644), span: Some(span), attributes };
-    let post = Saved { state: FileState::symlink(b"t"), span: None, attributes: None };
-    let dir = Saved { state: FileState::dir(0o755), span: None, attributes: None };
+    let pre = Saved {
+        state: FileState::file(b"some bytes", 0o644),
+        bytes: Some(ByteSource::Inline(span)),
+        attributes,
+    };
+    let post = Saved { state: FileState::symlink(b"t"), bytes: None, attributes: None };
+    let linked = Saved { bytes: Some(ByteSource::Linked), ..post.clone() };
+    let dir = Saved { state: FileState::dir(0o755), bytes: None, attributes: None };
     let entry = IndexEntry { mode: "100644".to_owned(), oid: "abc".to_owned() };
     let moved = RefMove {
         name: "refs/heads/x".to_owned(),
@@ -69,7 +75,7 @@ fn journal() -> (Vec<u8>, Vec<Op>, usize) {
         How::Remove { pre: pre.clone() },
         How::MakeDir { post: dir.clone() },
         How::RemoveDir { pre: dir },
-        How::Link { pre: None, post: post.clone() },
+        How::Link { pre: None, post: linked },
         How::Link { pre: Some(post.clone()), post: pre.clone() },
         How::Mode { pre, post },
         How::Ref(moved),
@@ -104,7 +110,8 @@ fn contents(mut file: &File) -> Vec<u8> {
 fn read(bytes: &[u8]) -> Log {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
-    Log::read(JournalFile::unlocked(file)).unwrap()
+    let links = ContentLinks::new(std::path::Path::new("nowhere"), header().id);
+    Log::read(JournalFile::unlocked(file), links).unwrap()
 }
 
 #[test]

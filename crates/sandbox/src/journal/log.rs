@@ -15,19 +15,20 @@
 //!    other damage nothing is cut off.
 //! 5. The file is locked as long as the log lives. Whoever has the lock is the only one who carries the journal out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use domain::{RelPath, RootNo};
+use domain::{Hash, RelPath, RootNo};
 
 use super::change::Header;
 use super::codec::{self, BackMark, DoneMark};
+use super::content_links::{self, ContentLinks, LinkReader};
 use super::file::JournalFile;
 use super::frame::{self, FrameKind, FrameReader, ImageReader, Span};
-use super::op::{Op, Saved};
+use super::op::{ByteSource, Op, Saved};
 
 /// How far a journal has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +71,31 @@ pub(super) struct Log {
     pub(super) end: u64,
     /// Whether it says all that it should.
     pub(super) wholeness: Wholeness,
+    /// The contents that it has outside of its own file.
+    pub(super) links: ContentLinks,
+    /// Contents that are not what their hashes say. Frames have sums, so a bad one is an error where it is wrong; a linked
+    /// content has none, so all of it is.
+    pub(super) bad: BTreeSet<Hash>,
+}
+
+/// Reads a content of a journal.
+pub(super) enum ContentReader<'a> {
+    /// From its frames.
+    Inline(ImageReader<'a>),
+    /// From a linked file.
+    Linked(LinkReader),
+    /// Not at all: it is known to be damaged.
+    Bad,
+}
+
+impl Read for ContentReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            ContentReader::Inline(reader) => reader.read(buffer),
+            ContentReader::Linked(reader) => reader.read(buffer),
+            ContentReader::Bad => Err(content_links::damaged()),
+        }
+    }
 }
 
 impl Log {
@@ -77,7 +103,7 @@ impl Log {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(super) fn read(file: JournalFile) -> io::Result<Log> {
+    pub(super) fn read(file: JournalFile, links: ContentLinks) -> io::Result<Log> {
         (&*file).seek(SeekFrom::Start(0))?;
         let length = file.metadata()?.len();
         let mut reading = Reading::default();
@@ -102,16 +128,24 @@ impl Log {
         if wholeness == Wholeness::Damaged {
             end = length;
         }
-        Ok(Log { wholeness, ..Log::new(file, header, ops, mark, end) })
+        Ok(Log { wholeness, ..Log::new(file, header, ops, mark, end, links) })
     }
 
     /// What was read, or written.
-    pub(super) fn new(file: JournalFile, header: Option<Header>, ops: Vec<Op>, mark: Mark, end: u64) -> Log {
+    pub(super) fn new(
+        file: JournalFile,
+        header: Option<Header>,
+        ops: Vec<Op>,
+        mark: Mark,
+        end: u64,
+        links: ContentLinks,
+    ) -> Log {
         let mut by_place: BTreeMap<(RootNo, RelPath), Vec<u32>> = BTreeMap::new();
         for op in &ops {
             by_place.entry((op.root, op.path.clone())).or_default().push(op.n);
         }
-        Log { file, header, ops: ops.into(), by_place, mark, end, wholeness: Wholeness::Whole }
+        let (ops, wholeness, bad) = (ops.into(), Wholeness::Whole, BTreeSet::new());
+        Log { file, header, ops, by_place, mark, end, wholeness, links, bad }
     }
 
     /// Reads what the journal says about itself, and no further; none when that is not there.
@@ -156,8 +190,20 @@ impl Log {
     }
 
     /// The bytes of an image; of one that was saved without bytes, none.
-    pub(super) fn image(&self, saved: &Saved) -> ImageReader<'_> {
-        ImageReader::new(&self.file, saved.span.unwrap_or(Span { at: 0, len: 0 }))
+    pub(super) fn image(&self, saved: &Saved) -> ContentReader<'_> {
+        let hash = &saved.state.hash;
+        match saved.bytes {
+            Some(ByteSource::Linked) if self.bad.contains(hash) => ContentReader::Bad,
+            Some(ByteSource::Linked) => ContentReader::Linked(self.links.read(hash, saved.state.size)),
+            Some(ByteSource::Inline(span)) => ContentReader::Inline(ImageReader::new(&self.file, span)),
+            None => ContentReader::Inline(ImageReader::new(&self.file, Span { at: 0, len: 0 })),
+        }
+    }
+
+    /// Whether contents are linked.
+    pub(super) fn has_links(&self) -> bool {
+        let mut images = self.ops.iter().flat_map(|op| op.how.pre().into_iter().chain(op.how.post()));
+        images.any(|saved| saved.bytes == Some(ByteSource::Linked))
     }
 }
 
@@ -265,10 +311,13 @@ impl Reading {
 /// Whether an op, whose frame begins at `at`, names what is there, and is of this journal.
 fn check(header: &Header, op: &Op, at: u64) -> bool {
     let images = op.how.pre().into_iter().chain(op.how.post());
-    let inside = |span: &Span| span.end().is_some_and(|end| end <= at);
+    let inside = |bytes: ByteSource| match bytes {
+        ByteSource::Inline(span) => span.end().is_some_and(|end| end <= at),
+        ByteSource::Linked => true,
+    };
     let parked = format!(".agents-{}-{}", header.id, op.n);
     header.roots.iter().any(|root| root.no == op.root)
         && op.parked.file_name() == parked.as_bytes()
         && op.cleared_by.is_none_or(|n| n < op.n)
-        && images.filter_map(|saved| saved.span.as_ref()).all(inside)
+        && images.filter_map(|saved| saved.bytes).all(inside)
 }

@@ -59,13 +59,22 @@ impl How {
     }
 }
 
-/// A state with the place of its bytes in the journal.
+/// Where the journal has the bytes of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ByteSource {
+    /// In its own frames.
+    Inline(Span),
+    /// In a file that is linked under the state's hash, see [`super::content_links`].
+    Linked,
+}
+
+/// A state with the place of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Saved {
     /// What it is.
     pub(super) state: FileState,
     /// Its bytes; none when the op does not need them.
-    pub(super) span: Option<Span>,
+    pub(super) bytes: Option<ByteSource>,
     /// Owner and attributes, where they are to be restored.
     pub(super) attributes: Option<Attributes>,
 }

@@ -147,9 +147,10 @@ impl Journals {
             time_ms: request.time_ms,
             net_hash: request.net_hash,
         };
-        let written = write_down(file, &header, &request, &planned, &roots, content);
+        let links = self.links(request.id);
+        let written = write_down(file, &header, &request, &planned, &roots, content, &links);
         let (file, end, ops) = written.inspect_err(|_| self.remove_open(request.id))?;
-        let log = Log::new(file, Some(header.clone()), ops, Mark::Open, end);
+        let log = Log::new(file, Some(header.clone()), ops, Mark::Open, end, links);
         let work = Work {
             journals: self.clone(),
             id: request.id,
@@ -188,8 +189,10 @@ impl Journals {
     }
 
     fn remove_open(&self, id: JournalId) {
-        // What cannot be removed is found by the next recovery, which sees that it never began.
-        drop(fs::remove_file(self.open_path(id)));
+        // What cannot be removed is found by the next recovery, which sees that it never began, or by `gc`.
+        if fs::remove_file(self.open_path(id)).is_ok() {
+            drop(self.links(id).remove());
+        }
     }
 }
 
@@ -223,6 +226,9 @@ impl Prepared {
         journals.hooks.step(Step::Commit)?;
         let ops = u32::try_from(log.ops.len()).map_err(io::Error::other)?;
         let mark = codec::encode_commit(ops);
+        if log.has_links() {
+            log.links.sync()?;
+        }
         // Best effort: where it is not supported, a full disk is met later.
         let _: Result<(), _> =
             rustix::fs::fallocate(&*log.file, FallocateFlags::KEEP_SIZE, log.end, MARK_BYTES);

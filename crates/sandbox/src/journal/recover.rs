@@ -159,7 +159,7 @@ impl Journals {
     }
 
     fn settle(&self, id: JournalId, file: JournalFile, seal: Seal) -> Recovered {
-        let log = match Log::read(file) {
+        let log = match Log::read(file, self.links(id)) {
             Ok(log) => log,
             Err(source) => return Recovered::Stuck(stuck(id, source)),
         };

@@ -162,6 +162,8 @@ impl Settled {
             fs::rename(open, journals.undo_path(*id))?;
         } else {
             fs::remove_file(open)?;
+            // What stays is removed by `gc`.
+            drop(journals.links(*id).remove());
         }
         Ok(self.ending)
     }

@@ -13,12 +13,13 @@ use domain::{Hash, RelPath, RootNo};
 use rustix::fs::OFlags;
 
 use super::change::{Bytes, Change, Header, Image};
+use super::content_links::ContentLinks;
 use super::file::JournalFile;
-use super::frame::{ImageReader, Span};
+use super::frame::ImageReader;
 use super::log::{Log, Mark, Wholeness};
-use super::op::{How, Op, Saved};
+use super::op::{ByteSource, How, Op, Saved};
 use super::{JournalId, Journals};
-use crate::content::ContentSource;
+use crate::content::{ContentFile, ContentSource};
 use crate::git_ref::RefMove;
 use crate::regular::open_own;
 
@@ -60,7 +61,8 @@ pub struct UndoJournal {
     header: Header,
     changes: Vec<Change>,
     refs: Vec<(RootNo, RefMove)>,
-    spans: BTreeMap<Hash, Span>,
+    contents: BTreeMap<Hash, (ByteSource, u64)>,
+    links: ContentLinks,
 }
 
 impl Journals {
@@ -75,7 +77,8 @@ impl Journals {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(expired()),
             Err(source) => return Err(UndoError::Io { id, source }),
         };
-        let log = Log::read(JournalFile::unlocked(file)).map_err(|source| UndoError::Io { id, source })?;
+        let log = Log::read(JournalFile::unlocked(file), self.links(id));
+        let log = log.map_err(|source| UndoError::Io { id, source })?;
         if log.wholeness == Wholeness::Damaged || log.header.as_ref().is_some_and(|header| header.id != id) {
             return Err(UndoError::Damaged { id });
         }
@@ -85,12 +88,20 @@ impl Journals {
             Mark::Open | Mark::Committed => return Err(expired()),
         }
         let header = log.header.ok_or_else(expired)?;
+        let contents = contents(&log.ops);
+        let is_missing = |(hash, (bytes, size)): (&Hash, &(ByteSource, u64))| {
+            *bytes == ByteSource::Linked && !log.links.has(hash, *size)
+        };
+        if contents.iter().any(is_missing) {
+            return Err(UndoError::Damaged { id });
+        }
         Ok(UndoJournal {
             file: log.file,
             header,
             changes: join(&log.ops),
             refs: log.ops.iter().filter_map(ref_move).collect(),
-            spans: spans(&log.ops),
+            contents,
+            links: log.links,
         })
     }
 }
@@ -122,8 +133,17 @@ impl UndoJournal {
 
 impl ContentSource for UndoJournal {
     fn open(&self, hash: &Hash) -> io::Result<Box<dyn Read + '_>> {
-        let span = self.spans.get(hash).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Box::new(ImageReader::new(&self.file, *span)))
+        let (bytes, size) = self.contents.get(hash).ok_or(io::ErrorKind::NotFound)?;
+        Ok(match bytes {
+            ByteSource::Inline(span) => Box::new(ImageReader::new(&self.file, *span)),
+            ByteSource::Linked => Box::new(self.links.read(hash, *size)),
+        })
+    }
+
+    fn file(&self, hash: &Hash) -> Option<ContentFile> {
+        let (bytes, _) = self.contents.get(hash)?;
+        let is_linked = *bytes == ByteSource::Linked;
+        is_linked.then(|| ContentFile { path: self.links.path(hash), is_synced: true })
     }
 }
 
@@ -140,9 +160,10 @@ fn ref_move(op: &Op) -> Option<(RootNo, RefMove)> {
     }
 }
 
-fn spans(ops: &[Op]) -> BTreeMap<Hash, Span> {
+/// Where the contents are, and how large.
+fn contents(ops: &[Op]) -> BTreeMap<Hash, (ByteSource, u64)> {
     let images = ops.iter().flat_map(|op| op.how.pre().into_iter().chain(op.how.post()));
-    images.filter_map(|saved| Some((saved.state.hash, saved.span?))).collect()
+    images.filter_map(|saved| Some((saved.state.hash, (saved.bytes?, saved.state.size)))).collect()
 }
 
 /// The ops of one path become one change again: from what the first found to what the last left.

@@ -74,15 +74,14 @@ impl Work {
     }
 
     /// Takes up what another process left.
-    pub(super) fn run_recovery(self) -> Result<Settled, Stuck> {
+    pub(super) fn run_recovery(mut self) -> Result<Settled, Stuck> {
         match self.log.mark.clone() {
             Mark::Open | Mark::Committed => self.recover_committed(),
             Mark::Back(back) => {
-                let bad = match self.bad_images() {
-                    Ok(bad) => bad,
-                    Err(error) => return Err(self.stuck(None, OpError::Io(error))),
-                };
-                if self.needs_bad(&bad, back.reached) {
+                if let Err(error) = self.find_bad_images() {
+                    return Err(self.stuck(None, OpError::Io(error)));
+                }
+                if self.needs_bad(back.reached) {
                     return Err(self.stuck(None, OpError::Io(io::Error::other(Damage))));
                 }
                 self.back(Why::Recovered { reason: back.reason }, back.reached)
@@ -91,13 +90,13 @@ impl Work {
         }
     }
 
-    /// The contents in the journal that are not what their hashes say.
-    fn bad_images(&self) -> io::Result<BTreeSet<Hash>> {
+    /// Finds the contents of the journal that are not what their hashes say.
+    fn find_bad_images(&mut self) -> io::Result<()> {
         let images = self.log.ops.iter().flat_map(|op| op.how.pre().into_iter().chain(op.how.post()));
-        let spans: BTreeMap<Hash, &Saved> =
-            images.filter(|saved| saved.span.is_some()).map(|saved| (saved.state.hash, saved)).collect();
+        let contents: BTreeMap<Hash, &Saved> =
+            images.filter(|saved| saved.bytes.is_some()).map(|saved| (saved.state.hash, saved)).collect();
         let mut bad = BTreeSet::new();
-        for (hash, saved) in spans {
+        for (hash, saved) in contents {
             let mut hasher = blake3::Hasher::new();
             let read = hasher.update_reader(self.log.image(saved)).map(drop);
             match read {
@@ -111,22 +110,22 @@ impl Work {
                 Err(error) => return Err(error),
             }
         }
-        Ok(bad)
+        self.log.bad = bad;
+        Ok(())
     }
 
-    /// Whether taking back the first ops needs one of these.
-    fn needs_bad(&self, bad: &BTreeSet<Hash>, reached: u32) -> bool {
+    /// Whether taking back the first ops needs one of them.
+    fn needs_bad(&self, reached: u32) -> bool {
         let begun = self.log.ops.get(..reached as usize).unwrap_or(&self.log.ops);
-        let mut images = begun.iter().filter_map(|op| op.how.pre()).filter(|saved| saved.span.is_some());
-        images.any(|saved| bad.contains(&saved.state.hash))
+        let mut images = begun.iter().filter_map(|op| op.how.pre()).filter(|saved| saved.bytes.is_some());
+        images.any(|saved| self.log.bad.contains(&saved.state.hash))
     }
 
     fn recover_committed(mut self) -> Result<Settled, Stuck> {
         let ops = Arc::clone(&self.log.ops);
-        let bad = match self.bad_images() {
-            Ok(bad) => bad,
-            Err(error) => return Err(self.stuck(None, OpError::Io(error))),
-        };
+        if let Err(error) = self.find_bad_images() {
+            return Err(self.stuck(None, OpError::Io(error)));
+        }
         let mut classes = Vec::with_capacity(ops.len());
         for op in ops.iter() {
             match self.classify(op) {
@@ -143,12 +142,12 @@ impl Work {
             return Ok(Settled::new(self.journals, self.id, header, file, Ending::NeverBegan));
         }
         let is_due = |(op, class): (&Op, &Class)| {
-            let post = op.how.post().filter(|post| *class != Class::Post && post.span.is_some());
-            post.is_some_and(|post| bad.contains(&post.state.hash))
+            let post = op.how.post().filter(|post| *class != Class::Post && post.bytes.is_some());
+            post.is_some_and(|post| self.log.bad.contains(&post.state.hash))
         };
         if ops.iter().zip(&classes).any(is_due) {
             let reached = reached(&classes);
-            if self.needs_bad(&bad, reached) {
+            if self.needs_bad(reached) {
                 return Err(self.stuck(None, OpError::Io(io::Error::other(Damage))));
             }
             return self.decide_to_go_back("its journal is damaged".to_owned(), reached);
@@ -281,8 +280,13 @@ impl Work {
         let ops = Arc::clone(&self.log.ops);
         let begun = ops.get(..reached as usize).unwrap_or(&ops);
         for op in begun.iter().rev() {
-            if let Err(error) = self.take_back(op) {
-                return Err(self.stuck(Some(op), error));
+            match self.take_back(op) {
+                Ok(()) => {}
+                // Of a file that is half ours, both contents have to be known.
+                Err(OpError::Io(error)) if is_bad_image(&error) && !self.log.bad.is_empty() => {
+                    return Err(self.stuck(Some(op), OpError::Io(io::Error::other(Damage))));
+                }
+                Err(error) => return Err(self.stuck(Some(op), error)),
             }
         }
         self.finish(Some(why))

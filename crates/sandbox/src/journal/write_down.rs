@@ -1,8 +1,8 @@
 //! The first part of a journal: its header, the images of everything, the ops.
 //!
 //! # Invariants
-//! 1. All bytes that recovery and undo need are in the journal, each content once, compared with the hash that was
-//!    promised.
+//! 1. All bytes that recovery and undo need are in the journal or linked from it, each content once, compared with the
+//!    hash that was promised.
 //! 2. Images pass through memory one piece at a time.
 
 use std::collections::BTreeMap;
@@ -15,9 +15,10 @@ use super::JournalId;
 use super::attributes;
 use super::change::{Attributes, Bytes, Change, Header, Image, Request};
 use super::codec;
+use super::content_links::{ContentLinks, INLINE_BYTES_MAX};
 use super::file::JournalFile;
 use super::frame::{FrameKind, FrameWriter, Span};
-use super::op::{How, Op, Saved};
+use super::op::{ByteSource, How, Op, Saved};
 use super::order::{Planned, Verb};
 use super::prepare::{PrepareError, refused};
 use super::target::{OpError, Roots, SeenKind, look, permission_bits};
@@ -31,10 +32,11 @@ pub(super) fn write_down(
     planned: &[Planned],
     roots: &Roots,
     content: &dyn ContentSource,
+    links: &ContentLinks,
 ) -> Result<(JournalFile, u64, Vec<Op>), PrepareError> {
     let mut frames = FrameWriter::begin(file)?;
     frames.append(FrameKind::Header, &codec::encode_header(header))?;
-    let mut writing = Writing { frames, roots, content, spans: BTreeMap::new() };
+    let mut writing = Writing { frames, roots, content, links, contents: BTreeMap::new() };
     let mut ops = Vec::with_capacity(planned.len() + request.refs.len());
     for (n, one) in (0_u32..).zip(planned) {
         let change = one.change.and_then(|index| request.changes.get(index));
@@ -85,7 +87,8 @@ struct Writing<'a> {
     frames: FrameWriter,
     roots: &'a Roots,
     content: &'a dyn ContentSource,
-    spans: BTreeMap<Hash, Span>,
+    links: &'a ContentLinks,
+    contents: BTreeMap<Hash, ByteSource>,
 }
 
 impl Writing<'_> {
@@ -175,19 +178,26 @@ impl Writing<'_> {
                 Some(_) | None => above = path.parent(),
             }
         };
-        Ok(Saved { state: FileState::dir(mode & 0o2777), span: None, attributes: None })
+        Ok(Saved { state: FileState::dir(mode & 0o2777), bytes: None, attributes: None })
     }
 
-    /// Writes the bytes of an image, unless the same are there already.
+    /// Links or writes the bytes of an image, unless the same are there already.
     fn with_bytes(&mut self, one: &Planned, image: &Image) -> Result<Saved, PrepareError> {
-        let mut saved = without_bytes(image);
-        let known = self.spans.get(&image.state.hash).copied();
-        let span = match known {
-            Some(span) => span,
-            None => self.append_bytes(one, image)?,
+        let known = self.contents.get(&image.state.hash).copied();
+        let bytes = match known {
+            Some(bytes) => bytes,
+            None if self.is_linked(&image.state) => ByteSource::Linked,
+            None => ByteSource::Inline(self.append_bytes(one, image)?),
         };
-        saved.span = Some(span);
-        Ok(saved)
+        self.contents.insert(image.state.hash, bytes);
+        Ok(Saved { bytes: Some(bytes), ..without_bytes(image) })
+    }
+
+    /// Links a large content whose file is known. That a user's file still has it is found out by the op, which compares
+    /// before it writes.
+    fn is_linked(&self, state: &FileState) -> bool {
+        let file = (state.size > INLINE_BYTES_MAX).then(|| self.content.file(&state.hash));
+        file.flatten().is_some_and(|file| self.links.add(&file, state))
     }
 
     fn append_bytes(&mut self, one: &Planned, image: &Image) -> Result<Span, PrepareError> {
@@ -201,7 +211,6 @@ impl Writing<'_> {
         let span = self.frames.append_image(&mut hashing).map_err(unreadable)?;
         let hash = Hash::from_bytes(*hashing.hasher.finalize().as_bytes());
         if (hash, span.len) == (image.state.hash, image.state.size) {
-            self.spans.insert(hash, span);
             return Ok(span);
         }
         Err(match wrong {
@@ -233,7 +242,7 @@ enum Wrong {
 }
 
 fn without_bytes(image: &Image) -> Saved {
-    Saved { state: image.state, span: None, attributes: image.attributes.clone() }
+    Saved { state: image.state, bytes: None, attributes: image.attributes.clone() }
 }
 
 struct Hashing<'a> {

@@ -12,6 +12,7 @@ mod isolation_git;
 mod isolation_overlay;
 mod isolation_walls;
 mod journal_apply;
+mod journal_links;
 mod journal_places;
 mod journal_stage;
 mod ladder_base;

@@ -10,7 +10,7 @@ use domain::{
 };
 use store::{
     By, CallOutcome, CallStore, ChangedPlan, ChangesetStore, ChangesetStoreError, Collected, ContentStore,
-    ErrorStore, GivenBack, Staged, StoreError,
+    ErrorStore, GivenBack, Staged, StoreError, StoredFile,
 };
 use sync::{Clock, Effect, Finisher};
 
@@ -254,6 +254,10 @@ impl ContentStore for FaultyStore {
 
     fn open_content(&self, hash: &Hash) -> io::Result<Box<dyn Read + Send>> {
         self.inner().open_content(hash)
+    }
+
+    fn content_file(&self, hash: &Hash) -> io::Result<Option<StoredFile>> {
+        self.inner().content_file(hash)
     }
 
     fn collect(&self, dry_run: bool) -> io::Result<Collected> {

@@ -14,7 +14,7 @@ use sync::primitives::lock;
 use super::{MemoryStore, all_jobs};
 
 use crate::content_store::waits_since;
-use crate::{Collected, ContentStore, GivenBack, INLINE_BYTES_MAX, Staged};
+use crate::{Collected, ContentStore, GivenBack, INLINE_BYTES_MAX, Staged, StoredFile};
 
 /// The contents that are kept, and when the large ones were last staged.
 #[derive(Default)]
@@ -72,6 +72,11 @@ impl ContentStore for MemoryStore {
             io::Error::new(io::ErrorKind::NotFound, format!("nothing is kept under the hash {hash}"))
         })?;
         Ok(Box::new(Cursor::new(bytes)))
+    }
+
+    /// Memory has no file.
+    fn content_file(&self, _: &Hash) -> io::Result<Option<StoredFile>> {
+        Ok(None)
     }
 
     fn collect(&self, dry_run: bool) -> io::Result<Collected> {

@@ -22,7 +22,7 @@ use super::row::{Json, hash, ms, ms_or_none, number, signed};
 use super::tx::Tx;
 use super::{FOR_PROCESS, SqliteStore, space};
 use crate::content_store::waits_since;
-use crate::{Collected, ContentStore, GivenBack, INLINE_BYTES_MAX, Staged, StoreError};
+use crate::{Collected, ContentStore, GivenBack, INLINE_BYTES_MAX, Staged, StoreError, StoredFile};
 pub(super) use files::Files;
 
 /// A staging that lies further ahead than clocks of one boot can differ is of another boot, and nobody waits for it.
@@ -157,6 +157,16 @@ impl ContentStore for SqliteStore {
             Some(None) => Ok(Box::new(self.files.open(hash)?)),
             None => Err(nothing_under(hash)),
         }
+    }
+
+    fn content_file(&self, hash: &Hash) -> io::Result<Option<StoredFile>> {
+        let is_synced: Option<bool> = self
+            .read(|tx| {
+                let of_file = "SELECT synced FROM contents WHERE hash = ?1 AND bytes IS NULL";
+                tx.one(of_file, [hash.as_bytes()], |row| row.get(0))
+            })
+            .map_err(failed)?;
+        Ok(is_synced.map(|is_synced| StoredFile { path: self.files.place(hash), is_synced }))
     }
 
     fn collect(&self, dry_run: bool) -> io::Result<Collected> {

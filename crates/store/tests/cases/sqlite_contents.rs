@@ -6,7 +6,9 @@ use std::time::SystemTime;
 
 use domain::{ChangesetId, Hash};
 use rusqlite::Connection;
-use store::{By, CallOutcome, CallStore, ChangesetStore, Collected, ContentStore, STAGED_KEPT, SqliteStore};
+use store::{
+    By, CallOutcome, CallStore, ChangesetStore, Collected, ContentStore, STAGED_KEPT, SqliteStore, StoredFile,
+};
 use tempfile::TempDir;
 
 use crate::sqlite_bench::{PLAN, call_end, change, database, effect, new_call, open, owner};
@@ -53,8 +55,12 @@ async fn a_large_content_is_synced_when_its_changeset_ends_and_not_before() {
     let claim = call(&store).await;
     assert_eq!(synced(dir.path()), (0, 1));
     assert!(fs::read(place(dir.path())).unwrap() == LARGE);
+    let file = |is_synced| Some(StoredFile { path: place(dir.path()), is_synced });
+    assert_eq!(store.content_file(&Hash::of(LARGE)).unwrap(), file(false));
     store.close(&effect(), &claim, ChangesetId::from_u128(1)).await.unwrap();
     assert_eq!(synced(dir.path()), (1, 0));
+    assert_eq!(store.content_file(&Hash::of(LARGE)).unwrap(), file(true));
+    assert_eq!(store.content_file(&Hash::of(b"small")).unwrap(), None);
 }
 
 #[tokio::test]

@@ -41,7 +41,7 @@ impl Files {
         Self { dir: dir.into() }
     }
 
-    fn place(&self, hash: &Hash) -> PathBuf {
+    pub(super) fn place(&self, hash: &Hash) -> PathBuf {
         let digits = hash.to_string();
         let (first, rest) = digits.split_at(2);
         self.dir.join(first).join(rest)
