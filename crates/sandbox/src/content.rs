@@ -46,7 +46,7 @@ pub trait ContentSource: Sync {
 
     /// The file that has this content and may be hard-linked by a caller that needs the content for long; `None` if there
     /// is none. The caller compares it with the hash.
-    fn file(&self, _hash: &Hash) -> Option<ContentFile> {
+    fn linkable_file(&self, _hash: &Hash) -> Option<ContentFile> {
         None
     }
 }

@@ -90,7 +90,7 @@ impl ContentSource for Stored<'_> {
         Ok(self.0.open_content(hash)?)
     }
 
-    fn file(&self, hash: &Hash) -> Option<ContentFile> {
+    fn linkable_file(&self, hash: &Hash) -> Option<ContentFile> {
         let StoredFile { path, is_synced } = self.0.content_file(hash).ok()??;
         Some(ContentFile { path, is_synced })
     }

@@ -86,10 +86,10 @@ impl Engine {
             checked: None,
         };
         let undone = carry::carry(&self.house, &errand, &Authority::LockHolder { stop }, &images).await;
-        let undone = undone.map_err(|error| match error {
+        let undone = undone.map_err(|error| {
             // What was before comes from the journal alone.
-            CarryError::Merging(MergingError::ContentMissing { .. }) => damaged(),
-            error => error.into(),
+            let is_damaged = matches!(error, CarryError::Merging(MergingError::ContentMissing { .. }));
+            if is_damaged { damaged() } else { error.into() }
         })?;
         for spent in [apply, undone.apply] {
             // `gc` removes what stays.

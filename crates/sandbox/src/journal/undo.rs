@@ -140,7 +140,7 @@ impl ContentSource for UndoJournal {
         })
     }
 
-    fn file(&self, hash: &Hash) -> Option<ContentFile> {
+    fn linkable_file(&self, hash: &Hash) -> Option<ContentFile> {
         let (bytes, _) = self.contents.get(hash)?;
         let is_linked = *bytes == ByteSource::Linked;
         is_linked.then(|| ContentFile { path: self.links.path(hash), is_synced: true })

@@ -196,7 +196,7 @@ impl Writing<'_> {
     /// Links a large content whose file is known. That a user's file still has it is found out by the op, which compares
     /// before it writes.
     fn is_linked(&self, state: &FileState) -> bool {
-        let file = (state.size > INLINE_BYTES_MAX).then(|| self.content.file(&state.hash));
+        let file = (state.size > INLINE_BYTES_MAX).then(|| self.content.linkable_file(&state.hash));
         file.flatten().is_some_and(|file| self.links.add(&file, state))
     }
 

@@ -42,7 +42,7 @@ impl ContentSource for Files {
         Ok(Box::new(fs::File::open(self.path(hash))?))
     }
 
-    fn file(&self, hash: &Hash) -> Option<ContentFile> {
+    fn linkable_file(&self, hash: &Hash) -> Option<ContentFile> {
         Some(ContentFile { path: self.path(hash), is_synced: false })
     }
 }
