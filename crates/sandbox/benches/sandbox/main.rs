@@ -1,4 +1,5 @@
-//! `cargo xtask bench sandbox [--files N] [--rounds N] [--old PATH [--turns N]]`: what a sandbox and a capture cost, beside git and cp.
+//! `cargo xtask bench sandbox [--files N] [--rounds N] [--old PATH [--turns N]]`: what a sandbox and a capture cost,
+//! beside git and cp.
 //!
 //! Two repositories, one of 6,500 files and one ten times as large. Set-ups are wall milliseconds, captures are CPU
 //! milliseconds of this process and its children; every value is a median, ours and the peer take turns. What is about
