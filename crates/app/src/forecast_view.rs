@@ -3,11 +3,14 @@
 //! # Not here
 //! Which plans meet: the engine's `forecast`.
 
+use std::io::{self, Write};
+use std::sync::Arc;
+
 use domain::PlanId;
 use engine::plans::{Forecast, ForecastKind, ForecastPath};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::output::calm;
+use crate::output::{calm, write_object_with_list};
 
 /// How many paths are named before the rest is counted.
 const PATHS_SHOWN_MAX: usize = 3;
@@ -20,7 +23,7 @@ pub struct Met {
     /// The shortest text that names it.
     pub short: String,
     /// Where, and how, as far as it is listed.
-    pub paths: Vec<ForecastPath>,
+    pub paths: Arc<[ForecastPath]>,
     /// How many more paths are in conflict.
     pub more_conflicts: usize,
     /// How many more paths both change in ways that go together.
@@ -37,7 +40,7 @@ impl Met {
         Some(Met {
             other,
             short: short(other),
-            paths: forecast.paths.clone(),
+            paths: Arc::clone(&forecast.paths),
             more_conflicts,
             more_merges,
             kind,
@@ -100,15 +103,42 @@ pub fn warning(mets: &[Met]) -> Option<String> {
 
 /// As programs read it.
 pub fn to_json(mets: &[Met]) -> Value {
+    mets.iter().map(met_json).collect()
+}
+
+/// Writes plans, each with what it meets as its `forecast`.
+///
+/// # Errors
+/// They cannot be written.
+pub fn write_plans<'a>(
+    out: &mut dyn Write,
+    plans: impl Iterator<Item = (Map<String, Value>, &'a [Met])>,
+) -> io::Result<()> {
+    for (no, (facts, mets)) in plans.enumerate() {
+        if no > 0 {
+            out.write_all(b",")?;
+        }
+        write_object_with_list(out, facts, "forecast", |out| {
+            for (no, met) in mets.iter().enumerate() {
+                if no > 0 {
+                    out.write_all(b",")?;
+                }
+                serde_json::to_writer(&mut *out, &met_json(met))?;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// One of them.
+fn met_json(met: &Met) -> Value {
     let path = |path: &ForecastPath| json!({ "path": path.address, "kind": path.kind.as_str() });
-    let met = |met: &Met| {
-        json!({
-            "plan": met.other, "short_id": met.short, "kind": met.kind.as_str(), "conflict": met.is_conflict(),
-            "paths": met.paths.iter().map(path).collect::<Vec<_>>(),
-            "more_paths": met.more_conflicts + met.more_merges,
-        })
-    };
-    mets.iter().map(met).collect()
+    json!({
+        "plan": met.other, "short_id": met.short, "kind": met.kind.as_str(), "conflict": met.is_conflict(),
+        "paths": met.paths.iter().map(path).collect::<Vec<_>>(),
+        "more_paths": met.more_conflicts + met.more_merges,
+    })
 }
 
 #[cfg(test)]

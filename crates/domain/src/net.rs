@@ -13,7 +13,7 @@
 //! # Not here
 //! Which attempt's entries count (the store), and what a change meets in the project ([`crate::merge_file`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 
 use crate::change::{Base, ChangeEntry, Op};
 use crate::changeset_digest::{encode_bytes, encode_state};
@@ -75,54 +75,127 @@ pub fn fold_all<'a>(entries: impl IntoIterator<Item = &'a ChangeEntry>) -> Vec<N
 }
 
 /// The same, entry by entry: not all of them have to lie in memory at once.
+///
+/// A plan may change 100,000 files, so that each costs little: its place and a number in the index.
 #[derive(Debug, Default)]
 pub struct Folding {
-    places: Places,
+    /// In the order in which entries first name them.
+    places: Vec<Place>,
+    /// The number of each place, by the hash of its root and path.
+    index: HashMap<Hash, u32>,
 }
 
 impl Folding {
     /// Takes the next entry, in the order of their numbers.
     pub fn add(&mut self, entry: &ChangeEntry) {
         match &entry.op {
-            Op::Rename { from } => replay_move(&mut self.places, from, entry),
-            Op::Create | Op::Modify | Op::Delete | Op::Mode => replay_in_place(&mut self.places, entry),
+            Op::Rename { from } => self.replay_move(from, entry),
+            Op::Create | Op::Modify | Op::Delete | Op::Mode => self.replay_in_place(entry),
         }
     }
 
     /// What they come to, without directories that were made with a usual mode only to hold others.
     pub fn finish(self) -> Vec<NetChange> {
-        let net = self.finish_all();
-        let ends = net.iter().map(|change| End::of(change.root, &change.path, change.before, change.after));
-        let carriers = carriers(&ends.collect::<Vec<_>>());
-        if carriers.is_empty() {
-            return net;
-        }
-        net.into_iter()
-            .enumerate()
-            .filter(|(at, _)| !carriers.contains(at))
-            .map(|(_, change)| change)
-            .collect()
+        let mut net = self.finish_all();
+        let carriers = carriers(net.iter().map(End::from));
+        let mut at = 0..;
+        net.retain(|_| at.next().is_none_or(|at| !carriers.contains(&at)));
+        net
     }
 
     /// What they come to.
-    pub fn finish_all(self) -> Vec<NetChange> {
-        let moves = find_moves(&self.places);
-        let told = |(key, from): (&Key, &Key)| {
-            let (place, source) = (self.places.get(key)?, self.places.get(from)?);
-            Some((key.clone(), moved(key, place, from, source)))
-        };
-        let mut moved: BTreeMap<Key, NetChange> = moves.iter().filter_map(told).collect();
-        let moved_away: BTreeSet<Key> = moves.into_values().collect();
-        let mut changes = Vec::new();
-        for (key, place) in self.places {
-            match moved.remove(&key) {
-                _ if moved_away.contains(&key) => {}
-                Some(change) => changes.push(change),
-                None => changes.extend(stayed(key, place)),
-            }
+    pub fn finish_all(mut self) -> Vec<NetChange> {
+        let moves = self.find_moves();
+        let moved: Vec<NetChange> =
+            moves.iter().map(|(at, from)| moved(&self.places[*at], &self.places[*from])).collect();
+        for at in moves.into_iter().flat_map(|(at, from)| [at, from]) {
+            self.places[at].forget();
         }
+        drop(self.index);
+        // It takes the memory of the places over.
+        let mut changes: Vec<NetChange> = self.places.into_iter().filter_map(stayed).collect();
+        changes.extend(moved);
+        changes.sort_unstable_by(|one, other| (one.root, &one.path).cmp(&(other.root, &other.path)));
         changes
     }
+
+    fn find(&self, root: RootNo, path: &RelPath) -> Option<usize> {
+        self.index.get(&index_key(root, path)).map(|at| *at as usize)
+    }
+
+    /// The place at `path`, which held `first` if no entry told of it before.
+    fn place(&mut self, entry: &ChangeEntry, path: &RelPath, first: Option<FileState>) -> &mut Place {
+        let next = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
+        let at = *self.index.entry(index_key(entry.root, path)).or_insert(next);
+        if at == next {
+            self.places.push(Place {
+                root: entry.root,
+                path: path.clone(),
+                first,
+                base: entry.base,
+                last: first,
+                origin: if first.is_some() { Origin::Here } else { Origin::Nowhere },
+                calls: Vec::with_capacity(1),
+            });
+        }
+        let place = &mut self.places[at as usize];
+        place.add_calls(&[entry.call]);
+        place
+    }
+
+    fn replay_in_place(&mut self, entry: &ChangeEntry) {
+        let place = self.place(entry, &entry.path, entry.before);
+        let was = place.last.is_some();
+        place.last = entry.after;
+        if was && entry.after.is_some() {
+            return;
+        }
+        // A file that ended takes its origin along; the one that begins here is the plan's own.
+        let ended = match std::mem::replace(&mut place.origin, Origin::Nowhere) {
+            Origin::At(origin) if origin != entry.path => origin,
+            Origin::At(_) | Origin::Here | Origin::Nowhere => return,
+        };
+        let calls = place.calls.clone();
+        if let Some(source) = self.find(entry.root, &ended) {
+            self.places[source].add_calls(&calls);
+        }
+    }
+
+    fn replay_move(&mut self, from: &RelPath, entry: &ChangeEntry) {
+        let source = self.place(entry, from, entry.before);
+        source.last = None;
+        let origin = match std::mem::replace(&mut source.origin, Origin::Nowhere) {
+            Origin::Here => Origin::At(from.clone()),
+            origin @ (Origin::At(_) | Origin::Nowhere) => origin,
+        };
+        let calls = source.calls.clone();
+        let target = self.place(entry, &entry.path, None);
+        target.last = entry.after;
+        target.origin = origin;
+        target.add_calls(&calls);
+    }
+
+    /// Each target that is told as a move, with its source.
+    fn find_moves(&self) -> Vec<(usize, usize)> {
+        let mut moves = Vec::new();
+        for (at, place) in self.places.iter().enumerate() {
+            let Origin::At(origin) = &place.origin else { continue };
+            let Some(from) = self.find(place.root, origin) else { continue };
+            let source = &self.places[from];
+            let (Some(before), Some(after)) = (source.first, place.last) else { continue };
+            if place.first.is_none() && source.last.is_none() && before.kind == after.kind {
+                moves.push((at, from));
+            }
+        }
+        moves
+    }
+}
+
+/// By its hash a place needs no second copy of its path.
+fn index_key(root: RootNo, path: &RelPath) -> Hash {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&root.0.to_le_bytes()).update(path.as_bytes());
+    Hash::from_bytes(*hasher.finalize().as_bytes())
 }
 
 /// The modes that directories have that nobody gave a thought to, by the usual umasks.
@@ -153,25 +226,31 @@ impl<'a> End<'a> {
     }
 }
 
+impl<'a> From<&'a NetChange> for End<'a> {
+    fn from(change: &'a NetChange) -> End<'a> {
+        End::of(change.root, &change.path, change.before, change.after)
+    }
+}
+
 /// Whether it is a directory with a mode that nobody gave a thought to.
 pub(crate) fn is_usual_dir(state: &FileState) -> bool {
     state.kind == Kind::Dir && USUAL_DIR_MODES.contains(&state.mode)
 }
 
 /// Which of these, by index, are directories that were made with a usual mode to hold others of them.
-pub fn carriers(ends: &[End<'_>]) -> BTreeSet<usize> {
-    if !ends.iter().any(End::is_usual_new_dir) {
+pub fn carriers<'a>(ends: impl Iterator<Item = End<'a>> + Clone) -> BTreeSet<usize> {
+    if !ends.clone().any(|end| end.is_usual_new_dir()) {
         return BTreeSet::new();
     }
     let made: BTreeSet<(RootNo, &[u8])> =
-        ends.iter().filter(|end| end.after.is_some()).map(|end| (end.root, end.path)).collect();
+        ends.clone().filter(|end| end.after.is_some()).map(|end| (end.root, end.path)).collect();
     let holds = |end: &End<'_>| {
         let below = [end.path, b"/"].concat();
         let first = made.range((end.root, &below[..])..).next();
         first.is_some_and(|(root, path)| *root == end.root && path.starts_with(&below))
     };
     let is_carrier = |end: &End<'_>| end.is_usual_new_dir() && holds(end);
-    ends.iter().enumerate().filter(|(_, end)| is_carrier(end)).map(|(at, _)| at).collect()
+    ends.enumerate().filter(|(_, end)| is_carrier(end)).map(|(at, _)| at).collect()
 }
 
 /// One hash of what the changes make of the tree: of the sorted (root, path, state after), where a moved file
@@ -195,12 +274,12 @@ pub fn net_hash(changes: &[NetChange]) -> Hash {
     Hash::from_bytes(*hasher.finalize().as_bytes())
 }
 
-type Key = (RootNo, RelPath);
-type Places = BTreeMap<Key, Place>;
-
-/// What is known of one path while entries are replayed. There is one for each changed file: it is kept small.
+/// What is known of one path while entries are replayed. There is one for each changed file: it is kept small, and no
+/// smaller than the change that takes its memory over.
 #[derive(Debug)]
 struct Place {
+    root: RootNo,
+    path: RelPath,
     first: Option<FileState>,
     base: Base,
     last: Option<FileState>,
@@ -228,78 +307,18 @@ impl Place {
             }
         }
     }
-}
 
-/// The place at `path`, which held `first` if no entry told of it before.
-fn place<'a>(
-    places: &'a mut Places,
-    entry: &ChangeEntry,
-    path: &RelPath,
-    first: Option<FileState>,
-) -> &'a mut Place {
-    let place = places.entry((entry.root, path.clone())).or_insert_with(|| Place {
-        first,
-        base: entry.base,
-        last: first,
-        origin: if first.is_some() { Origin::Here } else { Origin::Nowhere },
-        calls: Vec::with_capacity(1),
-    });
-    place.add_calls(&[entry.call]);
-    place
-}
-
-fn replay_in_place(places: &mut Places, entry: &ChangeEntry) {
-    let place = place(places, entry, &entry.path, entry.before);
-    let was = place.last.is_some();
-    place.last = entry.after;
-    if was && entry.after.is_some() {
-        return;
-    }
-    // A file that ended takes its origin along; the one that begins here is the plan's own.
-    let ended = match std::mem::replace(&mut place.origin, Origin::Nowhere) {
-        Origin::At(origin) if origin != entry.path => origin,
-        Origin::At(_) | Origin::Here | Origin::Nowhere => return,
-    };
-    let calls = place.calls.clone();
-    if let Some(source) = places.get_mut(&(entry.root, ended)) {
-        source.add_calls(&calls);
+    /// Makes it no change, because it is told as a part of a move.
+    fn forget(&mut self) {
+        self.last = self.first;
     }
 }
 
-fn replay_move(places: &mut Places, from: &RelPath, entry: &ChangeEntry) {
-    let source = place(places, entry, from, entry.before);
-    source.last = None;
-    let origin = match std::mem::replace(&mut source.origin, Origin::Nowhere) {
-        Origin::Here => Origin::At(from.clone()),
-        origin @ (Origin::At(_) | Origin::Nowhere) => origin,
-    };
-    let calls = source.calls.clone();
-    let target = place(places, entry, &entry.path, None);
-    target.last = entry.after;
-    target.origin = origin;
-    target.add_calls(&calls);
-}
-
-/// Each target that is told as a move, with its source.
-fn find_moves(places: &Places) -> BTreeMap<Key, Key> {
-    let mut moves = BTreeMap::new();
-    for (key, place) in places {
-        let Origin::At(origin) = &place.origin else { continue };
-        let from = (key.0, origin.clone());
-        let Some(source) = places.get(&from) else { continue };
-        let (Some(before), Some(after)) = (source.first, place.last) else { continue };
-        if place.first.is_none() && source.last.is_none() && before.kind == after.kind {
-            moves.insert(key.clone(), from);
-        }
-    }
-    moves
-}
-
-fn moved(key: &Key, place: &Place, from: &Key, source: &Place) -> NetChange {
+fn moved(place: &Place, source: &Place) -> NetChange {
     NetChange {
-        root: key.0,
-        path: key.1.clone(),
-        from: Some(from.1.clone()),
+        root: place.root,
+        path: place.path.clone(),
+        from: Some(source.path.clone()),
         before: source.first,
         after: place.last,
         base: source.base,
@@ -314,7 +333,7 @@ fn moved(key: &Key, place: &Place, from: &Key, source: &Place) -> NetChange {
     }
 }
 
-fn stayed((root, path): Key, place: Place) -> Option<NetChange> {
-    let Place { first: before, last: after, base, calls, .. } = place;
+fn stayed(place: Place) -> Option<NetChange> {
+    let Place { root, path, first: before, last: after, base, calls, .. } = place;
     (before != after).then_some(NetChange { root, path, from: None, before, after, base, calls })
 }

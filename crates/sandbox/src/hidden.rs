@@ -7,6 +7,7 @@
 //! # Not here
 //! Covering them from commands: `isolation`. Which paths these are: the user's settings.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -25,12 +26,21 @@ impl HiddenPaths {
     /// These paths, and where their links lead.
     pub fn new(paths: impl IntoIterator<Item = PathBuf>) -> HiddenPaths {
         let mut all = Vec::new();
+        // Most of them are in the same few directories.
+        let mut parents: HashMap<PathBuf, Option<PathBuf>> = HashMap::new();
         for path in paths.into_iter().filter(|path| path.is_absolute()) {
-            all.extend(fs::canonicalize(&path).ok().filter(|real| *real != path));
             // One that is not there yet may be made by a tool: its directory counts as it is.
-            let by_parent = path.parent().zip(path.file_name());
-            let real = by_parent.and_then(|(parent, name)| Some(fs::canonicalize(parent).ok()?.join(name)));
-            all.extend(real.filter(|real| *real != path));
+            if let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
+                if !parents.contains_key(parent) {
+                    parents.insert(parent.to_owned(), fs::canonicalize(parent).ok());
+                }
+                let real = parents.get(parent).cloned().flatten().map(|parent| parent.join(name));
+                all.extend(real.filter(|real| *real != path));
+            }
+            let is_link = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
+            if is_link || path.file_name().is_none() {
+                all.extend(fs::canonicalize(&path).ok());
+            }
             all.push(path);
         }
         all.sort();

@@ -1,4 +1,4 @@
-//! `cargo xtask bench cancel [--runs N]`: from the wish to stop a plan to the word that it has stopped, and whether that
+//! `cargo xtask bench cancel [--runs N] [--old PATH]`: from the wish to stop a plan to the word that it has stopped, and whether that
 //! is true.
 //!
 //! A worker runs a plan whose command is a tree of 7 processes that ignore every signal that can be ignored, leave their
@@ -8,7 +8,8 @@
 //!
 //! Beside it `codex exec` runs the same tree as a command that its scripted model asked for, and gets a SIGINT, as from
 //! Ctrl-C: timed until Codex has ended and the tree is dead. A tree that lives 2 seconds later is counted, killed, and
-//! costs Codex no time: its row is then that of its end alone.
+//! costs Codex no time: its row is then that of its end alone. With `--old` the program at that path is asked in its place,
+//! and ours may take at most 1.1 times as long.
 //!
 //! # Fair
 //! In turns, the same tree, each in its own program's sandbox.
@@ -41,25 +42,33 @@ mod row;
 mod tree;
 
 use std::fs;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use codex::Codex;
 use program::{Program, Worker};
-use row::{Better, median, option, row};
+use row::{Better, Targets, median, old_program, option, row};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tree::Tree;
 
+/// How many times as long as the older program ours may take.
+const OLD_TIMES_MAX: f64 = 1.1;
+
 fn main() -> ExitCode {
-    let codex = peers::tell("Codex", peers::codex());
+    let old = old_program();
+    let codex = if old.is_none() { peers::tell("Codex", peers::codex()) } else { None };
     alone::go_inside();
     let runs = option("--runs", 200);
-    let ours = Ours::new();
+    let ours = Ours::new(Path::new(env!("CARGO_BIN_EXE_agents")));
+    let old = old.map(|program| Ours::new(&program));
+    let mut old_times = Vec::new();
     let mut theirs = codex.map(|program| Theirs::new(Codex::new(program)));
     let (mut times, mut done, mut effects) = (Vec::new(), Vec::new(), Vec::new());
     for run in 0..runs {
+        old_times.extend(old.as_ref().map(|old| old.cancel(run).time_ms));
         let one = ours.cancel(run);
         times.push(one.time_ms);
         effects.extend(one.effects.iter().map(|effect| format!("run {run}: {effect}")));
@@ -82,12 +91,17 @@ fn main() -> ExitCode {
     } else {
         println!("\neffects_after={}", effects.len());
     }
+    if !old_times.is_empty() {
+        let (mut targets, medians) = (Targets::default(), [median(&times), median(&old_times)]);
+        targets.ratio("cancel", "old", medians, Better::Less, "ms", 1.0 / OLD_TIMES_MAX);
+        targets.check();
+    }
     if effects.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// A project with the tree's program in it.
-fn project() -> Program {
-    let program = Program::new(4, &[(tree::SCRIPT_NAME, tree::SCRIPT), ("a.txt", "one\n")]);
+fn project(agents: &Path) -> Program {
+    let program = Program::at(agents, 4, &[(tree::SCRIPT_NAME, tree::SCRIPT), ("a.txt", "one\n")]);
     fs::create_dir(program.dir().join("out")).unwrap();
     program
 }
@@ -109,8 +123,8 @@ struct Cancelled {
 }
 
 impl Ours {
-    fn new() -> Ours {
-        let program = project();
+    fn new(agents: &Path) -> Ours {
+        let program = project(agents);
         let (tell, news) = channel();
         let worker = program.worker(4, &tell);
         assert!(news.recv().unwrap().is("ready"));
@@ -181,7 +195,8 @@ struct Theirs {
 
 impl Theirs {
     fn new(codex: Codex) -> Theirs {
-        Theirs { codex, program: project(), times: Vec::new(), outlived: 0 }
+        let program = project(Path::new(env!("CARGO_BIN_EXE_agents")));
+        Theirs { codex, program, times: Vec::new(), outlived: 0 }
     }
 
     fn interrupt(&mut self, run: usize) {

@@ -1,5 +1,5 @@
-//! `cargo xtask bench plans [--plans N] [--rounds N] [--held N] [--runs N]`: plans a second, memory of held plans, one
-//! plan from start to end.
+//! `cargo xtask bench plans [--plans N] [--rounds N] [--held N] [--runs N] [--old PATH]`: plans a second, memory of held
+//! plans, one plan from start to end.
 //!
 //! - `plans_read_only`: N plans of 4 durable steps that each read a file, 64 at once, left to a worker that waits for
 //!   them; from the start of the command that makes them to the end of the last.
@@ -7,6 +7,8 @@
 //!   step. The rate with 4 commands, each a process, is told without a row: no peer starts any.
 //! - `plans_held`: how much one worker grows while it holds N plans in a step that waits, for each.
 //! - `plan_of_two_steps`: `agents run` with two steps, beside `codex exec` with the same two commands.
+//!
+//! With `--old` the only peer is the program at that path, and ours may be at most 1.1 times slower.
 //!
 //! # Fair
 //! All in turns, in one run, on one disk, medians over the rounds. Restate gets 64 clients that keep their connections and
@@ -43,17 +45,23 @@ mod once;
 mod others;
 mod ours;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use others::{LangGraph, Restate};
 use ours::{Ours, Steps};
-use row::{Better, median, option, row};
+use row::{Better, Targets, median, old_program, option, row};
 
 /// So many plans at once, on all sides that can.
 const AT_ONCE: usize = 64;
 const MB: f64 = 1_000_000.0;
+/// How many times as long as the older program ours may take.
+const OLD_TIMES_MAX: f64 = 1.1;
 
 fn main() {
+    if let Some(old) = old_program() {
+        alone::go_inside();
+        return beside_old(&old);
+    }
     let codex = peers::tell("Codex", peers::codex());
     let python = peers::tell("Python with the peers' packages", peers::python());
     let restate = peers::tell("Restate", peers::restate());
@@ -62,13 +70,44 @@ fn main() {
     let held = option("--held", 1000);
     let each = Ours::held_bytes(held) / held as f64 / MB;
     println!("plans_held: {each:.3} MB for each of {held}, 1 is allowed");
-    let (ours, others) = once::times(option("--runs", 20), codex);
+    let (ours, others) = once::times(option("--runs", 20), codex, None);
     println!("plan_of_two_steps: {:.1} ms", median(&ours));
     if !others.is_empty() {
         rows.push(row("plan_of_two_steps", "codex", median(&ours), median(&others), Better::Less, "ms"));
     }
     println!();
     rows.iter().for_each(|row| println!("{row}"));
+}
+
+fn this_program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_agents"))
+}
+
+/// Ours and an older program in turns.
+fn beside_old(old: &Path) {
+    let (plans, rounds) = (option("--plans", 1000), option("--rounds", 5));
+    let programs = [this_program(), old].map(|program| Ours::start(program, AT_ONCE));
+    let kinds =
+        [("plans_read_only", Steps::Read), ("plans_edit", Steps::Edit), ("plans_command", Steps::Command)];
+    let mut rates = kinds.map(|_| [const { Vec::new() }; 2]);
+    for round in 0..rounds {
+        for (rates, (name, steps)) in rates.iter_mut().zip(kinds) {
+            for side in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
+                rates[side].push(programs[side].rate(steps, plans));
+            }
+            println!("round {round}: {name} {:.0}, old {:.0} plans/s", rates[0][round], rates[1][round]);
+        }
+    }
+    let mut targets = Targets::default();
+    for (rates, (name, _)) in rates.iter().zip(kinds) {
+        let medians = [median(&rates[0]), median(&rates[1])];
+        targets.ratio(name, "old", medians, Better::More, "plans/s", 1.0 / OLD_TIMES_MAX);
+    }
+    drop(programs);
+    let (ours, olds) = once::times(option("--runs", 100), None, Some(old));
+    let medians = [median(&ours), median(&olds)];
+    targets.ratio("plan_of_two_steps", "old", medians, Better::Less, "ms", 1.0 / OLD_TIMES_MAX);
+    targets.check();
 }
 
 /// Plans a second, of ours and of the peers that there are.
@@ -79,7 +118,7 @@ fn rates(plans: usize, rounds: usize, restate: Option<PathBuf>, python: Option<P
     let mut restate =
         restate.as_ref().zip(python.as_ref()).and_then(|(server, python)| start(server, python));
     let mut langgraph = python.as_ref().and_then(|python| peers::tell("LangGraph", LangGraph::start(python)));
-    let ours = Ours::start(AT_ONCE);
+    let ours = Ours::start(this_program(), AT_ONCE);
     let [mut read, mut edit, mut command] = [const { Vec::new() }; 3];
     let mut others: [(&str, Vec<f64>); 2] = [("restate", Vec::new()), ("langgraph", Vec::new())];
     for round in 1..=rounds {

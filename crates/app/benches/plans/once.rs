@@ -10,19 +10,24 @@ use crate::program::Program;
 /// What each of the two steps does, in ours and in Codex.
 const COMMANDS: [&str; 2] = ["echo one >> a.txt", "echo one >> b.txt"];
 
-/// Milliseconds of ours and of Codex, in turns.
-pub(crate) fn times(runs: usize, codex: Option<PathBuf>) -> (Vec<f64>, Vec<f64>) {
+/// Milliseconds of ours and of Codex, or of an older program, in turns.
+pub(crate) fn times(runs: usize, codex: Option<PathBuf>, old: Option<&Path>) -> (Vec<f64>, Vec<f64>) {
     let files = [("a.txt", "one\n"), ("b.txt", "one\n")];
     let program = Program::new(1, &files);
     let theirs = Program::new(1, &files);
+    let old = old.map(|old| Program::at(old, 1, &files));
     let codex = codex.map(Codex::new);
     let (mut ours, mut others) = (Vec::new(), Vec::new());
     // The first of each reads its files from the disk, and is not counted.
     for run in 0..=runs {
         let [first, second] = COMMANDS;
-        let time = timed(&mut program.command(&["run", "--step", first, "--step", second]));
+        let two_steps =
+            |program: &Program| timed(&mut program.command(&["run", "--step", first, "--step", second]));
+        let time = two_steps(&program);
+        let old_time = old.as_ref().map(two_steps);
         if run > 0 {
             ours.push(time);
+            others.extend(old_time);
         }
         let Some(codex) = &codex else { continue };
         let mut exec = codex.exec(&theirs.project(), &COMMANDS.map(str::to_owned));

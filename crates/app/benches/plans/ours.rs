@@ -1,6 +1,7 @@
 //! Ours: plans of 4 steps left to a worker that waits for them, and a worker that holds 1000 of them.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -59,8 +60,8 @@ pub(crate) struct Ours {
 }
 
 impl Ours {
-    pub(crate) fn start(at_once: usize) -> Ours {
-        let program = Program::new(at_once, &[("a.txt", "one\n")]);
+    pub(crate) fn start(agents: &Path, at_once: usize) -> Ours {
+        let program = Program::at(agents, at_once, &[("a.txt", "one\n")]);
         let (tell, news) = channel();
         let worker = program.worker(at_once, &tell);
         let ours = Ours { program, news, worker };
@@ -99,7 +100,7 @@ impl Ours {
 
     /// How much the worker's memory grows while it holds so many plans in a step that waits.
     pub(crate) fn held_bytes(plans: usize) -> f64 {
-        let ours = Ours::start(plans);
+        let ours = Ours::start(crate::this_program(), plans);
         // What a first plan needs once is no part of what each of them needs.
         ours.rate(Steps::Read, plans.div_ceil(10));
         let before = ours.worker.rss_bytes();

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 /// A data directory and a project, both gone with it.
 pub(crate) struct Program {
+    agents: PathBuf,
     dir: TempDir,
     concurrency: usize,
 }
@@ -22,7 +23,12 @@ pub(crate) struct Program {
 impl Program {
     /// A store where so many plans work at once, and a project of these files.
     pub(crate) fn new(concurrency: usize, files: &[(&str, &str)]) -> Program {
-        let program = Program { dir: tempfile::tempdir().unwrap(), concurrency };
+        Self::at(Path::new(env!("CARGO_BIN_EXE_agents")), concurrency, files)
+    }
+
+    /// The same with another build of the program.
+    pub(crate) fn at(agents: &Path, concurrency: usize, files: &[(&str, &str)]) -> Program {
+        let program = Program { agents: agents.to_owned(), dir: tempfile::tempdir().unwrap(), concurrency };
         fs::create_dir(program.project()).unwrap();
         for (path, text) in files {
             fs::write(program.project().join(path), text).unwrap();
@@ -30,7 +36,17 @@ impl Program {
         // A project ends where its repository does; without one it could be a directory above.
         program.git(&["init", "--quiet"]);
         program.git(&["add", "."]);
-        program.git(&["-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "--quiet", "-m", "a"]);
+        program.git(&[
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@example.org",
+            "commit",
+            "--quiet",
+            "--allow-empty",
+            "-m",
+            "a",
+        ]);
         program
     }
 
@@ -53,7 +69,7 @@ impl Program {
     }
 
     pub(crate) fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agents"));
+        let mut command = Command::new(&self.agents);
         command.arg("--data-dir").arg(self.data()).args(["--format", "json"]).args(words);
         // Nothing of whoever runs this is read or written.
         command.current_dir(self.project()).env("HOME", self.dir()).env("XDG_CONFIG_HOME", self.dir());

@@ -29,7 +29,7 @@ use super::work;
 use crate::config::Key;
 use crate::diff_view;
 use crate::failure::{Failure, codes, from_engine};
-use crate::output::{Format, Report, calm, calm_bytes};
+use crate::output::{Body, BodyForm, Format, Report, calm, calm_bytes};
 use crate::plan_view;
 use crate::review::{self, Ending, Review};
 use crate::screen::{Keys, Screen};
@@ -69,9 +69,15 @@ pub(super) async fn run(args: TopArgs, invocation: &Invocation) -> Result<Report
         let seen = sight.look(&engine).await.map_err(|error| from_engine::store(&error))?;
         sight.made().await.map_err(|error| from_engine::store(&error))?;
         let (rows, summary) = sight.rows(&seen);
-        let mut data = top::to_json(&rows, &summary, &seen);
-        data["breakers"] = top::breakers_json(&sight.breakers, now());
-        return Ok(Report::new(data, top::to_table(&rows, &summary, look)));
+        let breakers = top::breakers_json(&sight.breakers, now());
+        let text = top::to_table(&rows, &summary, look);
+        return Ok(Report::streamed(Body::new(move |form, out| {
+            match form {
+                BodyForm::Text => out.write_all(text.as_bytes())?,
+                BodyForm::Data => top::write_json(out, (&rows, &summary), &seen, &breakers)?,
+            }
+            Ok(Vec::new())
+        })));
     }
     let shown = Shown {
         invocation,

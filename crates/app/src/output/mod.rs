@@ -28,7 +28,7 @@ pub use terminal::{ColorWhen, Look, Paint, calm, calm_bytes, one_line, one_line_
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::failure::{Exit, Failure, codes};
 
@@ -183,6 +183,42 @@ impl Report {
         self.failure = Some(failure);
         self
     }
+}
+
+/// The object that a value is; an empty one if it is none.
+pub fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(object) => object,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+    }
+}
+
+/// Writes an object in which the list at `key` is written item by item.
+///
+/// # Errors
+/// An item, or the whole, cannot be written.
+pub fn write_object_with_list(
+    out: &mut dyn Write,
+    mut object: Map<String, Value>,
+    key: &str,
+    mut write_items: impl FnMut(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    object.insert(key.to_owned(), Value::Null);
+    let mut separator: &[u8] = b"{";
+    for (name, value) in &object {
+        out.write_all(separator)?;
+        separator = b",";
+        serde_json::to_writer(&mut *out, name)?;
+        out.write_all(b":")?;
+        if name == key {
+            out.write_all(b"[")?;
+            write_items(out)?;
+            out.write_all(b"]")?;
+        } else {
+            serde_json::to_writer(&mut *out, value)?;
+        }
+    }
+    out.write_all(b"}")
 }
 
 /// A failure without an answer.

@@ -12,7 +12,7 @@ mod draw;
 mod rows;
 
 pub use draw::draw;
-pub use rows::{Group, Row, Summary, breaker_words, breakers_json, rows, span, to_json, to_table};
+pub use rows::{Group, Row, Summary, breaker_words, breakers_json, rows, span, to_table, write_json};
 
 use domain::PlanId;
 

@@ -5,6 +5,7 @@
 //! 2. Text of plans is calm before it is in a row.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 use domain::{ApplyState, PlanId, PlanState, WallMs, Work};
 use engine::plans::{BreakerChange, Forecasts, Glance, GlanceStep, QueuePlace, Seen};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::forecast_view::{self, Met};
 use crate::notify::Need;
-use crate::output::{Look, Table, calm, one_line};
+use crate::output::{Look, Table, calm, object, one_line, write_object_with_list};
 use crate::time::stamp;
 
 /// How long a plan that has ended is still seen.
@@ -347,16 +348,28 @@ pub fn to_table(rows: &[Row], summary: &Summary, look: &Look) -> String {
     format!("{}\n{}", summary.line(), table.shown(look))
 }
 
-/// As programs read it.
-pub fn to_json(rows: &[Row], summary: &Summary, seen: &Seen) -> Value {
-    let plans: Vec<Value> = rows.iter().filter_map(|row| row_json(row, seen)).collect();
-    json!({
-        "plans": plans, "running": summary.running, "slots": summary.slots, "queued": summary.queued,
+/// Writes it as programs read it.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_json(
+    out: &mut dyn Write,
+    (rows, summary): (&[Row], &Summary),
+    seen: &Seen,
+    breakers: &Value,
+) -> io::Result<()> {
+    let whole = json!({
+        "running": summary.running, "slots": summary.slots, "queued": summary.queued,
         "needs_you": summary.needs_you, "conflicts": summary.conflicts, "worker_lives": summary.has_worker,
-        "not_compared": summary.not_compared,
+        "not_compared": summary.not_compared, "breakers": breakers,
+    });
+    write_object_with_list(out, object(whole), "plans", |out| {
+        let plans = rows.iter().filter_map(|row| Some((object(row_json(row, seen)?), row.met.as_slice())));
+        forecast_view::write_plans(out, plans)
     })
 }
 
+/// What programs read of a row, but for what its plan meets.
 fn row_json(row: &Row, seen: &Seen) -> Option<Value> {
     let glance = seen.plans.iter().find(|glance| glance.plan.id == row.id)?;
     let plan = &glance.plan;
@@ -370,7 +383,6 @@ fn row_json(row: &Row, seen: &Seen) -> Option<Value> {
         "phase": plan.state.phase(), "state": plan.state.word(), "group": row.group.as_str(),
         "undone": plan.undone_at.is_some(), "broken_off": glance.owner_is_gone,
         "needs": need(glance).map(Need::words), "step": step, "elapsed_ms": row.since_ms, "files": row.files,
-        "forecast": forecast_view::to_json(&row.met),
         "job": glance.job.as_ref().map(|job| job.id), "worker": glance.job.as_ref().and_then(|job| job.worker),
         "queue": glance.place.map(|place| json!({ "before": place.before, "served": place.is_served })),
     }))

@@ -5,7 +5,7 @@ use domain::{JobId, Ms, NewJob, NewPlan, Phase, Plan, PlanSpec, PlanState, Proje
 use engine::plans::{Forecast, ForecastKind, ForecastPath, Forecasts, Glance, GlanceStep, QueuePlace, Seen};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::output::{ColorWhen, Format, Look};
@@ -57,7 +57,7 @@ fn seen() -> (Seen, Forecasts) {
     let forecast = Forecast {
         plan: PlanId::from_u128(1),
         other: PlanId::from_u128(3),
-        paths: vec![ForecastPath { address: "src/cart.rs".to_owned(), kind }],
+        paths: [ForecastPath { address: "src/cart.rs".to_owned(), kind }].into(),
         more_conflicts: 0,
         more_merges: 0,
         kind,
@@ -283,7 +283,9 @@ fn the_table_reads_without_a_screen_and_by_programs() {
         table.starts_with("1 running of 4 slots, 3 queued, 2 need you, 1 conflict to come\nPLAN"),
         "{table}"
     );
-    let json = to_json(&rows, &summary, &seen);
+    let mut written = Vec::new();
+    write_json(&mut written, (&rows, &summary), &seen, &json!([])).unwrap();
+    let json: Value = serde_json::from_slice(&written).unwrap();
     assert_eq!(json["plans"][0]["step"], json!({ "node": "build", "no": 2, "of": 5 }));
     assert_eq!(json["plans"][0]["forecast"][0]["kind"], "same_lines");
     assert_eq!((&json["plans"][2]["needs"], &json["needs_you"]), (&json!("apply it"), &json!(2)));

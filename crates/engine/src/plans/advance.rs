@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use domain::{Gate, NewJob, Plan, PlanId};
+use domain::{Gate, NewJob, Plan, PlanId, PlanState, Work};
 use store::{PlanFilter, StoreError};
 
 use super::facts::store_error;
@@ -64,8 +64,7 @@ impl Engine {
                 limit: LEFT_BEHIND_MAX,
             };
             let plans = self.house.store.newest_plans(&filter).await?;
-            let may_go = |plan: &&Plan| (phase, state) != ("execute", "complete") || has_a_yes(plan);
-            for plan in plans.iter().filter(may_go) {
+            for plan in plans.iter().filter(|plan| may_go_on(plan)) {
                 match self.advance(plan.id).await {
                     Ok(is_moved) => found.moved += usize::from(is_moved),
                     Err(_) => found.stuck += 1,
@@ -89,7 +88,8 @@ impl Engine {
     }
 }
 
-/// Whether anybody may have said yes to applying the plan.
-fn has_a_yes(plan: &Plan) -> bool {
-    plan.spec.apply == Gate::Auto || plan.spec.automation.apply == Gate::Auto
+/// Whether the plan may go on by itself: one whose work is done does so only if a yes to applying it was given before.
+pub(super) fn may_go_on(plan: &Plan) -> bool {
+    let has_a_yes = plan.spec.apply == Gate::Auto || plan.spec.automation.apply == Gate::Auto;
+    plan.state != PlanState::Execute(Work::Complete) || has_a_yes
 }

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use domain::{
-    ApplyId, ApplyKind, ApplyStage, ApplyState, JobState, Phase, Plan, PlanEvent, PlanId, PlanState, Reason,
-    RelPath, RootNo, SelectionError, ValidationSummary, WallMs, Work,
+    ApplyId, ApplyKind, ApplyStage, ApplyState, JobState, NetChange, Phase, Plan, PlanEvent, PlanId,
+    PlanState, Reason, RelPath, RootNo, SelectionError, ValidationSummary, WallMs, Work,
 };
 use serde::{Deserialize, Serialize};
 use store::{PlanStoreError, StoreError};
@@ -324,7 +324,8 @@ impl Engine {
         let validations = self.house.checks_of_chosen(&plan, &chosen).await?;
         let roots = Roots::open(&plan)?;
         let merged = merging::merge_all(&roots, &chosen.wanted, &Stored(self.house.store.as_ref()), None)?;
-        let linked = addresses(&merging::linked_elsewhere(&roots, &chosen.wanted), &plan);
+        let wanted = chosen.wanted.iter().map(|wanted| &wanted.change);
+        let linked = addresses(&merging::linked_elsewhere(&roots, wanted), &plan);
         let files = merging::counted(&merged.changes, &chosen.wanted);
         let files = files.iter().map(|(_, path)| path.to_string()).collect();
         Ok(Preview {
@@ -339,16 +340,11 @@ impl Engine {
         })
     }
 
-    /// The files that a plan changes and that have other names, which it does not mention; what cannot be looked at has
-    /// none.
-    ///
-    /// # Errors
-    /// There is no such plan, or the store failed.
-    pub async fn linked(&self, id: PlanId) -> Result<Vec<String>, ApplyError> {
-        let plan = self.house.store.plan(id).await?;
-        let chosen = self.house.chosen(&plan, &ApplyRequest::default()).await?;
-        let Ok(roots) = Roots::open(&plan) else { return Ok(Vec::new()) };
-        Ok(addresses(&merging::linked_elsewhere(&roots, &chosen.wanted), &plan))
+    /// The files of these changes of a plan that have other names, which they do not mention; a file that cannot be
+    /// looked at has none. It blocks while it looks.
+    pub fn linked(&self, plan: &Plan, changes: &[NetChange]) -> Vec<String> {
+        let Ok(roots) = Roots::open(plan) else { return Vec::new() };
+        addresses(&merging::linked_elsewhere(&roots, changes), plan)
     }
 
     /// Applies what was chosen of a plan.

@@ -387,7 +387,7 @@ async fn attempt(
     }
     let apart = match errand.through_links {
         true => BTreeSet::new(),
-        false => linked_elsewhere(&Roots::open(plan)?, &errand.wanted),
+        false => linked_elsewhere(&Roots::open(plan)?, errand.wanted.iter().map(|wanted| &wanted.change)),
     };
     let request = Request {
         id,

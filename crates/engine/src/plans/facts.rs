@@ -348,7 +348,7 @@ fn said_by(tool: &str, calls: &[ToolCall]) -> Vec<ValidationResult> {
 fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry], runs: &[NodeRun]) -> Vec<StepFacts> {
     let mut changed: HashMap<CallNo, usize> = HashMap::new();
     let ends = entries.iter().map(|entry| End::of(entry.root, &entry.path, entry.before, entry.after));
-    let carriers = carriers(&ends.collect::<Vec<_>>());
+    let carriers = carriers(ends);
     for (_, entry) in entries.iter().enumerate().filter(|(at, _)| !carriers.contains(at)) {
         *changed.entry(entry.call).or_default() += 1;
     }

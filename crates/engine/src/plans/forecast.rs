@@ -29,7 +29,7 @@ use store::{ChangedPlan, PlanStoreError, StoreError};
 
 use super::contents::Stored;
 use super::{Engine, House};
-use footprint::{TouchedFile, edited_text};
+use footprint::{Footprint, TouchedFile, edited_text};
 
 /// How many plans are compared with each other, the newest first: with more of them most pairs are news to nobody.
 const PLANS_MAX: usize = 100;
@@ -43,6 +43,8 @@ const FOOTPRINT_FILES_MAX: usize = 10_000;
 const FILES_AT_ONCE_MAX: usize = 2_000;
 /// How much time of the processor the making of missing footprints may take.
 const MAKING_MAX: Duration = Duration::from_secs(1);
+/// After how many changes the time is looked at.
+const LOOK_AT_TIMER_EVERY: usize = 16;
 /// How many bytes of contents are kept at hand while texts are merged.
 const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 
@@ -116,7 +118,7 @@ pub struct Forecast {
     /// The other.
     pub other: PlanId,
     /// Where they meet, in order; at least one, and as many as are listed.
-    pub paths: Vec<ForecastPath>,
+    pub paths: Arc<[ForecastPath]>,
     /// How many more paths are in conflict.
     pub more_conflicts: usize,
     /// How many more paths both change in ways that go together.
@@ -168,7 +170,7 @@ impl Engine {
         let mut making = Making::new();
         let touched = match changed.iter().find(|changed| changed.plan == id) {
             Some(changed) => self.touched(changed, &mut making).await?,
-            None => self.house.made(plan).await?.map(|(touched, _)| touched),
+            None => self.house.made(plan).await?.touched,
         };
         let Some(one) = touched.filter(|one| !one.files.is_empty()) else {
             return Ok(Forecasts::default());
@@ -224,10 +226,14 @@ impl Engine {
         changed: &ChangedPlan,
         making: &mut Making,
     ) -> Result<Option<Touched>, StoreError> {
-        if let Some(files) = changed.footprint.as_deref().and_then(footprint::from_bytes) {
-            let roots = changed.projects.iter().map(|project| project.root.as_bytes().to_vec()).collect();
-            let aliases = super::diff::aliases_of(&changed.projects);
-            return Ok(Some(Touched { plan: changed.plan, roots, aliases, files }));
+        match changed.footprint.as_deref().and_then(footprint::from_bytes) {
+            Some(Footprint::Files(files)) => {
+                let roots = changed.projects.iter().map(|project| project.root.as_bytes().to_vec()).collect();
+                let aliases = super::diff::aliases_of(&changed.projects);
+                return Ok(Some(Touched { plan: changed.plan, roots, aliases, files }));
+            }
+            Some(Footprint::TooLarge) => return Ok(None),
+            None => {}
         }
         if !making.has_time() {
             return Ok(None);
@@ -250,13 +256,13 @@ impl Engine {
             ) => return Ok(None),
         };
         let is_at_rest = plan.state != PlanState::Execute(Work::Processing);
-        let Some((touched, bytes)) = self.house.made(plan).await? else { return Ok(None) };
+        let Made { touched, files, bytes } = self.house.made(plan).await?;
         if is_at_rest {
-            let (stamp, files) = ((changed.attempt, changed.entries), touched.files.len());
+            let stamp = (changed.attempt, changed.entries);
             // It is made again next time, if it cannot be stored.
             let _ = self.house.store.keep_footprint(changed.plan, stamp, files, bytes).await;
         }
-        Ok(Some(touched))
+        Ok(touched)
     }
 }
 
@@ -266,35 +272,45 @@ impl House {
         self.store.changed_plans(&open_states(), plans_max).await
     }
 
-    /// The plan with its changes, and its footprint; `None` if it changes too much.
-    async fn made(&self, plan: Plan) -> Result<Option<(Touched, Vec<u8>)>, StoreError> {
+    /// The plan with its changes, and its footprint.
+    async fn made(&self, plan: Plan) -> Result<Made, StoreError> {
         let changes = self.net_changes(&plan).await?;
-        if changes.len() > FOOTPRINT_FILES_MAX {
-            return Ok(None);
+        let files = changes.len();
+        if files > FOOTPRINT_FILES_MAX {
+            return Ok(Made { touched: None, files, bytes: footprint::too_large() });
         }
         let touched = Touched::new(&plan, changes, &Stored(self.store.as_ref()));
         let bytes = footprint::to_bytes(&touched.files);
-        Ok(Some((touched, bytes)))
+        Ok(Made { touched: Some(touched), files, bytes })
     }
+}
+
+/// A footprint that was made just now.
+struct Made {
+    /// `None` if the plan changes too much.
+    touched: Option<Touched>,
+    files: usize,
+    bytes: Vec<u8>,
 }
 
 /// Stores the footprint of a plan whose work is done, so that no forecast has to make it.
 pub(super) async fn keep_footprint(house: &Arc<House>, plan: &Plan) -> Result<(), StoreError> {
     let Some(changed) = house.store.changed_plan(plan.id).await? else { return Ok(()) };
     let changes = house.net_changes(plan).await?;
-    if changes.len() > FILES_AT_ONCE_MAX {
+    let (files, stamp) = (changes.len(), (changed.attempt, changed.entries));
+    if files > FOOTPRINT_FILES_MAX {
+        return house.store.keep_footprint(plan.id, stamp, files, footprint::too_large()).await;
+    }
+    if files > FILES_AT_ONCE_MAX {
         return Ok(());
     }
-    let files = changes.len();
     let (making, plan_id, plan) = (Arc::clone(house), plan.id, plan.clone());
     let made = tokio::task::spawn_blocking(move || {
         let touched = Touched::new(&plan, changes, &Stored(making.store.as_ref()));
         footprint::to_bytes(&touched.files)
     });
     match made.await {
-        Ok(bytes) => {
-            house.store.keep_footprint(plan_id, (changed.attempt, changed.entries), files, bytes).await
-        }
+        Ok(bytes) => house.store.keep_footprint(plan_id, stamp, files, bytes).await,
         // The next forecast makes it.
         Err(_) => Ok(()),
     }
@@ -430,6 +446,9 @@ struct Comparison<'a> {
     meetings: Meetings<'a>,
     bounds: Bounds,
     timer: Timer,
+    is_over: bool,
+    /// How many changes were compared with all others at their places.
+    compared: usize,
     /// A row for each first plan, with a place for each other.
     pairs: Vec<Pair>,
     listed: usize,
@@ -445,6 +464,8 @@ impl<'a> Comparison<'a> {
             meetings: Meetings::new(contents, bounds.merges),
             bounds,
             timer: Timer::new(),
+            is_over: false,
+            compared: 0,
             pairs: Vec::new(),
             listed: 0,
             not_compared: 0,
@@ -510,7 +531,12 @@ impl<'a> Comparison<'a> {
 
     fn compare_one(&mut self, one: Member<'a>, others: &[Member<'a>]) {
         let others = others.iter().filter(|other| other.plan != one.plan);
-        if self.timer.elapsed() > self.bounds.compare {
+        // To ask for the time costs as much as to compare some changes.
+        if self.compared.is_multiple_of(LOOK_AT_TIMER_EVERY) {
+            self.is_over |= self.timer.elapsed() > self.bounds.compare;
+        }
+        self.compared += 1;
+        if self.is_over {
             self.not_compared += others.count();
             return;
         }
@@ -551,16 +577,14 @@ impl<'a> Comparison<'a> {
         if is_first || has_place {
             self.listed += usize::from(!is_first);
             pair.listed.push((one.file, kind));
-        } else if let Some(place) =
-            pair.listed.iter_mut().find(|(_, listed)| kind.is_conflict() && !listed.is_conflict())
-        {
+        } else if !kind.is_conflict() {
+            pair.merges += 1;
+        } else if let Some(place) = pair.listed.iter_mut().find(|(_, listed)| !listed.is_conflict()) {
             // A conflict is listed before what goes together.
             pair.merges += 1;
             *place = (one.file, kind);
-        } else if kind.is_conflict() {
-            pair.conflicts += 1;
         } else {
-            pair.merges += 1;
+            pair.conflicts += 1;
         }
     }
 

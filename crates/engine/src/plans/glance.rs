@@ -4,11 +4,12 @@
 //! 1. Every plan that is worked on is seen, however many there are that wait or have ended.
 //! 2. What cannot have changed is not read again: a plan that rests by its version, one that is worked on by its events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{Job, JobState, Plan, PlanId, PlanState, Work};
 use store::{PlanFilter, PlanStoreError, StoreError};
 
+use super::advance::may_go_on;
 use super::facts::store_error;
 use super::presence::{Served, served};
 use super::standing::TAKE_BACK;
@@ -90,6 +91,7 @@ impl Glances {
         let served = served(&house.options.data_dir);
         let waits = |job: &Job| !job.is_held() || served.plans.contains(&job.plan);
         let queued = live.iter().filter(|job| job.state == JobState::Queued && waits(job)).count();
+        let has_worker = served.has_for(&BTreeSet::new());
         let mut seen = Vec::new();
         let mut is_news = false;
         for plan in self.plans(engine, &live).await? {
@@ -98,7 +100,9 @@ impl Glances {
             is_news |= known.1;
             let Known { short, step, files, .. } = known.0;
             let (short, step, files) = (short.clone(), step.clone(), *files);
-            let gate = if job.is_none() { house.gate(&plan).await? } else { None };
+            // What the gate of a plan goes by may be all its changes: it is looked at only where that matters.
+            let has_gate = job.is_none() && has_worker && may_go_on(&plan);
+            let gate = if has_gate { house.gate(&plan).await? } else { None };
             let goes_on = engine.goes_on(&plan, gate).await?;
             let place = job.as_ref().and_then(|job| house.place_among(job, &live, &served));
             let owner_is_gone = job.as_ref().is_some_and(|job| is_left(engine, job, &served));

@@ -40,26 +40,28 @@ pub(super) struct Wanted {
 
 /// The files of the changes that have other names, which no change mentions: by device and inode, wherever the other names
 /// are.
-pub(super) fn linked_elsewhere(roots: &Roots, wanted: &[Wanted]) -> BTreeSet<(RootNo, RelPath)> {
-    let mut names: BTreeMap<(u64, u64), (u64, Vec<&Wanted>)> = BTreeMap::new();
-    for one in wanted {
-        let here = one.change.from.as_ref().unwrap_or(&one.change.path);
+pub(super) fn linked_elsewhere<'a>(
+    roots: &Roots,
+    changes: impl IntoIterator<Item = &'a NetChange>,
+) -> BTreeSet<(RootNo, RelPath)> {
+    let mut names: BTreeMap<(u64, u64), (u64, Vec<&NetChange>)> = BTreeMap::new();
+    for change in changes {
+        let here = change.from.as_ref().unwrap_or(&change.path);
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
         let held = roots
-            .of(one.change.root)
+            .of(change.root)
             .and_then(|root| beneath::open(root.as_fd(), here, flags, Mode::empty(), Links::Refuse).ok());
         let Some(stat) = held.and_then(|held| rustix::fs::fstat(held).ok()) else { continue };
         let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
         if is_file && stat.st_nlink > 1 {
             let known = names.entry((stat.st_dev, stat.st_ino)).or_insert((stat.st_nlink, Vec::new()));
-            known.1.push(one);
+            known.1.push(change);
         }
     }
     let is_file = |state: Option<FileState>| state.is_some_and(|state| state.kind == Kind::File);
     let elsewhere = names.into_values().filter(|(links, here)| *links > here.len() as u64);
     elsewhere
         .flat_map(|(_, here)| here)
-        .map(|wanted| &wanted.change)
         .filter(|change| change.from.is_none() && is_file(change.after))
         .map(|change| (change.root, change.path.clone()))
         .collect()

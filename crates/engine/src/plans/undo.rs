@@ -118,7 +118,7 @@ pub(super) fn wanted_back(images: &UndoJournal, names: &[ProjectAlias]) -> Vec<W
         // What the apply made to hold others is no more counted when it goes.
         End::of(change.root, &change.path, state(&change.pre), state(&change.post))
     });
-    let carriers = carriers(&ends.collect::<Vec<_>>());
+    let carriers = carriers(ends);
     let wanted = images.changes().iter().enumerate().map(|(at, change)| {
         let back = NetChange {
             root: change.root,

@@ -16,7 +16,7 @@ mod tests;
 use domain::{
     Action, ApplyState, AskWhy, Decision, DecisionKind, ErrorRecord, Gate, GateFacts, GatePoint, GateVerdict,
     JobState, NewDecision, NewJob, Phase, Plan, PlanEvent, PlanState, REVERSIONS_MAX, ValidationSummary,
-    Work, fold,
+    Work,
 };
 use serde_json::Value;
 use store::StoreError;
@@ -100,7 +100,7 @@ impl House {
                 Some(gated(GatePoint::Execute, plan, &facts))
             }
             PlanState::Execute(Work::Complete) => {
-                let net = fold(&self.entries(plan).await?);
+                let net = self.net_changes(plan).await?;
                 let checks = self.checks(plan, &net).await?;
                 Some(at_apply(plan, !net.is_empty(), &checks))
             }

@@ -1,8 +1,12 @@
-//! `cargo xtask bench sandbox [--files N] [--rounds N]`: what a sandbox and a capture cost, beside git and cp.
+//! `cargo xtask bench sandbox [--files N] [--rounds N] [--old PATH [--turns N]]`: what a sandbox and a capture cost,
+//! beside git and cp.
 //!
 //! Two repositories, one of 6,500 files and one ten times as large. Set-ups are wall milliseconds, captures are CPU
 //! milliseconds of this process and its children; every value is a median, ours and the peer take turns. What is about
 //! overlays is measured as root and once more as an ordinary user, who needs a user namespace for it.
+//!
+//! With `--old` the peer is an older build of this benchmark, at that path. Both run in turns, and ours may take at most
+//! 1.1 times as long.
 //!
 //! # Fairness
 //! Everything is warm. Nothing that was made is removed before the end, and what others have removed is waited for: ext4
@@ -27,6 +31,7 @@ mod overlays;
 mod project;
 mod quiet;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, lchown};
 use std::os::unix::process::CommandExt;
@@ -34,12 +39,14 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use project::Projects;
-use row::option;
+use row::{Better, Targets, median, old_program, option};
 
 /// The first word of the process that is an ordinary user's.
 const AS_USER: &str = "__as_user";
 /// Nobody in particular.
 const USER: u32 = 65534;
+/// How many times as long as the older build ours may take.
+const OLD_TIMES_MAX: f64 = 1.1;
 
 fn main() -> ExitCode {
     sandbox::dispatch();
@@ -50,6 +57,10 @@ fn main() -> ExitCode {
     {
         let projects = Projects::at(Path::new(dir), "user", files);
         overlays::measure(&projects, rounds).iter().for_each(|row| println!("{row}"));
+        return ExitCode::SUCCESS;
+    }
+    if let Some(old) = old_program() {
+        beside_old(&old, files, rounds);
         return ExitCode::SUCCESS;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -70,6 +81,37 @@ fn main() -> ExitCode {
     println!();
     rows.iter().for_each(|row| println!("{row}"));
     ExitCode::SUCCESS
+}
+
+/// Runs this benchmark and an older build of it in turns.
+fn beside_old(old: &Path, files: usize, rounds: usize) {
+    let programs = [std::env::current_exe().unwrap(), old.to_owned()];
+    let mut measured: [BTreeMap<String, Vec<f64>>; 2] = Default::default();
+    for turn in 0..option("--turns", 3) {
+        for side in if turn % 2 == 0 { [0, 1] } else { [1, 0] } {
+            let mut command = Command::new(&programs[side]);
+            command.args(["--files", &files.to_string(), "--rounds", &rounds.to_string()]);
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+            for (name, ours) in String::from_utf8_lossy(&output.stdout).lines().filter_map(own_value) {
+                measured[side].entry(name).or_default().push(ours);
+            }
+        }
+    }
+    let [ours, olds] = measured;
+    let mut targets = Targets::default();
+    for (name, ours) in &ours {
+        let Some(old) = olds.get(name) else { continue };
+        targets.ratio(name, "old", [median(ours), median(old)], Better::Less, "ms", 1.0 / OLD_TIMES_MAX);
+    }
+    targets.check();
+}
+
+/// The name of a row, and what ours took.
+fn own_value(line: &str) -> Option<(String, f64)> {
+    let mut words = line.strip_prefix("bench ")?.split(' ');
+    let name = words.next()?.split('/').next()?.to_owned();
+    Some((name, words.next()?.strip_prefix("ours=")?.parse().ok()?))
 }
 
 /// Gives the projects to an ordinary user, and lets that user measure.

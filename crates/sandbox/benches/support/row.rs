@@ -28,7 +28,59 @@ pub(crate) fn median(samples: &[f64]) -> f64 {
 }
 
 /// The number behind `--name` on the command line.
+#[allow(dead_code, reason = "not every benchmark has numbers")]
 pub(crate) fn option(name: &str, default: usize) -> usize {
-    let mut words = std::env::args().skip_while(|word| word != name).skip(1);
-    words.next().and_then(|word| word.parse().ok()).unwrap_or(default)
+    word_behind(name).and_then(|word| word.parse().ok()).unwrap_or(default)
+}
+
+/// An older program to compare with: what stands behind `--old` on the command line.
+#[allow(dead_code, reason = "not every benchmark compares with an older program")]
+pub(crate) fn old_program() -> Option<std::path::PathBuf> {
+    let path = word_behind("--old")?;
+    Some(std::fs::canonicalize(&path).unwrap_or_else(|error| panic!("{path}: {error}")))
+}
+
+fn word_behind(name: &str) -> Option<String> {
+    std::env::args().skip_while(|word| word != name).nth(1)
+}
+
+/// Rows that have to be so good; those that are not make the benchmark fail at its end.
+#[allow(dead_code, reason = "not every benchmark has them")]
+#[derive(Default)]
+pub(crate) struct Targets {
+    missed: Vec<String>,
+}
+
+#[allow(dead_code, reason = "not every benchmark has them")]
+impl Targets {
+    /// Prints a row whose peer is the target, and notes if it is missed.
+    pub(crate) fn meet(&mut self, name: &str, ours: f64, target: f64, better: Better, unit: &str) {
+        self.ratio(name, "target", [ours, target], better, unit, 1.0);
+    }
+
+    /// Prints a row beside a peer, and notes if the ratio is below the least that is allowed.
+    pub(crate) fn ratio(
+        &mut self,
+        name: &str,
+        peer_name: &str,
+        [ours, peer]: [f64; 2],
+        better: Better,
+        unit: &str,
+        ratio_min: f64,
+    ) {
+        let line = row(name, peer_name, ours, peer, better, unit);
+        println!("{line}");
+        let is_met = match better {
+            Better::Less => ours * ratio_min <= peer,
+            Better::More => ours >= peer * ratio_min,
+        };
+        if !is_met {
+            self.missed.push(line);
+        }
+    }
+
+    /// Fails if a target was missed.
+    pub(crate) fn check(self) {
+        assert!(self.missed.is_empty(), "targets are missed:\n{}", self.missed.join("\n"));
+    }
 }

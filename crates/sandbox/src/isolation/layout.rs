@@ -272,7 +272,9 @@ fn real_but_missing(path: &Path) -> Option<PathBuf> {
 
 /// The paths that are there, without links. What cannot be reached, the command cannot reach either.
 fn existing(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
-    paths.iter().filter_map(|path| fs::canonicalize(path).ok())
+    // Of the paths that are hidden by default most are not there, and one look tells that.
+    let there = paths.iter().filter(|path| fs::symlink_metadata(path).is_ok());
+    there.filter_map(|path| fs::canonicalize(path).ok())
 }
 
 /// Such a path is writable as part of its project, and must not lead to the user's own files.

@@ -47,9 +47,19 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Repor
     if args.conflicts {
         return conflicts(&engine, &plan).await;
     }
-    let request = DiffRequest { call: args.call.map(CallNo) };
-    let found = engine.changed_files(plan.id, &request).await;
-    let mut found = found.map_err(|error| from_engine::plan(&error, &plan.short))?;
+    // One after the other, since each may have to go through all changes.
+    let mets = forecast::of(&engine, &plan).await?.mets;
+    let (warning, forecast) = (forecast_view::warning(&mets), forecast_view::to_json(&mets));
+    drop(mets);
+    let changed_files = async |call| {
+        let found = engine.changed_files(plan.id, &DiffRequest { call }).await;
+        found.map_err(|error| from_engine::plan(&error, &plan.short))
+    };
+    let mut found = changed_files(None).await?;
+    let linked = engine.linked(&found.plan, &found.changes);
+    if let Some(call) = args.call {
+        found = changed_files(Some(CallNo(call))).await?;
+    }
     if !args.paths.is_empty() {
         let aliases = &found.aliases;
         let is_asked = |change: &NetChange| {
@@ -76,9 +86,6 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Repor
         // Before anything is written, since it may be refused.
         redactor(&engine)?;
     }
-    let mets = forecast::of(&engine, &plan).await?.mets;
-    let (warning, forecast) = (forecast_view::warning(&mets), forecast_view::to_json(&mets));
-    let linked = engine.linked(plan.id).await.map_err(|error| from_engine::apply(&error, &plan.short))?;
     // A patch has no place for it.
     let left_out = match form {
         TextForm::Patch => diff_view::left_out_parts(&found.not_captured),

@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use domain::{Phase, PlanId, PlanState};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use store::PlanFilter;
 
 use crate::cli::Invocation;
@@ -13,7 +13,7 @@ use crate::cli::invocation::Named;
 use crate::diff_view::counted;
 use crate::failure::{Failure, from_engine};
 use crate::forecast_view::{self, Met};
-use crate::output::{Report, Table, one_line};
+use crate::output::{Body, BodyForm, Report, Table, object, one_line, write_object_with_list};
 use crate::project;
 use crate::time::{age, now};
 
@@ -59,7 +59,7 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
     let MetPlans { mets: forecasts, not_compared } = forecast::of_all(&engine).await?;
     let now = now();
     let mut table = Table::new(&["plan", "phase", "state", "files", "age", "project", "title"]);
-    let mut plans: Vec<Value> = Vec::new();
+    let mut plans: Vec<(PlanId, Map<String, Value>)> = Vec::new();
     let (mut broken_off, mut marked): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     let ids: Vec<PlanId> = rows.iter().map(|row| row.plan.id).collect();
     let shorts = engine.short_ids(&ids).await.map_err(|error| from_engine::store(&error))?;
@@ -88,12 +88,12 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
             projects.join(","),
             one_line(&plan.title),
         ]);
-        plans.push(json!({
+        let facts = json!({
             "plan_id": plan.id, "short_id": short, "title": plan.title, "phase": plan.state.phase(),
             "state": plan.state.word(), "undone": plan.undone_at.is_some(), "broken_off": is_broken_off, "project": projects.first(),
             "projects": projects, "age_ms": now.0.saturating_sub(plan.created.0), "files": row.files,
-            "forecast": forecast_view::to_json(mets),
-        }));
+        });
+        plans.push((plan.id, object(facts)));
     }
     let unreadable = total.min(filter.limit).saturating_sub(rows.len());
     let mut text = if total == 0 {
@@ -124,7 +124,18 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
     if let Some(line) = forecast_view::not_compared_line(not_compared) {
         text.push_str(&format!("{line}; see `agents plan status PLAN` for one of them\n"));
     }
-    let data =
-        json!({ "plans": plans, "total": total, "unreadable": unreadable, "not_compared": not_compared });
-    Ok(Report::new(data, text))
+    let whole = object(json!({ "total": total, "unreadable": unreadable, "not_compared": not_compared }));
+    // Plan by plan: what a hundred of them meet is large as one value.
+    Ok(Report::streamed(Body::new(move |form, out| {
+        match form {
+            BodyForm::Text => out.write_all(text.as_bytes())?,
+            BodyForm::Data => write_object_with_list(out, whole.clone(), "plans", |out| {
+                let items = plans.iter().map(|(plan, facts)| {
+                    (facts.clone(), forecasts.get(plan).map(Vec::as_slice).unwrap_or_default())
+                });
+                forecast_view::write_plans(out, items)
+            })?,
+        }
+        Ok(Vec::new())
+    })))
 }

@@ -6,6 +6,7 @@
 //! # Invariants
 //! 1. A footprint is of one attempt and one number of entries; the store returns no other as that of a plan.
 //! 2. Bytes that cannot be read are no footprint: it is made anew.
+//! 3. That a plan changes too many files for a footprint is stored in its place, so that it is found out once.
 
 use std::io::Read;
 
@@ -16,6 +17,22 @@ use sandbox::content::ContentSource;
 const LINES_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of another version are not read.
 const VERSION: u8 = 1;
+/// In place of a version: the plan changes too many files to be compared.
+const TOO_LARGE: u8 = 0;
+
+/// A footprint as it was stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Footprint {
+    /// What the plan changes.
+    Files(Vec<TouchedFile>),
+    /// Too many files.
+    TooLarge,
+}
+
+/// The footprint of a plan that changes too many files.
+pub(super) fn too_large() -> Vec<u8> {
+    vec![TOO_LARGE]
+}
 
 /// A change, and the lines that it replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,9 +115,12 @@ fn put_state(bytes: &mut Vec<u8>, state: Option<&FileState>) {
 }
 
 /// `None` if they are of another version, or damaged.
-pub(super) fn from_bytes(bytes: &[u8]) -> Option<Vec<TouchedFile>> {
-    let (version, rest) = bytes.split_first()?;
-    let mut rest = (*version == VERSION).then_some(rest)?;
+pub(super) fn from_bytes(bytes: &[u8]) -> Option<Footprint> {
+    let mut rest = match bytes {
+        [TOO_LARGE] => return Some(Footprint::TooLarge),
+        [VERSION, rest @ ..] => rest,
+        _ => return None,
+    };
     let mut files = Vec::new();
     while !rest.is_empty() {
         let from = &mut rest;
@@ -116,7 +136,7 @@ pub(super) fn from_bytes(bytes: &[u8]) -> Option<Vec<TouchedFile>> {
         };
         files.push(TouchedFile { change, lines });
     }
-    Some(files)
+    Some(Footprint::Files(files))
 }
 
 fn take<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {

@@ -63,8 +63,8 @@ fn met_in(kept: &Kept, one: Made<'_>, other: Made<'_>) -> Vec<(String, ForecastK
     let paths = |all: [Touched; 2]| {
         let found = Comparison::new(&all, kept, OF_ALL).of_all();
         assert_eq!(Comparison::new(&all, kept, OF_ONE).of_first(), found, "all of two is the first of two");
-        let paths = found.pairs.into_iter().flat_map(|forecast| forecast.paths);
-        paths.map(|path| (path.address, path.kind)).collect::<Vec<_>>()
+        let paths = found.pairs.iter().flat_map(|forecast| forecast.paths.iter());
+        paths.map(|path| (path.address.clone(), path.kind)).collect::<Vec<_>>()
     };
     let (ours, theirs) = (paths([one.clone(), other.clone()]), paths([other, one]));
     let kinds = |paths: &[(String, ForecastKind)]| paths.iter().map(|path| path.1).collect::<BTreeSet<_>>();
@@ -158,7 +158,8 @@ fn a_footprint_is_read_as_it_was_made_and_damage_is_none() {
         [true, false, false, false]
     );
     let bytes = footprint::to_bytes(&files);
-    assert_eq!(footprint::from_bytes(&bytes), Some(files));
+    assert_eq!(footprint::from_bytes(&bytes), Some(Footprint::Files(files)));
+    assert_eq!(footprint::from_bytes(&footprint::too_large()), Some(Footprint::TooLarge));
     assert_eq!(footprint::from_bytes(&bytes[..bytes.len() - 1]), None);
     assert_eq!(footprint::from_bytes(&[]), None);
     assert_eq!(footprint::from_bytes(&[&[99], &bytes[1..]].concat()), None, "of another version");
@@ -216,7 +217,7 @@ fn a_directory_that_both_make_is_no_meeting() {
 fn a_forecast_names_the_other_plan() {
     let (plan, other) = (PlanId::from_u128(1), PlanId::from_u128(2));
     let kind = ForecastKind::SameLines;
-    let forecast = Forecast { plan, other, paths: vec![], more_conflicts: 0, more_merges: 0, kind };
+    let forecast = Forecast { plan, other, paths: [].into(), more_conflicts: 0, more_merges: 0, kind };
     assert!(kind.is_conflict() && !ForecastKind::SameFile.is_conflict());
     assert_eq!([plan, other].map(|id| forecast.other_than(id)), [Some(other), Some(plan)]);
     assert_eq!(forecast.other_than(PlanId::from_u128(3)), None);

@@ -54,7 +54,7 @@ pub(super) fn changed_paths(found: &[CapturedChange]) -> Vec<(RootNo, RelPath)> 
         let (before, after) = (found.draft.before().copied(), found.draft.after().copied());
         End::of(found.root, found.draft.path(), before, after)
     });
-    let carriers = carriers(&ends.collect::<Vec<_>>());
+    let carriers = carriers(ends);
     let named = found.iter().enumerate().filter(|(at, _)| !carriers.contains(at));
     named.map(|(_, found)| (found.root, found.draft.path().clone())).collect()
 }
