@@ -311,6 +311,31 @@ fn a_filter_that_git_lfs_sets_up_runs_with_the_repository_writable_and_no_networ
     assert_eq!(fs::metadata(trap.person.home()).unwrap().permissions().mode(), mode);
 }
 
+#[test]
+fn a_program_that_git_lfs_would_start_for_the_repository_runs_in_the_sandbox() {
+    let trap = Trap::new();
+    let bin = trap.person.home().join("bin");
+    fs::create_dir(&bin).unwrap();
+    // As git-lfs does it: the extension of the configuration is started with what is cleaned.
+    let script = "#!/bin/sh\nsh -c \"$(git config lfs.extension.x.clean)\"\necho pointer $3\n";
+    fs::write(bin.join("git-lfs"), script).unwrap();
+    fs::set_permissions(bin.join("git-lfs"), fs::Permissions::from_mode(0o755)).unwrap();
+    let secret = trap.person.home().join("secret");
+    fs::write(&secret, "secret\n").unwrap();
+    trap.set("filter.lfs.clean", "git-lfs clean -- %f");
+    trap.set("lfs.extension.x.clean", &format!("cat {}", secret.display()));
+    fs::write(trap.project().join(".git/info/attributes"), "*.bin filter=lfs\n").unwrap();
+    let said = trap.agents(&["run", "--", "sh", "-c", "echo large > x.bin"]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    let mut command = trap.person.command(&trap.project(), &["plan", "apply", "@last", "--yes", "--commit"]);
+    command.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+    command.env("GIT_AUTHOR_NAME", "t").env("GIT_AUTHOR_EMAIL", "t@example.com");
+    command.env("GIT_COMMITTER_NAME", "t").env("GIT_COMMITTER_EMAIL", "t@example.com");
+    let said = answer(&mut command);
+    assert_eq!(said.exit, 0, "{said:?}");
+    assert_eq!(trap.person.git(&["show", "HEAD:x.bin"]), "pointer x.bin\n", "it did not see the home");
+}
+
 fn make_pipe(path: &Path) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let _ = fs::remove_file(path);

@@ -133,10 +133,13 @@ impl Building<'_> {
 
     /// The programs that filters name, by filter.
     fn filter_programs(&self) -> Result<BTreeMap<String, FilterProgram>, GitError> {
-        let (_, printed) = self.git.output(&["config", "-z", "--get-regexp", "^filter[.]"], b"")?;
+        let (_, printed) =
+            self.git.output(&["config", "-z", "--get-regexp", "^(filter|lfs[.]extension)[.]"], b"")?;
         let mut programs: BTreeMap<String, FilterProgram> = BTreeMap::new();
+        let mut has_extensions = false;
         for entry in String::from_utf8_lossy(&printed).split('\0') {
             let (key, value) = entry.split_once('\n').unwrap_or((entry, ""));
+            has_extensions |= key.starts_with("lfs.extension.");
             let Some((name, what)) = key.strip_prefix("filter.").and_then(|rest| rest.rsplit_once('.'))
             else {
                 continue;
@@ -150,6 +153,7 @@ impl Building<'_> {
             }
         }
         programs.retain(|_, program| !program.clean.is_empty() || !program.process.is_empty());
+        programs.values_mut().for_each(|program| program.starts_extensions = has_extensions);
         Ok(programs)
     }
 
@@ -215,14 +219,17 @@ pub struct FilterProgram {
     pub clean: String,
     /// `filter.NAME.process`.
     pub process: String,
+    /// Whether the configuration names programs that git-lfs would start (`lfs.extension.NAME.clean`).
+    pub starts_extensions: bool,
 }
 
 impl FilterProgram {
-    /// Whether it is the one that `git lfs install` sets up.
+    /// Whether it is the one that `git lfs install` sets up, and it starts no program that the repository names.
     fn is_lfs(&self) -> bool {
         let clean = ["git-lfs clean -- %f", "git-lfs clean %f", "git lfs clean -- %f", "git lfs clean %f"];
         let process = ["", "git-lfs filter-process", "git lfs filter-process"];
-        clean.contains(&self.clean.as_str()) && process.contains(&self.process.as_str())
+        let is_plain = clean.contains(&self.clean.as_str()) && process.contains(&self.process.as_str());
+        is_plain && !self.starts_extensions
     }
 
     /// The line for the shell that cleans a file at `path`; none if the filter speaks git's protocol only.
