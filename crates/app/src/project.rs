@@ -158,11 +158,16 @@ const SYSTEM_DIRS: [&str; 33] = [
 /// Below these nothing is a project either.
 const SYSTEM_TREES: [&str; 4] = ["/boot", "/dev", "/proc", "/sys"];
 
+/// Where every user may make directories in memory.
+const SHARED_MEMORY: &str = "/dev/shm";
+
 /// Whether this is a directory of the system, the user's home, or a directory that the home is in.
 pub fn is_system_dir(root: &Path, home: Option<&Path>) -> bool {
     let home = home.and_then(|home| fs::canonicalize(home).ok());
+    // Directories for all, as those below `/tmp`, only in memory.
+    let is_in_memory = root.starts_with(SHARED_MEMORY) && root != Path::new(SHARED_MEMORY);
     SYSTEM_DIRS.iter().any(|dir| root == Path::new(dir))
-        || SYSTEM_TREES.iter().any(|dir| root.starts_with(dir))
+        || (SYSTEM_TREES.iter().any(|dir| root.starts_with(dir)) && !is_in_memory)
         || home.is_some_and(|home| home.starts_with(root))
 }
 
@@ -207,13 +212,14 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let home = fs::canonicalize(dir.path()).unwrap();
         let is = |root: &Path| is_system_dir(root, Some(&home));
-        for root in ["/", "/usr", "/etc", "/proc/self", "/var", "/home"] {
+        for root in ["/", "/usr", "/etc", "/proc/self", "/var", "/home", "/dev/shm", "/dev/disk"] {
             assert!(is(Path::new(root)), "{root}");
         }
         assert!(is(&home) && is(home.parent().unwrap()));
         assert!(
             !is(&home.join("shop")) && !is(Path::new("/srv/shop")) && !is(Path::new("/usr/local/src/shop"))
         );
+        assert!(!is(Path::new("/dev/shm/shop")));
         assert!(!is_system_dir(&home, None));
     }
 
