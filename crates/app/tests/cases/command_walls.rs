@@ -90,6 +90,11 @@ fn calls_that_go_round_the_walls_are_refused() {
             "netlink_route ok",
             "inet ok",
             "socketpair ok",
+            "socketpair_vsock EAFNOSUPPORT",
+            "limit_own ok",
+            "limit_first EPERM",
+            "limit_parent EPERM",
+            "shared_memory ok",
         ];
         for line in expected {
             assert!(said.contains(&format!("{line}\n")), "{line}: {said}");
@@ -205,11 +210,18 @@ fn what_belongs_to_root_alone_is_not_to_be_read_though_root_runs_the_plan() {
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
     person.write("mine", "mine\n");
     fs::set_permissions(person.project().join("mine"), fs::Permissions::from_mode(0o600)).unwrap();
+    // Root that logged in is in groups, whose files it must not read either.
+    rustix::fs::chown(outside.path().join("group"), None, Some(rustix::fs::Gid::from_raw(4))).unwrap();
     let dir = outside.path().display();
     let script = format!(
         "cat mine {dir}/secret {dir}/group {dir}/public {dir}/closed/inside /etc/shadow; echo x >> mine; stat -c %u mine"
     );
-    let ran = person.json(&["run", "--", "sh", "-c", &script]);
+    let plain = person.command(&person.project(), &["run", "--", "sh", "-c", &script]);
+    let mut command = Command::new("setpriv");
+    command.args(["--groups", "0,4,42"]).arg(plain.get_program()).args(plain.get_args());
+    command.current_dir(person.project()).env_clear().stdin(Stdio::null());
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ran = answer(&mut command);
     assert_eq!(ran.exit, 0, "{ran:?}");
     let said = person.agents(&["plan", "logs", "@last", "--call", "1"]).stdout;
     let lines: Vec<&str> = said.lines().filter(|line| !line.starts_with("cat: ")).collect();
@@ -421,4 +433,25 @@ fn where_landlock_stands_alone_modes_owners_and_times_change_in_the_sandbox_only
         assert!(done.contains("setxattr EOPNOTSUPP\n") && done.contains("777 1\n"), "{said}");
         assert_eq!([seen(&target), seen(&person.project().join("inside"))], before);
     }
+}
+
+#[test]
+fn device_files_keep_their_modes_and_times_whatever_a_command_of_root_does() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let person = Person::new();
+    let states = || {
+        ["null", "zero", "full", "random", "urandom", "tty"].map(|name| {
+            let found = fs::metadata(Path::new("/dev").join(name)).unwrap();
+            (found.permissions().mode(), found.modified().unwrap())
+        })
+    };
+    let before = states();
+    let script = "for f in /dev/full /dev/tty; do chmod 600 $f; touch -d 2001-01-01 $f; done; \
+        echo into > /dev/null && head -c 1 /dev/zero | wc -c; echo x > /dev/full";
+    let ran = person.agents(&["run", "--", "sh", "-c", script]);
+    assert_ne!(ran.exit, 0, "a full device takes nothing: {ran:?}");
+    assert_eq!(states(), before);
+    assert!(person.printed().starts_with("1\n"), "devices work: {}", person.printed());
 }

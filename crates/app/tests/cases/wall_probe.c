@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ipc.h>
+#include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -58,6 +61,12 @@ static void calls(void) {
     told("inet", socket(AF_INET, SOCK_STREAM, 0));
     int pair[2];
     told("socketpair", socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+    told("socketpair_vsock", socketpair(40, SOCK_STREAM, 0, pair));
+    struct rlimit limit;
+    told("limit_own", prlimit(0, RLIMIT_NOFILE, NULL, &limit));
+    told("limit_first", prlimit(1, RLIMIT_NOFILE, NULL, &limit));
+    told("limit_parent", prlimit(getppid(), RLIMIT_NOFILE, NULL, &limit));
+    told("shared_memory", shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600));
 }
 
 static void connect_to(const char *path) {

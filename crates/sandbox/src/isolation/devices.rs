@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
 };
 
-use super::mounts::{attach, clone_tree};
+use super::mounts::{Reach, attach, clone_tree, set_attributes};
 
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const LINKS: [(&str, &str); 5] = [
@@ -29,6 +29,9 @@ impl Devices {
     pub(super) fn open() -> Self {
         let cloned = DEVICES.iter().filter_map(|name| {
             let device = clone_tree(&Path::new("/dev").join(name)).ok()?;
+            // Who owns a device file could change its mode and times; it is written to through such a mount as before.
+            let flags = MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOSUID;
+            set_attributes(device.as_fd(), "", Reach::This, flags).ok()?;
             Some((*name, device))
         });
         Self(cloned.collect())

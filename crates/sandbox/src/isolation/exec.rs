@@ -99,6 +99,7 @@ fn raise_walls(order: &Order, layout: &Layout, broker: Option<&OwnedFd>) -> Resu
             || order.rung == IsolationRung::None,
         attributes: order.rung != IsolationRung::Landlock,
         io_uring: order.openings.io_uring,
+        system_v: order.rung != IsolationRung::Landlock,
     });
     let strength = match order.rung {
         IsolationRung::Namespaces | IsolationRung::Bubblewrap => Strength::Second,

@@ -353,7 +353,7 @@ fn make_parent(at: &Path) -> io::Result<()> {
 
 /// What attributes are added to.
 #[derive(Clone, Copy)]
-enum Reach {
+pub(super) enum Reach {
     /// One mount.
     This,
     /// It and all that is mounted below it.
@@ -361,7 +361,7 @@ enum Reach {
 }
 
 /// Adds attributes to a mount.
-fn set_attributes(
+pub(super) fn set_attributes(
     directory: BorrowedFd<'_>,
     path: &str,
     reach: Reach,

@@ -210,6 +210,9 @@ struct Looking<'a> {
 impl<'a> Looking<'a> {
     fn new(layout: &'a Layout, home: Option<&Path>, empty: OwnedFd) -> io::Result<Looking<'a>> {
         let is_root = rustix::process::geteuid().is_root();
+        if is_root {
+            drop_groups();
+        }
         let mut looking = Looking {
             layout,
             is_root,
@@ -417,6 +420,12 @@ fn overlay_of(lower: BorrowedFd<'_>, empty: BorrowedFd<'_>) -> io::Result<OwnedF
     fsconfig_set_flag(&context, "userxattr")?;
     fsconfig_create(&context)?;
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, HARMLESS | MountAttrFlags::MOUNT_ATTR_RDONLY)?)
+}
+
+/// Leaves all supplementary groups: root that logged in is in several, whose files it could read as nobody.
+fn drop_groups() {
+    // SAFETY: the call changes rights of this one thread and reads no memory; where it is refused there are none to leave.
+    unsafe { libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()) };
 }
 
 /// Acts with the rights on files of a user who owns nothing. The process may still mount.

@@ -32,6 +32,8 @@ pub(super) struct Allowed {
     pub(super) attributes: bool,
     /// `io_uring`, which makes sockets without the call that is filtered.
     pub(super) io_uring: bool,
+    /// System V objects: those of other programs are in another namespace.
+    pub(super) system_v: bool,
 }
 
 /// Returns the filters, to be installed one after the other.
@@ -54,6 +56,9 @@ pub(super) fn filters(allowed: Allowed) -> Result<Vec<BpfProgram>, String> {
         let flags = FILE_FLAGS.map(|request| rule(&[(1, SeccompCmpOp::Eq, request)]));
         let flags = flags.into_iter().collect::<Result<_, String>>()?;
         filters.push(filter([(libc::SYS_ioctl, flags)].into(), libc::EPERM)?);
+    }
+    if !allowed.system_v {
+        filters.push(filter(always(&SYSTEM_V), libc::EPERM)?);
     }
     if cfg!(target_arch = "x86_64") {
         filters.push(refuse_x32());
@@ -155,6 +160,21 @@ const ATTRIBUTES: [i64; 9] = [
     469,
 ];
 
+/// Memory, semaphores and queues that other programs of the user may have.
+const SYSTEM_V: [i64; 11] = [
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+];
+
 /// `FS_IOC_SETFLAGS`, `FS_IOC32_SETFLAGS` and `FS_IOC_FSSETXATTR`.
 const FILE_FLAGS: [u32; 3] = [0x4008_6602, 0x4004_6602, 0x401c_5820];
 
@@ -175,6 +195,8 @@ fn refused() -> Result<Rules, String> {
     }
     let others = PERSONALITIES.map(|domain| (0, SeccompCmpOp::Ne, domain));
     rules.insert(libc::SYS_personality, vec![rule(&others)?]);
+    // The kernel asks for the same user only: limits of the reaper, or of any process of the user, could be taken away.
+    rules.insert(libc::SYS_prlimit64, vec![rule(&[(0, SeccompCmpOp::Ne, 0)])?]);
     Ok(rules)
 }
 
@@ -191,7 +213,9 @@ fn other_families(allowed: Allowed) -> Result<Rules, String> {
         (2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE),
         (2, SeccompCmpOp::Ne, libc::NETLINK_SOCK_DIAG),
     ];
-    Ok([(libc::SYS_socket, vec![rule(&others)?, rule(&netlink)?])].into())
+    let no_unix = rule(&[(0, SeccompCmpOp::Ne, libc::AF_UNIX)])?;
+    Ok([(libc::SYS_socket, vec![rule(&others)?, rule(&netlink)?]), (libc::SYS_socketpair, vec![no_unix])]
+        .into())
 }
 
 /// A rule that holds when all arguments compare so, as numbers of 32 bits.
