@@ -118,23 +118,29 @@ fn move_index(git: &Program, moves: &[IndexMove]) -> Result<(), GitError> {
         return Ok(());
     }
     let now = git.index_entries()?;
-    let mut lines = Vec::new();
-    for entry in moves.iter().filter(|entry| now.get(&entry.path) == entry.before.as_ref()) {
-        lines.extend(index_line(&entry.path, entry.after.as_ref()));
-    }
-    if lines.is_empty() {
-        return Ok(());
-    }
-    git.run_with(&["update-index", "-z", "--index-info"], &lines).map(drop)
+    let stays = moves.iter().filter(|entry| now.get(&entry.path) == entry.before.as_ref());
+    let changed: Vec<_> = stays.map(|entry| (&entry.path, entry.after.as_ref())).collect();
+    set_entries(git, &changed)
 }
 
-/// A line for `update-index --index-info`; without an entry the path is removed.
-fn index_line(path: &RelPath, entry: Option<&IndexEntry>) -> Vec<u8> {
-    let head = match entry {
-        Some(entry) => format!("{} {}\t", entry.mode, entry.oid),
-        None => format!("0 {}\t", "0".repeat(40)),
+/// Sets entries of the index; a path without one is removed.
+fn set_entries(git: &Program, changed: &[(&RelPath, Option<&IndexEntry>)]) -> Result<(), GitError> {
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let nothing = match changed.iter().any(|(_, entry)| entry.is_none()) {
+        true => git.null_oid()?,
+        false => String::new(),
     };
-    [head.as_bytes(), path.as_bytes(), b"\0"].concat()
+    let mut lines = Vec::new();
+    for (path, entry) in changed {
+        let head = match entry {
+            Some(entry) => format!("{} {}\t", entry.mode, entry.oid),
+            None => format!("0 {nothing}\t"),
+        };
+        lines.extend([head.as_bytes(), path.as_bytes(), b"\0"].concat());
+    }
+    git.run_with(&["update-index", "-z", "--index-info"], &lines).map(drop)
 }
 
 /// Entries by path.

@@ -461,3 +461,50 @@ fn a_damaged_store_never_reads_as_a_plan_that_changed_nothing() {
         assert_eq!(survey(&person.project()), before, "{sql}");
     }
 }
+
+#[test]
+fn a_directory_that_is_left_out_or_chosen_is_so_with_all_that_is_below_it() {
+    for (script, path, was, is) in [
+        ("rm -r d", "d/e/1", Some("1\n"), None),
+        ("chmod 700 d; echo y >> d/2", "d/2", Some("2\n"), Some("2\ny\n")),
+        ("mkdir -m 700 n; echo y > n/f", "n/f", None, Some("y\n")),
+        ("rm -r d; ln -s o d", "d/2", Some("2\n"), None),
+    ] {
+        let person = Person::new();
+        person.write("d/e/1", "1\n");
+        person.write("d/2", "2\n");
+        let plan = person.plan(&format!("{script}; echo x > other"));
+        let dir = path.split('/').next().unwrap();
+        let content = || fs::read_to_string(person.project().join(path)).ok();
+        assert_eq!(person.agents(&["plan", "apply", &plan, "--yes", "--reject", dir]).exit, 0, "{script}");
+        assert_eq!((content().as_deref(), person.read("other").as_str()), (was, "x\n"), "{script}");
+        assert_eq!(person.agents(&["plan", "undo", &plan, "--yes"]).exit, 0, "{script}");
+        let applied = person.agents(&["plan", "apply", &plan, "--yes", "--only", dir]);
+        assert_eq!(applied.exit, 0, "{script}: {applied:?}");
+        let other = person.project().join("other").exists();
+        assert_eq!((content().as_deref(), other), (is, false), "{script}");
+    }
+}
+
+#[test]
+fn a_commit_in_a_repository_of_long_ids_is_made_and_undone() {
+    let person = Person::new();
+    fs::remove_dir_all(person.project().join(".git")).unwrap();
+    person.git(&["init", "-q", "-b", "main", "--object-format=sha256"]);
+    person.write("a", "a\n");
+    person.write("gone", "gone\n");
+    person.git(&["add", "."]);
+    person.git(&["-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-q", "-m", "first"]);
+    let plan = person.plan("echo n > n; rm gone");
+    let mut apply = person.command(&person.project(), &["plan", "apply", &plan, "--yes", "--commit"]);
+    for name in ["GIT_AUTHOR", "GIT_COMMITTER"] {
+        apply.env(format!("{name}_NAME"), "t").env(format!("{name}_EMAIL"), "t@example.com");
+    }
+    let applied = answer(&mut apply);
+    assert_eq!(applied.exit, 0, "{applied:?}");
+    assert_eq!(person.git(&["ls-tree", "--name-only", "HEAD"]), "a\nn\n");
+    let undone = person.agents(&["plan", "undo", &plan, "--yes"]);
+    assert_eq!(undone.exit, 0, "{undone:?}");
+    assert_eq!(person.git(&["ls-tree", "--name-only", "HEAD"]), "a\ngone\n");
+    assert_eq!(person.git(&["status", "--porcelain"]), "");
+}

@@ -53,7 +53,7 @@ impl Word {
 
     /// The changes that the first reading to fit any of them fits.
     pub(super) fn fits(&self, changes: &[Choosable<'_>]) -> Vec<(Fit, usize)> {
-        let ways = [Reading::fits_path, Reading::fits_directory, Reading::fits_hunk, Reading::fits_glob];
+        let ways = [Reading::fits_place, Reading::fits_hunk, Reading::fits_glob];
         for way in ways {
             for reading in &self.readings {
                 let fits: Vec<(Fit, usize)> = changes
@@ -81,13 +81,11 @@ impl Reading {
         Reading { root, path: path.to_owned(), hunk, glob }
     }
 
-    fn fits_path(&self, change: &Choosable<'_>) -> Option<Fit> {
-        paths(change).any(|path| is_called(path, &self.path)).then_some(Fit::Whole)
-    }
-
-    fn fits_directory(&self, change: &Choosable<'_>) -> Option<Fit> {
-        let inside = |path: &RelPath| ancestors(path).any(|directory| is_called(&directory, &self.path));
-        (self.path == "." || paths(change).any(inside)).then_some(Fit::Whole)
+    /// A file, or a directory with all that is below it: the directory itself may be among the changes.
+    fn fits_place(&self, change: &Choosable<'_>) -> Option<Fit> {
+        let is_at = |path: &RelPath| is_called(path, &self.path);
+        let is_there = |path: &RelPath| is_at(path) || ancestors(path).any(|directory| is_at(&directory));
+        (self.path == "." || paths(change).any(is_there)).then_some(Fit::Whole)
     }
 
     fn fits_hunk(&self, change: &Choosable<'_>) -> Option<Fit> {

@@ -21,7 +21,7 @@ use domain::{RelPath, is_text};
 
 use super::blobs::{CleanFilter, Sides};
 use super::program::{GitError, Program};
-use super::{Entries, IndexEntry, IndexMove, RefMove, index_line};
+use super::{Entries, IndexEntry, IndexMove, RefMove, set_entries};
 use crate::content::ContentSource;
 use crate::journal::{Image, Merger};
 
@@ -228,9 +228,8 @@ impl Building<'_> {
         if let Some(head) = head {
             git.run(&["read-tree", head])?;
         }
-        let lines: Vec<u8> =
-            changed.iter().flat_map(|(path, entry)| index_line(path, entry.as_ref())).collect();
-        git.run_with(&["update-index", "-z", "--index-info"], &lines)?;
+        let changed: Vec<_> = changed.iter().map(|(path, entry)| (path, entry.as_ref())).collect();
+        set_entries(&git, &changed)?;
         git.line(&["write-tree"], b"")
     }
 

@@ -177,6 +177,15 @@ impl Program {
         Ok(String::from_utf8_lossy(&output).trim_end_matches('\n').to_owned())
     }
 
+    /// The id of nothing, as long as the ids of this repository.
+    pub(super) fn null_oid(&self) -> Result<String, GitError> {
+        let digits = match self.line(&["rev-parse", "--show-object-format"], b"")?.as_str() {
+            "sha256" => 64,
+            _ => 40,
+        };
+        Ok("0".repeat(digits))
+    }
+
     /// What a name stands for; none when there is no such thing.
     pub(super) fn resolve(&self, name: &str) -> Result<Option<String>, GitError> {
         let arguments = ["rev-parse", "-q", "--verify", name];
