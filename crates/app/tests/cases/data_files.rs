@@ -104,3 +104,19 @@ fn a_pipe_in_the_place_of_settings_is_an_error_that_names_it() {
         fs::remove_file(&place).unwrap();
     }
 }
+
+#[test]
+fn a_pipe_in_the_place_of_a_content_is_not_waited_for() {
+    let person = Person::new();
+    let plan = person.plan("head -c 100000 /dev/zero > large");
+    let folders = fs::read_dir(data(&person).join("contents")).unwrap().map(|folder| folder.unwrap().path());
+    let files = folders.filter(|folder| folder.is_dir()).flat_map(|folder| fs::read_dir(folder).unwrap());
+    let content = files.map(|file| file.unwrap().path()).next().unwrap();
+    let kept = person.home().join("kept");
+    fs::rename(&content, &kept).unwrap();
+    make_pipe(&content);
+    let refused = person.agents(&["plan", "apply", &plan, "--yes"]);
+    assert!(refused.exit != 0 && refused.stderr.contains("nothing was written"), "{refused:?}");
+    fs::rename(&kept, &content).unwrap();
+    assert_eq!(person.agents(&["plan", "apply", &plan, "--yes"]).exit, 0);
+}

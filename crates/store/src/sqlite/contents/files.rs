@@ -88,7 +88,7 @@ impl Files {
     }
 
     pub(super) fn open(&self, hash: &Hash) -> io::Result<File> {
-        File::open(self.place(hash))
+        open_regular(&self.place(hash))
     }
 
     /// Removes a content; one that is not there is removed already.
@@ -101,7 +101,7 @@ impl Files {
         let mut dirs = BTreeSet::new();
         for hash in hashes {
             let place = self.place(&hash);
-            absent_is_fine(File::open(&place).and_then(|file| file.sync_all()))?;
+            absent_is_fine(open_regular(&place).and_then(|file| file.sync_all()))?;
             dirs.extend(place.parent().map(Path::to_owned));
         }
         if !dirs.is_empty() {
@@ -156,6 +156,17 @@ fn make_dir(dir: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => made,
+    }
+}
+
+/// Opens a content, and waits for nobody if something else is in its place.
+fn open_regular(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} is no file", path.display()))),
     }
 }
 
