@@ -339,12 +339,18 @@ mod tests {
 
     #[test]
     fn only_the_lines_that_git_lfs_sets_up_are_its_own() {
-        let is_lfs = |clean: &str, process: &str| {
-            FilterProgram { name: "lfs".into(), clean: clean.into(), process: process.into() }.is_lfs()
+        let program = |clean: &str, process: &str| FilterProgram {
+            name: "lfs".into(),
+            clean: clean.into(),
+            process: process.into(),
+            starts_extensions: false,
         };
+        let is_lfs = |clean: &str, process: &str| program(clean, process).is_lfs();
         assert!(is_lfs("git-lfs clean -- %f", "git-lfs filter-process"));
         assert!(!is_lfs("./git-lfs clean -- %f", ""));
         assert!(!is_lfs("git-lfs clean -- %f; evil", ""));
         assert!(!is_lfs("git-lfs clean -- %f", "evil"));
+        let extended = FilterProgram { starts_extensions: true, ..program("git-lfs clean -- %f", "") };
+        assert!(!extended.is_lfs());
     }
 }
