@@ -241,6 +241,36 @@ fn what_belongs_to_root_alone_is_not_to_be_read_though_root_runs_the_plan() {
 }
 
 #[test]
+fn root_runs_plans_with_a_data_directory_or_a_project_that_is_a_mount_or_closed_to_others() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let (person, outside) = (Person::new(), outside());
+    for (name, data, project) in
+        [("data", "mount/data", "shop"), ("project", "data", "mount/shop"), ("both", "mount/d", "mount/p")]
+    {
+        let (real, dir) = (outside.path().join(format!("{name}-real")), outside.path().join(name));
+        fs::create_dir(&real).unwrap();
+        for made in ["", "mount", "shop"] {
+            fs::create_dir(dir.join(made)).unwrap();
+        }
+        let script = "mount --bind \"$0\" \"$1/mount\" && mkdir -p -m 700 \"$1/$2\" && cd \"$1/$2\" && shift 2 && \"$@\"";
+        let data = dir.join(data);
+        let plain = person.command(
+            outside.path(),
+            &["--data-dir", data.to_str().unwrap(), "run", "--apply", "--", "sh", "-c", "echo x > made"],
+        );
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script]).args([&real, &dir]).arg(project);
+        command.arg(plain.get_program()).args(plain.get_args());
+        command.current_dir(outside.path()).env_clear().stdin(Stdio::null());
+        command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let ran = answer(&mut command);
+        assert_eq!(ran.exit, 0, "{name}: {ran:?}");
+    }
+}
+
+#[test]
 fn landlock_alone_is_no_sandbox_unless_it_is_said_to_be_enough() {
     for by in users() {
         let person = person();
@@ -263,6 +293,9 @@ fn landlock_alone_is_no_sandbox_unless_it_is_said_to_be_enough() {
         }
         assert!(told_in(&ran).contains("isolation landlock"), "{ran:?}");
         assert!(run(&["plan", "logs", "@last"]).stdout.contains("own EPERM"));
+        assert_eq!(run(&["run", "--", "./probe", "calls"]).exit, 0);
+        let said = run(&["plan", "logs", "@last"]).stdout;
+        assert!(said.contains("shared_memory EPERM") && said.contains("limit_parent EPERM"), "{said}");
         let status = run(&["plan", "status", "@last", "--format", "json"]).data();
         assert_eq!(status["isolation"]["rung"], json!("landlock"), "{status}");
         let best = answer(&mut by(&person, &["run", "--", "true"]));

@@ -380,8 +380,8 @@ impl<'a> Looking<'a> {
         }
         self.overlays += 1;
         match self.rights {
-            Rights::Own => overlay_of(lower.as_fd(), self.empty.as_fd()),
-            Rights::Nobody => as_nobody(|| overlay_of(lower.as_fd(), self.empty.as_fd())),
+            Rights::Own => overlay_of(lower.as_fd(), self.empty.as_fd(), Marks::User),
+            Rights::Nobody => as_nobody(|| overlay_of(lower.as_fd(), self.empty.as_fd(), Marks::Trusted)),
         }
     }
 
@@ -412,12 +412,24 @@ fn has_no_sockets(dir: &OwnedFd) -> bool {
     rustix::fs::fstatfs(dir).is_ok_and(|found| WITHOUT_SOCKETS.contains(&(found.f_type as u64 & 0xffff_ffff)))
 }
 
+/// The extended attributes in which an overlay looks for its own marks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Marks {
+    /// Those of users, all that an ordinary user can have.
+    User,
+    /// Those of the kernel. They can be asked for without the right to read the directory that has them, so that one which
+    /// is closed to others is found and can be covered.
+    Trusted,
+}
+
 /// A read-only overlay of a directory, attached nowhere.
-fn overlay_of(lower: BorrowedFd<'_>, empty: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+fn overlay_of(lower: BorrowedFd<'_>, empty: BorrowedFd<'_>, marks: Marks) -> io::Result<OwnedFd> {
     let named = |fd: BorrowedFd<'_>| format!("/proc/self/fd/{}", fd.as_raw_fd());
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, "lowerdir", format!("{}:{}", named(lower), named(empty)))?;
-    fsconfig_set_flag(&context, "userxattr")?;
+    if marks == Marks::User {
+        fsconfig_set_flag(&context, "userxattr")?;
+    }
     fsconfig_create(&context)?;
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, HARMLESS | MountAttrFlags::MOUNT_ATTR_RDONLY)?)
 }
