@@ -120,9 +120,7 @@ fn the_screen_answers_keys_while_a_forecast_is_made() {
         .query_row("SELECT after_hash FROM change_entries ORDER BY changeset LIMIT 1", [], |row| row.get(0))
         .unwrap();
     let content = content_file(&data.join("contents"), &hash);
-    let kept = std::fs::read(&content).unwrap();
-    std::fs::remove_file(&content).unwrap();
-    rustix::fs::mknodat(rustix::fs::CWD, &content, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let holder = LeaseHolder::new(&content);
     let mut top = Terminal::call(&person, &["top"]);
     top.shows("execute complete");
     top.types("?");
@@ -130,11 +128,40 @@ fn the_screen_answers_keys_while_a_forecast_is_made() {
     top.types("x");
     top.shows("q quit");
     // Now it comes.
-    std::fs::write(&content, &kept).unwrap();
+    drop(holder);
     top.shows("1 conflict to come");
     top.types("q");
     let left = top.ends();
     assert_eq!((left.exit, left.is_restored), (Some(0), true), "{left:?}");
+}
+
+/// Holds a lease on a file: who opens it waits until the lease is given up.
+struct LeaseHolder(std::process::Child);
+
+impl LeaseHolder {
+    fn new(file: &std::path::Path) -> LeaseHolder {
+        const HOLD: &str = "import fcntl, signal, sys\n\
+            signal.signal(signal.SIGIO, signal.SIG_IGN)\n\
+            held = open(sys.argv[1], 'r+')\n\
+            fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n\
+            print('held', flush=True)\n\
+            sys.stdin.read()\n";
+        let mut command = std::process::Command::new("python3");
+        command.args(["-c", HOLD]).arg(file);
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut said = [0; 5];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+        assert_eq!(&said, b"held\n");
+        LeaseHolder(child)
+    }
+}
+
+impl Drop for LeaseHolder {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        self.0.wait().unwrap();
+    }
 }
 
 /// The file below `dir` whose name is this hash.

@@ -159,13 +159,10 @@ fn make_dir(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a content, and waits for nobody if something else is in its place.
+/// Opens a content. Something else in its place, such as a pipe, is not waited for.
 fn open_regular(path: &Path) -> io::Result<File> {
-    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
-    let flags = i32::try_from(flags.bits()).unwrap_or_default();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
+    match fs::symlink_metadata(path)?.is_file() {
+        true => File::open(path),
         false => Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} is no file", path.display()))),
     }
 }
