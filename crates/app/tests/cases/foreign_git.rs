@@ -284,6 +284,19 @@ fn a_filter_of_a_repository_runs_in_the_sandbox() {
     assert_eq!(trap.sprang(), None);
 }
 
+/// Runs a plan that makes a file which git-lfs filters, and commits it with the programs in `bin` on the path.
+fn commit_large(trap: &Trap, bin: &Path) {
+    fs::write(trap.project().join(".git/info/attributes"), "*.bin filter=lfs\n").unwrap();
+    let said = trap.agents(&["run", "--", "sh", "-c", "echo large > x.bin"]);
+    assert_eq!(said.exit, 0, "{said:?}");
+    let mut command = trap.person.command(&trap.project(), &["plan", "apply", "@last", "--yes", "--commit"]);
+    command.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+    command.env("GIT_AUTHOR_NAME", "t").env("GIT_AUTHOR_EMAIL", "t@example.com");
+    command.env("GIT_COMMITTER_NAME", "t").env("GIT_COMMITTER_EMAIL", "t@example.com");
+    let said = answer(&mut command);
+    assert_eq!(said.exit, 0, "{said:?}");
+}
+
 #[test]
 fn a_filter_that_git_lfs_sets_up_runs_with_the_repository_writable_and_no_network() {
     let trap = Trap::new();
@@ -296,15 +309,7 @@ fn a_filter_that_git_lfs_sets_up_runs_with_the_repository_writable_and_no_networ
     let mode = fs::metadata(trap.person.home()).unwrap().permissions().mode();
     trap.set("filter.lfs.clean", "git-lfs clean -- %f");
     trap.set("filter.lfs.required", "true");
-    fs::write(trap.project().join(".git/info/attributes"), "*.bin filter=lfs\n").unwrap();
-    let said = trap.agents(&["run", "--", "sh", "-c", "echo large > x.bin"]);
-    assert_eq!(said.exit, 0, "{said:?}");
-    let mut command = trap.person.command(&trap.project(), &["plan", "apply", "@last", "--yes", "--commit"]);
-    command.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
-    command.env("GIT_AUTHOR_NAME", "t").env("GIT_AUTHOR_EMAIL", "t@example.com");
-    command.env("GIT_COMMITTER_NAME", "t").env("GIT_COMMITTER_EMAIL", "t@example.com");
-    let said = answer(&mut command);
-    assert_eq!(said.exit, 0, "{said:?}");
+    commit_large(&trap, &bin);
     assert_eq!(trap.person.git(&["show", "HEAD:x.bin"]), "pointer x.bin\n");
     assert_eq!(fs::read_to_string(trap.project().join(".git/lfs-object")).unwrap(), "large\n");
     assert!(!trap.person.home().join("owned").exists());
@@ -324,15 +329,7 @@ fn a_program_that_git_lfs_would_start_for_the_repository_runs_in_the_sandbox() {
     fs::write(&secret, "secret\n").unwrap();
     trap.set("filter.lfs.clean", "git-lfs clean -- %f");
     trap.set("lfs.extension.x.clean", &format!("cat {}", secret.display()));
-    fs::write(trap.project().join(".git/info/attributes"), "*.bin filter=lfs\n").unwrap();
-    let said = trap.agents(&["run", "--", "sh", "-c", "echo large > x.bin"]);
-    assert_eq!(said.exit, 0, "{said:?}");
-    let mut command = trap.person.command(&trap.project(), &["plan", "apply", "@last", "--yes", "--commit"]);
-    command.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
-    command.env("GIT_AUTHOR_NAME", "t").env("GIT_AUTHOR_EMAIL", "t@example.com");
-    command.env("GIT_COMMITTER_NAME", "t").env("GIT_COMMITTER_EMAIL", "t@example.com");
-    let said = answer(&mut command);
-    assert_eq!(said.exit, 0, "{said:?}");
+    commit_large(&trap, &bin);
     assert_eq!(trap.person.git(&["show", "HEAD:x.bin"]), "pointer x.bin\n", "it did not see the home");
 }
 
