@@ -58,7 +58,7 @@ const COMMANDS: [Command; 10] = [
         name: "test",
         arguments: "",
         summary: "fmt, clippy, tidy, every test and feature, doc, the quick model check, 2,000 simulated runs",
-        takes: "8 minutes from nothing, 2 afterwards",
+        takes: "40 minutes from nothing on 2 cores, 10 afterwards",
         run: test::run,
     },
     Command {
