@@ -20,6 +20,7 @@ mod escapes;
 mod keyed;
 mod known;
 mod mark;
+mod pattern;
 mod private_key;
 mod script;
 mod shapes;
@@ -105,9 +106,9 @@ impl Redactor {
     pub fn new(key: [u8; 32], known_secrets: Vec<String>) -> Result<Redactor, RedactorError> {
         Ok(Redactor {
             marker: Marker::new(key),
-            shapes: Arc::new(Shapes::new()?),
-            keyed: Arc::new(KeyedValues::new()?),
-            scripts: Arc::new(ScriptValues::new()?),
+            shapes: Arc::new(Shapes::new()),
+            keyed: Arc::new(KeyedValues::new()),
+            scripts: Arc::new(ScriptValues::new()),
             known: KnownValues::new(&known_secrets)?,
         })
     }
@@ -311,7 +312,7 @@ impl Redactor {
             }),
             Value::Array(items) => items.iter().map(|item| self.redact_value(item, kind)).collect(),
             Value::Object(fields) => {
-                let kind_of = |key: &str| if self.keyed.is_secret_key(key) { Text::Data } else { kind };
+                let kind_of = |key: &str| if KeyedValues::is_secret_key(key) { Text::Data } else { kind };
                 let field = |(key, value): (&String, &Value)| {
                     (self.redact_str(key).into_owned(), self.redact_value(value, kind_of(key)))
                 };

@@ -26,19 +26,16 @@ impl HiddenPaths {
     /// These paths, and where their links lead.
     pub fn new(paths: impl IntoIterator<Item = PathBuf>) -> HiddenPaths {
         let mut all = Vec::new();
-        // Most of them are in the same few directories.
-        let mut parents: HashMap<PathBuf, Option<PathBuf>> = HashMap::new();
+        let mut resolver = Resolver::default();
         for path in paths.into_iter().filter(|path| path.is_absolute()) {
             // One that is not there yet may be made by a tool: its directory counts as it is.
             if let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
-                if !parents.contains_key(parent) {
-                    parents.insert(parent.to_owned(), fs::canonicalize(parent).ok());
-                }
-                let real = parents.get(parent).cloned().flatten().map(|parent| parent.join(name));
+                let real = resolver.real(parent).map(|parent| parent.join(name));
+                let leads_to =
+                    real.as_deref().filter(|real| is_link(real)).and_then(|real| fs::canonicalize(real).ok());
                 all.extend(real.filter(|real| *real != path));
-            }
-            let is_link = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
-            if is_link || path.file_name().is_none() {
+                all.extend(leads_to);
+            } else {
                 all.extend(fs::canonicalize(&path).ok());
             }
             all.push(path);
@@ -64,6 +61,38 @@ impl HiddenPaths {
         let prefixes = inside.map(|way| way.as_os_str().as_bytes().to_vec());
         HiddenInProject { prefixes: prefixes.filter(|way| !way.is_empty()).collect() }
     }
+}
+
+/// Finds directories without links, each once: most hidden paths are in the same few directories, which are often absent.
+#[derive(Default)]
+struct Resolver {
+    known: HashMap<PathBuf, Option<PathBuf>>,
+}
+
+impl Resolver {
+    /// The directory without links; `None` if it is not there.
+    fn real(&mut self, dir: &Path) -> Option<PathBuf> {
+        if let Some(known) = self.known.get(dir) {
+            return known.clone();
+        }
+        let real = match (dir.parent(), dir.file_name()) {
+            (Some(parent), Some(name)) => self.real(parent).map(|parent| parent.join(name)).and_then(found),
+            // The root, or a path that ends in `..`.
+            (Some(_), None) | (None, _) => fs::canonicalize(dir).ok(),
+        };
+        self.known.insert(dir.to_owned(), real.clone());
+        real
+    }
+}
+
+/// A path in a directory without links, itself without links; `None` if nothing is there.
+fn found(path: PathBuf) -> Option<PathBuf> {
+    let metadata = fs::symlink_metadata(&path).ok()?;
+    if metadata.is_symlink() { fs::canonicalize(path).ok() } else { Some(path) }
+}
+
+fn is_link(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
 }
 
 /// The hidden paths of one project, from its root.

@@ -8,14 +8,15 @@
 
 use std::ops::Range;
 
-use regex::bytes::Regex;
-
 use super::SECRET_BYTES_MIN;
 use super::mark::SecretKind;
+use super::pattern::{LazyRegex, has_any};
 use super::shapes::is_literal;
 use super::spans::Span;
 
-const SECRET_KEY: &str = r"(?i-u)(?:secret|token|passw|passphrase|api[_-]?key|credential)";
+/// A key that has one of them, in any case, says that its value is secret.
+const SECRET_KEYS: [&str; 8] =
+    ["secret", "token", "passw", "passphrase", "apikey", "api_key", "api-key", "credential"];
 
 /// The rest of such a key, and what stands between it and the value.
 const KEY_AND_SEPARATOR: &str = r#"(?i-u)(?:secret|token|passw|passphrase|api[_-]?key|credential)[A-Za-z0-9_.-]*(\\?["'])?[ \t]*([:=])[ \t]*"#;
@@ -26,18 +27,17 @@ const LINE_BYTES_MAX: usize = 4 * 1024;
 
 #[derive(Debug)]
 pub(super) struct KeyedValues {
-    key: Regex,
-    key_and_separator: Regex,
+    key_and_separator: LazyRegex,
 }
 
 impl KeyedValues {
-    pub(super) fn new() -> Result<KeyedValues, regex::Error> {
-        Ok(KeyedValues { key: Regex::new(SECRET_KEY)?, key_and_separator: Regex::new(KEY_AND_SEPARATOR)? })
+    pub(super) fn new() -> KeyedValues {
+        KeyedValues { key_and_separator: LazyRegex::new(KEY_AND_SEPARATOR) }
     }
 
     /// Whether a value under this key is secret.
-    pub(super) fn is_secret_key(&self, key: &str) -> bool {
-        self.key.is_match(key.as_bytes())
+    pub(super) fn is_secret_key(key: &str) -> bool {
+        has_any(key.to_ascii_lowercase().as_bytes(), &SECRET_KEYS)
     }
 
     /// Whether this text under such a key is a secret: long enough, and not the place of one.
@@ -47,7 +47,8 @@ impl KeyedValues {
 
     pub(super) fn find(&self, text: &[u8]) -> Vec<Span> {
         let mut spans = Vec::new();
-        for found in self.key_and_separator.captures_iter(text) {
+        let keys = self.key_and_separator.get().into_iter().flat_map(|keys| keys.captures_iter(text));
+        for found in keys {
             let (Some(key), Some(separator)) = (found.get(0), found.get(2)) else { continue };
             let value = Value { text, key: key.start(), begin: key.end(), in_flow: found.get(1).is_some() };
             // `image: registry/token-service:1.2.3` has no key `token-service`.

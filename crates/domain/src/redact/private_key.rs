@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use regex::bytes::Regex;
+use memchr::memmem;
 
 use super::mark::SecretKind;
+use super::pattern::LazyRegex;
 use super::spans::Span;
 
 /// What every private key begins with.
-pub(super) const PRIVATE_KEY_BEGIN: &str = r"(?-u)-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----";
+const PRIVATE_KEY_BEGIN: &str = r"(?-u)-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----";
 
 const PRIVATE_KEY_END: &str = r"(?-u)-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----";
 
@@ -20,18 +21,21 @@ const MATERIAL_LETTERS_MIN: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct PrivateKeys {
-    begin: Regex,
-    end: Regex,
+    begin: LazyRegex,
+    end: LazyRegex,
 }
 
 impl PrivateKeys {
-    pub(super) fn new() -> Result<PrivateKeys, regex::Error> {
-        Ok(PrivateKeys { begin: Regex::new(PRIVATE_KEY_BEGIN)?, end: Regex::new(PRIVATE_KEY_END)? })
+    pub(super) fn new() -> PrivateKeys {
+        PrivateKeys { begin: LazyRegex::new(PRIVATE_KEY_BEGIN), end: LazyRegex::new(PRIVATE_KEY_END) }
     }
 
     pub(super) fn find(&self, text: &[u8]) -> Vec<Span> {
-        self.begin
-            .find_iter(text)
+        if memmem::find(text, b"-----BEGIN ").is_none() {
+            return Vec::new();
+        }
+        let begins = self.begin.get().into_iter().flat_map(|begin| begin.find_iter(text));
+        begins
             .filter_map(|begin| self.key_at(text, begin.range()))
             .map(|range| Span::new(range, SecretKind::PrivateKey))
             .collect()
@@ -40,7 +44,7 @@ impl PrivateKeys {
     /// From the beginning line to the ending one; where that was cut off, as far as it looks like a key.
     fn key_at(&self, text: &[u8], begin: Range<usize>) -> Option<Range<usize>> {
         let rest = &text[begin.end..text.len().min(begin.end.saturating_add(KEY_BYTES_MAX))];
-        let (body, end) = match self.end.find(rest) {
+        let (body, end) = match self.end.get().and_then(|end| end.find(rest)) {
             Some(end) => (&rest[..end.start()], end.end()),
             None => {
                 let length = rest.iter().take_while(|byte| in_body(**byte)).count();

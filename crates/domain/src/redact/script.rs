@@ -4,31 +4,36 @@
 //! that is in quotes, in an element, or alone behind a colon or an equals sign, and that looks like a password.
 
 use super::mark::SecretKind;
-use super::shapes::{Patterns, Rule, is_password};
+use super::pattern::{Patterns, Rule};
+use super::shapes::{SECRET_WORDS, is_password};
 use super::spans::Span;
 
-const RULES: [Rule; 4] = [
+const RULES: &[Rule] = &[
     // password = "…", 'token': '…', secret => `…`
     Rule {
         kind: SecretKind::Value,
+        words: SECRET_WORDS,
         pattern: r#"(?i-u)(?:secret|token|passw(?:or)?d|passphrase|pwd|api[_-]?key|access[_-]?key|credential)[A-Za-z0-9_-]*[\\"'`]*[ \t]*(?:=>|:=|[:=])[ \t]*\\?["'`]([^\s"'`\\<>]{8,})\\?["'`]"#,
         check: is_password,
     },
     // <password>…</password>
     Rule {
         kind: SecretKind::Value,
+        words: SECRET_WORDS,
         pattern: r#"(?i-u)<[A-Za-z0-9:_.-]*(?:secret|token|passw(?:or)?d|passphrase|pwd|api[_-]?key|credential)[A-Za-z0-9_-]*[^<>]*>[ \t\r\n]*([^<>\s]{8,})[ \t\r\n]*</"#,
         check: is_password,
     },
     // PASSWORD=… at the beginning of a line of a shell
     Rule {
         kind: SecretKind::Value,
+        words: SECRET_WORDS,
         pattern: r#"(?im-u)^[ \t]*(?:export[ \t]+|set[ \t]+)?[A-Za-z0-9_]*(?:secret|token|passw(?:or)?d|passphrase|pwd|api_?key|access_?key|credential)[A-Za-z0-9_]*=([^\s"'`;&|<>(){}$]{8,})"#,
         check: is_password,
     },
     // Password: …, in notes, also in bold and in a span of code
     Rule {
         kind: SecretKind::Value,
+        words: SECRET_WORDS,
         pattern: r#"(?im-u)\b(?:password|passphrase|pwd|api[ _-]?key|secret|token)\b[*_`]*[ \t]*:[*_`]*[ \t]+[*_`]*([^\s"'`*;&|<>(){},$]{8,})[*_`]*[ \t]*\r?$"#,
         check: is_password,
     },
@@ -38,11 +43,36 @@ const RULES: [Rule; 4] = [
 pub(super) struct ScriptValues(Patterns);
 
 impl ScriptValues {
-    pub(super) fn new() -> Result<ScriptValues, regex::Error> {
-        Ok(ScriptValues(Patterns::new(&RULES)?))
+    pub(super) fn new() -> ScriptValues {
+        ScriptValues(Patterns::new(RULES))
     }
 
     pub(super) fn find(&self, text: &[u8]) -> Vec<Span> {
-        self.0.find(&RULES, text)
+        self.0.find(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pattern::tests::{check_lengths, check_rules};
+    use super::*;
+
+    const SAMPLES: &[&str] = &[
+        "password = \"hunter2-X9\"",
+        "'accessKey': 'hunter2-X9'",
+        "<db-pwd kind='x'>hunter2-X9</db-pwd>",
+        "export API_KEY=hunter2-X9",
+        "**Passphrase**: `hunter2-X9`",
+        "Credential => 'hunter2-X9'",
+    ];
+
+    #[test]
+    fn no_word_keeps_a_rule_from_its_secrets() {
+        check_rules(RULES, SAMPLES);
+    }
+
+    #[test]
+    fn short_and_long_texts_have_the_same_secrets() {
+        check_lengths(RULES, SAMPLES);
     }
 }

@@ -32,7 +32,7 @@ mod tree;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use context::index::Indexes;
@@ -159,7 +159,9 @@ struct Shared {
     secrets: Arc<Secrets>,
     clock: Arc<dyn Clock>,
     factors: TokenFactors,
-    hidden: HiddenPaths,
+    hide: Vec<PathBuf>,
+    /// Found when it is first asked for: a command that only lists plans looks at none of them.
+    hidden: OnceLock<HiddenPaths>,
 }
 
 impl Contexts {
@@ -208,7 +210,8 @@ impl Contexts {
             secrets,
             clock,
             factors: TokenFactors::default(),
-            hidden: HiddenPaths::new(setup.hidden.iter().cloned().chain([data_dir.to_owned()])),
+            hide: setup.hidden.iter().cloned().chain([data_dir.to_owned()]).collect(),
+            hidden: OnceLock::new(),
         };
         Ok(Contexts { shared: Arc::new(shared) })
     }
@@ -257,7 +260,7 @@ impl Contexts {
 
     /// What nothing of a plan sees.
     pub(crate) fn hidden(&self) -> &HiddenPaths {
-        &self.shared.hidden
+        self.shared.hidden.get_or_init(|| HiddenPaths::new(self.shared.hide.iter().cloned()))
     }
 
     /// What is known of how models count.
