@@ -19,6 +19,7 @@ mod foreign_git;
 mod gates;
 mod graph;
 mod home;
+mod holes;
 mod hostile;
 mod interrupted;
 mod invariants;

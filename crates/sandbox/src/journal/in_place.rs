@@ -7,10 +7,11 @@
 //!    that is longer than the old bytes: pieces are written from the front, and the end is cut last.
 //! 3. A swap loses nothing: what comes out is compared after it, and swapped back when it was not what was expected.
 
+use std::cmp::Ordering;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -22,6 +23,7 @@ use super::op::{Op, Saved};
 use super::target::{OpError, SeenKind, Spot, Stamp, look, permission_bits};
 use super::work::Work;
 use crate::beneath::{self, BeneathError, Links};
+use crate::sparse;
 
 /// Where bytes come from.
 #[derive(Clone, Copy)]
@@ -115,7 +117,8 @@ impl Work {
         Err(OpError::Changed)
     }
 
-    /// Writes all bytes of the source from the front, then cuts the file to their length.
+    /// Writes all bytes of the source from the front, then gives the file their length. Zeros are not written into holes: a
+    /// file that ends before them has them when it gets its length.
     pub(super) fn pour(&self, op: &Op, source: Source<'_>, file: &File) -> io::Result<()> {
         let (mut image, mut bytes);
         let from: &mut dyn Read = match source {
@@ -135,18 +138,21 @@ impl Work {
             (&mut *from).take(PIECE_BYTES as u64).read_to_end(&mut piece)?;
             if !piece.is_empty() {
                 self.op_step(op, Moment::Piece)?;
-                file.write_all_at(&piece, at)?;
+                sparse::write_all_at(file, &piece, at)?;
                 at += piece.len() as u64;
             }
             if piece.len() < PIECE_BYTES {
                 break;
             }
         }
-        if file.metadata()?.len() > at {
-            self.op_step(op, Moment::Cut)?;
-            file.set_len(at)?;
+        match file.metadata()?.len().cmp(&at) {
+            Ordering::Less => file.set_len(at),
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => {
+                self.op_step(op, Moment::Cut)?;
+                file.set_len(at)
+            }
         }
-        Ok(())
     }
 
     /// Puts a new file in the place of one that cannot be written (a running program, a read-only file) or must not be (it
