@@ -1,6 +1,7 @@
 //! Bounds of a capture: large files, many patterns, and names that other file systems read as `.git`.
 
 use std::fs;
+use std::process::Stdio;
 
 use super::support::Person;
 
@@ -71,4 +72,26 @@ fn patterns_beyond_their_bound_are_not_heeded_and_that_is_told() {
     assert_eq!(person.agents(&["run", "--", "sh", "-ec", "echo more > a/g"]).exit, 0);
     let status = person.agents(&["plan", "status", "@last"]);
     assert!(!status.stdout.contains("too many ignore patterns"), "{status:?}");
+}
+
+/// Names a directory in a directory, and so on.
+const DEEP: usize = 2000;
+
+#[test]
+fn a_chain_of_nested_directories_is_captured_in_the_time_of_a_cancel() {
+    let person = Person::new();
+    person.write(".gitignore", "*.log\n");
+    // Every directory could have rules of its own.
+    let script = format!(
+        "python3 - <<'X'\nimport os\nfor _ in range({DEEP}):\n    os.mkdir('d'); os.chdir('d')\nopen('f', 'w').write('deep')\nopen('f.log', 'w').write('deep')\nX\necho ready; sleep 1000"
+    );
+    assert_eq!(person.agents(&["config", "set", "capture.wait=10s"]).exit, 0);
+    let mut command = person.command(&person.project(), &["run", "--", "sh", "-ec", &script]);
+    let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !person.agents(&["plan", "logs", "@last"]).stdout.contains("\nready") {}
+    let cancelled = person.json(&["plan", "cancel", "@last"]);
+    assert_eq!((cancelled.exit, running.wait().unwrap().code()), (0, Some(5)), "{cancelled:?}");
+    assert_eq!(cancelled.data()["cancel"]["sandbox_kept_in"], serde_json::Value::Null, "{cancelled:?}");
+    let names = person.agents(&["plan", "diff", "@last", "--name-only"]).stdout;
+    assert_eq!(names, format!("{}f\n", "d/".repeat(DEEP)));
 }
