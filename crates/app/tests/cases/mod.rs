@@ -13,6 +13,7 @@ mod definitions;
 mod disk;
 mod exact;
 mod external;
+mod file_parts;
 mod first_day;
 mod for_each;
 mod foreign_git;

@@ -95,12 +95,17 @@ impl Work {
             let done = now == source.stamp() && self.written.contains(&inode);
             return if done { Ok(()) } else { Err(OpError::Changed) };
         }
+        let capabilities = self.capabilities_to_keep(op, file.as_fd())?;
         self.op_step(op, Moment::Checked)?;
         self.written.insert(inode);
         self.pour(op, source, &file)?;
-        // Writing takes set-user-id bits away; a predecessor may have been killed before it put them back.
+        // Writing takes set-user-id bits and capabilities away; a predecessor may have been killed before it put them back.
         let mode = self.mode_to_keep(op, permission_bits(before.mode()));
-        attributes::set_mode(file.as_fd(), mode)?;
+        let put_back = || {
+            attributes::set_mode(file.as_fd(), mode)?;
+            capabilities.as_ref().map_or(Ok(()), |value| attributes::put_capabilities(file.as_fd(), value))
+        };
+        put_back()?;
         self.op_step(op, Moment::Verify)?;
         let now = look(self.roots.get(op.root)?, &op.path)?;
         drop(lease);
@@ -110,7 +115,7 @@ impl Work {
         match mistake {
             Mistake::PutBack(saved) => {
                 self.pour(op, Source::Image(saved), &file)?;
-                attributes::set_mode(file.as_fd(), mode)?;
+                put_back()?;
             }
             Mistake::Leave => {}
         }

@@ -1,0 +1,72 @@
+//! Parts of files and directories that are not their bytes: capabilities, the mode of the project itself, attributes that mean
+//! something to an overlay.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use rustix::fs::XattrFlags;
+
+use super::support::{Answer, Person, answer, ordinary_command};
+
+/// `cap_net_bind_service=ep`, as the kernel stores it.
+const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+fn good(answer: Answer) -> Answer {
+    assert_eq!(answer.exit, 0, "{answer:?}");
+    answer
+}
+
+fn set(person: &Person, path: &str, name: &str, value: &[u8]) {
+    rustix::fs::setxattr(person.project().join(path), name, value, XattrFlags::empty()).unwrap();
+}
+
+fn capability(person: &Person, path: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0; 64];
+    let path = person.project().join(path);
+    let length = rustix::fs::getxattr(path, c"security.capability", &mut value[..]).ok()?;
+    value.truncate(length);
+    Some(value)
+}
+
+#[test]
+fn a_file_that_is_edited_has_its_capabilities_after_apply_and_after_undo() {
+    let person = Person::new();
+    for name in ["server", "linked", "reads"] {
+        person.write(name, "#!/bin/sh\n");
+        set(&person, name, "security.capability", &CAPABILITY);
+    }
+    fs::hard_link(person.project().join("linked"), person.home().join("other")).unwrap();
+    fs::set_permissions(person.project().join("reads"), fs::Permissions::from_mode(0o555)).unwrap();
+    let plan = person.plan("for f in server linked; do echo more >> $f; done; chmod +w reads; echo more >> reads; chmod -w reads");
+    let all = |person: &Person| ["server", "linked", "reads"].map(|name| capability(person, name));
+    good(person.agents(&["plan", "apply", &plan, "--yes"]));
+    assert_eq!(person.read("server"), "#!/bin/sh\nmore\n");
+    assert_eq!(all(&person), [(); 3].map(|()| Some(CAPABILITY.to_vec())));
+    good(person.agents(&["plan", "undo", &plan, "--yes"]));
+    assert_eq!(person.read("server"), "#!/bin/sh\n");
+    assert_eq!(all(&person), [(); 3].map(|()| Some(CAPABILITY.to_vec())));
+}
+
+#[test]
+fn an_apply_that_would_lose_capabilities_is_refused_before_it_writes() {
+    let person = Person::new();
+    person.write("a", "one\n");
+    person.write("server", "#!/bin/sh\n");
+    let as_nobody = |args: &[&str]| {
+        let mut command = ordinary_command(&person, args);
+        // Another owner takes them away.
+        set(&person, "server", "security.capability", &CAPABILITY);
+        answer(&mut command)
+    };
+    // An overlay of an ordinary user cannot copy the capabilities, so the file is not opened but replaced.
+    good(as_nobody(&["run", "--", "sh", "-ec", "echo two >> a; echo more > new; mv -f new server"]));
+    let refused = as_nobody(&["plan", "apply", "@last", "--yes"]);
+    assert_ne!(refused.exit, 0, "{refused:?}");
+    assert!(refused.stderr.contains("server") && refused.stderr.contains("capabilities"), "{refused:?}");
+    assert!(refused.stderr.contains("--reject"), "{refused:?}");
+    assert_eq!((person.read("a"), person.read("server")), ("one\n".to_owned(), "#!/bin/sh\n".to_owned()));
+    assert_eq!(capability(&person, "server"), Some(CAPABILITY.to_vec()));
+    good(as_nobody(&["plan", "apply", "@last", "--yes", "--reject", "server"]));
+    assert_eq!(person.read("a"), "one\ntwo\n");
+    assert_eq!(capability(&person, "server"), Some(CAPABILITY.to_vec()));
+}
