@@ -95,3 +95,25 @@ fn a_chain_of_nested_directories_is_captured_in_the_time_of_a_cancel() {
     let names = person.agents(&["plan", "diff", "@last", "--name-only"]).stdout;
     assert_eq!(names, format!("{}f\n", "d/".repeat(DEEP)));
 }
+
+#[test]
+fn what_a_plan_moves_into_a_repository_is_named_where_it_is_left_out() {
+    let person = Person::new();
+    person.write("hooks/pre-commit", "#!/bin/sh\n");
+    person.write("sub/keep", "one\n");
+    let ran =
+        person.agents(&["run", "--", "sh", "-ec", "git status >&2; mv hooks sub/.git; echo two >> sub/keep"]);
+    let told = "1 new repository file left out: sub/.git/pre-commit";
+    assert!(ran.exit == 0 && format!("{}{}", ran.stdout, ran.stderr).contains(told), "{ran:?}");
+    let diff = person.agents(&["plan", "diff", "@last"]);
+    assert!(diff.stderr.contains(told), "{diff:?}");
+    let status = person.agents(&["plan", "status", "@last"]);
+    assert!(status.stdout.contains(told), "{status:?}");
+    let applied = person.agents(&["plan", "apply", "@last", "--yes"]);
+    assert!(applied.exit == 0 && applied.stderr.contains(told), "{applied:?}");
+    // What git itself writes anew in a repository that was there is not worth a word.
+    person.git(&["add", "-A"]);
+    let ran = person.agents(&["run", "--", "sh", "-ec", "touch sub/keep; git status; echo x > y"]);
+    assert!(ran.exit == 0 && !format!("{}{}", ran.stdout, ran.stderr).contains("left out"), "{ran:?}");
+    assert_eq!(person.json(&["plan", "status", "@last"]).data()["changes"]["not_captured"]["protected"], 1);
+}

@@ -70,3 +70,23 @@ fn an_apply_that_would_lose_capabilities_is_refused_before_it_writes() {
     assert_eq!(person.read("a"), "one\ntwo\n");
     assert_eq!(capability(&person, "server"), Some(CAPABILITY.to_vec()));
 }
+
+#[test]
+fn a_changed_mode_of_the_project_itself_is_left_out_and_told() {
+    for strategy in ["overlay", "copy"] {
+        let person = Person::new();
+        person.write("a", "one\n");
+        fs::set_permissions(person.project(), fs::Permissions::from_mode(0o755)).unwrap();
+        good(person.agents(&["config", "set", &format!("sandbox.strategy={strategy}")]));
+        let run = good(person.agents(&["run", "--", "sh", "-ec", "chmod 700 .; echo two >> a"]));
+        let told = "1 project directory mode left out: . (was 0700)";
+        assert!(format!("{}{}", run.stdout, run.stderr).contains(told), "{strategy}: {run:?}");
+        assert!(good(person.agents(&["plan", "diff", "@last"])).stderr.contains(told));
+        assert!(good(person.agents(&["plan", "status", "@last"])).stdout.contains(told));
+        assert!(good(person.agents(&["plan", "apply", "@last", "--yes"])).stderr.contains(told));
+        let mode = fs::metadata(person.project()).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode, person.read("a")), (0o755, "one\ntwo\n".to_owned()));
+        let run = good(person.agents(&["run", "--", "sh", "-ec", "echo three >> a"]));
+        assert!(!format!("{}{}", run.stdout, run.stderr).contains("left out"), "{strategy}: {run:?}");
+    }
+}
