@@ -2,7 +2,8 @@
 //! something to an overlay.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
 
 use rustix::fs::XattrFlags;
 
@@ -88,5 +89,40 @@ fn a_changed_mode_of_the_project_itself_is_left_out_and_told() {
         assert_eq!((mode, person.read("a")), (0o755, "one\ntwo\n".to_owned()));
         let run = good(person.agents(&["run", "--", "sh", "-ec", "echo three >> a"]));
         assert!(!format!("{}{}", run.stdout, run.stderr).contains("left out"), "{strategy}: {run:?}");
+    }
+}
+
+fn owned_by(person: &Person, owner: &str) {
+    let project = person.project();
+    assert!(Command::new("chown").args(["-R", owner]).arg(project).status().unwrap().success());
+}
+
+#[test]
+fn root_can_work_in_a_tree_that_belongs_to_another_user() {
+    for strategy in ["overlay", "copy"] {
+        let person = Person::new_outside_tmp();
+        person.write("a", "one\n");
+        person.write("sub/b", "one\n");
+        person.write("closed", "secret\n");
+        fs::set_permissions(person.project().join("closed"), fs::Permissions::from_mode(0o600)).unwrap();
+        owned_by(&person, "1234:1235");
+        good(person.agents(&["config", "set", &format!("sandbox.strategy={strategy}")]));
+        let script = "echo two >> a; echo two >> sub/b; rm closed; mkdir made; echo new > made/c; git status --short >&2; \
+                      echo x > $HOME/x; echo y > $TMPDIR/y; echo z > /tmp/z; echo said > /dev/stdout; cat /etc/shadow || id -u";
+        let ran = good(person.agents(&["run", "--", "sh", "-ec", script]));
+        let printed = person.printed();
+        assert!(
+            printed.contains("said") && printed.contains("Permission denied"),
+            "{strategy}: {ran:?} {printed}"
+        );
+        good(person.agents(&["plan", "apply", "@last", "--yes"]));
+        assert_eq!((person.read("a"), person.read("made/c")), ("one\ntwo\n".to_owned(), "new\n".to_owned()));
+        assert!(!person.project().join("closed").exists());
+        for path in ["a", "sub/b", "made", "made/c"] {
+            let found = fs::metadata(person.project().join(path)).unwrap();
+            assert_eq!((found.uid(), found.gid()), (1234, 1235), "{strategy} {path}");
+        }
+        good(person.agents(&["plan", "undo", "@last", "--yes"]));
+        assert_eq!((person.read("closed"), person.read("a")), ("secret\n".to_owned(), "one\n".to_owned()));
     }
 }

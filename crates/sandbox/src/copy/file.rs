@@ -6,9 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use domain::RelPath;
-use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, UTIME_OMIT, Uid,
-};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 
 use super::{Bytes, open_original};
@@ -162,14 +160,10 @@ pub(super) fn copy_link(from: BorrowedFd<'_>, to: BorrowedFd<'_>, entry: &Entry)
     }
 }
 
-/// Owner where we may, mode, time of last change.
+/// Mode and time of last change. The copy belongs to us, whoever owns the original: a command of root has no right to write
+/// what belongs to others.
 #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
 pub(super) fn look_like(copy: BorrowedFd<'_>, stat: &Stat) -> io::Result<()> {
-    let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
-    let ours = (rustix::process::geteuid(), rustix::process::getegid());
-    if ours.0.is_root() && ours != (uid, gid) {
-        rustix::fs::fchown(copy, Some(uid), Some(gid))?;
-    }
     rustix::fs::fchmod(copy, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
     let times = Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ },
