@@ -92,6 +92,47 @@ fn a_changed_mode_of_the_project_itself_is_left_out_and_told() {
     }
 }
 
+/// Attributes that an overlay uses for itself, on files of the project: they hide no change, and a copy passes them by.
+#[test]
+fn attributes_of_an_overlay_on_a_projects_files_make_no_change_of_their_own() {
+    let person = Person::new();
+    for path in ["meta", "dir/in", "moved/in", "white/gone", "white/there", "plain"] {
+        person.write(path, "one\n");
+    }
+    fs::write(person.project().join("white/gone"), "").unwrap();
+    for (path, name, value) in [
+        ("meta", "user.overlay.metacopy", &b""[..]),
+        ("dir", "user.overlay.opaque", b"y"),
+        ("moved", "user.overlay.redirect", b"/dir"),
+        ("white", "user.overlay.opaque", b"x"),
+        ("white/gone", "user.overlay.whiteout", b"y"),
+        ("plain", "user.overlay.origin", b"none"),
+    ] {
+        set(&person, path, name, value);
+    }
+    let edit = "for f in dir/in moved/in white/there plain; do echo two >> $f; done";
+    let plan = person.plan(edit);
+    let names = good(person.agents(&["plan", "diff", &plan, "--name-only"])).stdout;
+    assert_eq!(names, "dir/in\nmoved/in\nplain\nwhite/there\n");
+    good(person.agents(&["plan", "apply", &plan, "--yes"]));
+    for path in ["dir/in", "moved/in", "white/there", "plain"] {
+        assert_eq!(person.read(path), "one\ntwo\n", "{path}");
+    }
+    assert_eq!((person.read("meta"), person.read("white/gone")), ("one\n".to_owned(), String::new()));
+    // What an overlay cannot show for them fails aloud, and a copy shows it.
+    for (script, why) in
+        [("cat meta", "Operation not permitted"), ("rm -r white", "No such file or directory")]
+    {
+        let ran = person.agents(&["run", "--", "sh", "-ec", script]);
+        assert_ne!(ran.exit, 0, "{ran:?}");
+        assert!(person.printed().contains(why), "{ran:?}");
+    }
+    good(person.agents(&["config", "set", "sandbox.strategy=copy"]));
+    let plan = person.plan("echo two >> meta; test -e white/gone");
+    good(person.agents(&["plan", "apply", &plan, "--yes"]));
+    assert_eq!(person.read("meta"), "one\ntwo\n");
+}
+
 fn owned_by(person: &Person, owner: &str) {
     let project = person.project();
     assert!(Command::new("chown").args(["-R", owner]).arg(project).status().unwrap().success());
@@ -125,4 +166,21 @@ fn root_can_work_in_a_tree_that_belongs_to_another_user() {
         good(person.agents(&["plan", "undo", "@last", "--yes"]));
         assert_eq!((person.read("closed"), person.read("a")), ("secret\n".to_owned(), "one\n".to_owned()));
     }
+}
+
+#[test]
+fn a_directory_that_cannot_be_renamed_in_an_overlay_is_explained() {
+    let person = Person::new();
+    person.write("dir/a", "one\n");
+    person.git(&["add", "-A"]);
+    person.git(&["commit", "-qm", "first"]);
+    good(person.agents(&["config", "set", "sandbox.strategy=overlay"]));
+    let ran = person.agents(&["run", "--", "git", "mv", "dir", "moved"]);
+    assert_ne!(ran.exit, 0, "{ran:?}");
+    let said = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(said.contains("sandbox.strategy=copy") && said.contains("`mv`"), "{said}");
+    good(person.agents(&["config", "set", "sandbox.strategy=copy"]));
+    let plan = person.plan("python3 -c 'import os; os.rename(\"dir\", \"moved\")'");
+    let names = good(person.agents(&["plan", "diff", &plan, "--name-only"])).stdout;
+    assert!(names.contains("moved/a"), "{names}");
 }
