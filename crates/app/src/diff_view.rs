@@ -254,6 +254,8 @@ pub fn left_out_parts(not_captured: &NotCaptured) -> Vec<String> {
         (LeftOutKind::SetId, not_captured.set_id, "set-id bit"),
         (LeftOutKind::Attribute, not_captured.attributes, "extended attribute"),
         (LeftOutKind::HardLink, not_captured.hard_links, "hard link"),
+        (LeftOutKind::Repository, not_captured.repository, "new repository file"),
+        (LeftOutKind::RootMode, not_captured.root_modes, "project directory mode"),
     ];
     let line = |(kind, count, noun): (LeftOutKind, u64, &str)| {
         let named = not_captured.named.iter().filter(|part| part.kind == kind);
@@ -264,6 +266,8 @@ pub fn left_out_parts(not_captured: &NotCaptured) -> Vec<String> {
                     LeftOutKind::SetId => format!("{path} (was {what})"),
                     LeftOutKind::Attribute => format!("{path} {what}"),
                     LeftOutKind::HardLink => format!("{path} (a copy of {what})"),
+                    LeftOutKind::Repository => path,
+                    LeftOutKind::RootMode => format!("{path} (was {what})"),
                 }
             })
             .collect();
@@ -573,7 +577,7 @@ mod tests {
                 "files": 2, "insertions": 1, "deletions": 2, "redacted": false,
                 "not_captured": {
                     "scratch": 0, "protected": 0, "special": 0, "set_id": 0, "attributes": 0, "hard_links": 0,
-                    "named": [],
+                    "repository": 0, "root_modes": 0, "named": [],
                 },
             })
         );

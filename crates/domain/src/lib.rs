@@ -33,6 +33,8 @@ pub mod no_project;
 
 pub mod file_state;
 
+pub mod zero_runs;
+
 pub mod change;
 
 pub mod changeset;
@@ -179,3 +181,4 @@ pub use tool_call::{CallEnd, CallState, FinishedCall, KeptCall, KeptOutput, NewC
 pub use validation::{
     Outcome, Validation, ValidationMode, ValidationResult, ValidationSummary, sum_up, trust_digest,
 };
+pub use zero_runs::{ZeroRun, zero_runs};

@@ -67,7 +67,11 @@ pub struct NotCaptured {
     pub attributes: u64,
     /// Names that are hard links in the sandbox and become files of their own.
     pub hard_links: u64,
-    /// Some of the last three, by name.
+    /// New files in repositories, which are among the protected ones.
+    pub repository: u64,
+    /// Projects whose own directory has another mode in the sandbox.
+    pub root_modes: u64,
+    /// Some of the last five, by name.
     pub named: Vec<LeftOutPart>,
 }
 
@@ -78,7 +82,7 @@ pub struct LeftOutPart {
     pub kind: LeftOutKind,
     /// The file, as people call it.
     pub path: String,
-    /// The mode that it had, the name of the attribute, or the other name of the file.
+    /// The mode that it had, the name of the attribute, or the other name of the file; empty if all of it was left out.
     pub what: String,
 }
 
@@ -92,4 +96,8 @@ pub enum LeftOutKind {
     Attribute,
     /// That two names are one file.
     HardLink,
+    /// A new file in a repository.
+    Repository,
+    /// The mode of a project's own directory.
+    RootMode,
 }

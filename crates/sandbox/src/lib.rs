@@ -41,6 +41,7 @@ mod forwarder;
 mod base_known;
 mod listing;
 mod regular;
+mod sparse;
 
 pub mod ladder;
 pub mod opened;

@@ -9,7 +9,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use domain::{Base, ErrorClass, FileState, Hash, Kind, NetChange, RelPath, RootNo, is_of_no_project};
@@ -19,9 +19,13 @@ use rustix::io::Errno;
 use crate::beneath::{self, BeneathError};
 use crate::capture::{Memory, Seen, Watched};
 use crate::content::ContentSource;
+use crate::sparse;
 
 /// Links have no more bytes than a path may have.
 const LINK_BYTES_MAX: u64 = 4096;
+
+/// How much of a content is in memory at once.
+const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Why a change could not be put into the sandbox. What came before it is in.
 #[derive(Debug, thiserror::Error)]
@@ -301,20 +305,19 @@ fn fill(
     source: &dyn ContentSource,
 ) -> Result<(), RestoreError> {
     let content = |source| RestoreError::Content { path: path.clone(), source };
-    let mut file = File::from(file);
+    let file = File::from(file);
     let mut reader = source.open(&after.hash).map_err(content)?;
     let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        let read = match reader.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(why) if why.kind() == io::ErrorKind::Interrupted => continue,
-            Err(why) => return Err(content(why)),
-        };
-        hasher.update(&buffer[..read]);
-        file.write_all(&buffer[..read]).map_err(at(path))?;
+    let mut buffer = Vec::with_capacity(BUFFER_BYTES);
+    let mut size = 0;
+    // Whole buffers, so that each begins at a block.
+    while reader.by_ref().take(BUFFER_BYTES as u64).read_to_end(&mut buffer).map_err(content)? > 0 {
+        hasher.update(&buffer);
+        sparse::write_all_at(&file, &buffer, size).map_err(at(path))?;
+        size += buffer.len() as u64;
+        buffer.clear();
     }
+    file.set_len(size).map_err(at(path))?;
     if hasher.finalize().as_bytes() != after.hash.as_bytes() {
         return Err(RestoreError::WrongContent { path: path.clone() });
     }

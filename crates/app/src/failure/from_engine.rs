@@ -371,7 +371,7 @@ pub fn apply(error: &ApplyError, id: &str) -> Failure {
             &codes::PLAN_ERRORED,
             format!("plan {id} was not applied, nothing was written: {why}"),
         )
-        .hint(format!("when the cause is gone: `agents plan apply {id}`")),
+        .hint(format!("when the cause is gone: `agents plan apply {id}`; or leave the file out with `--reject FILE`")),
         ApplyError::Stuck { why, .. } => Failure::new(
             &codes::JOURNAL_STUCK,
             format!("the apply of plan {id} was interrupted and is stuck: {why}"),

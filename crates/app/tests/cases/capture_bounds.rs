@@ -1,6 +1,7 @@
 //! Bounds of a capture: large files, many patterns, and names that other file systems read as `.git`.
 
 use std::fs;
+use std::process::Stdio;
 
 use super::support::Person;
 
@@ -71,4 +72,48 @@ fn patterns_beyond_their_bound_are_not_heeded_and_that_is_told() {
     assert_eq!(person.agents(&["run", "--", "sh", "-ec", "echo more > a/g"]).exit, 0);
     let status = person.agents(&["plan", "status", "@last"]);
     assert!(!status.stdout.contains("too many ignore patterns"), "{status:?}");
+}
+
+/// Names a directory in a directory, and so on.
+const DEEP: usize = 2000;
+
+#[test]
+fn a_chain_of_nested_directories_is_captured_in_the_time_of_a_cancel() {
+    let person = Person::new();
+    person.write(".gitignore", "*.log\n");
+    // Every directory could have rules of its own.
+    let script = format!(
+        "python3 - <<'X'\nimport os\nfor _ in range({DEEP}):\n    os.mkdir('d'); os.chdir('d')\nopen('f', 'w').write('deep')\nopen('f.log', 'w').write('deep')\nX\necho ready; sleep 1000"
+    );
+    assert_eq!(person.agents(&["config", "set", "capture.wait=10s"]).exit, 0);
+    let mut command = person.command(&person.project(), &["run", "--", "sh", "-ec", &script]);
+    let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !person.agents(&["plan", "logs", "@last"]).stdout.contains("\nready") {}
+    let cancelled = person.json(&["plan", "cancel", "@last"]);
+    assert_eq!((cancelled.exit, running.wait().unwrap().code()), (0, Some(5)), "{cancelled:?}");
+    assert_eq!(cancelled.data()["cancel"]["sandbox_kept_in"], serde_json::Value::Null, "{cancelled:?}");
+    let names = person.agents(&["plan", "diff", "@last", "--name-only"]).stdout;
+    assert_eq!(names, format!("{}f\n", "d/".repeat(DEEP)));
+}
+
+#[test]
+fn what_a_plan_moves_into_a_repository_is_named_where_it_is_left_out() {
+    let person = Person::new();
+    person.write("hooks/pre-commit", "#!/bin/sh\n");
+    person.write("sub/keep", "one\n");
+    let ran =
+        person.agents(&["run", "--", "sh", "-ec", "git status >&2; mv hooks sub/.git; echo two >> sub/keep"]);
+    let told = "1 new repository file left out: sub/.git/pre-commit";
+    assert!(ran.exit == 0 && format!("{}{}", ran.stdout, ran.stderr).contains(told), "{ran:?}");
+    let diff = person.agents(&["plan", "diff", "@last"]);
+    assert!(diff.stderr.contains(told), "{diff:?}");
+    let status = person.agents(&["plan", "status", "@last"]);
+    assert!(status.stdout.contains(told), "{status:?}");
+    let applied = person.agents(&["plan", "apply", "@last", "--yes"]);
+    assert!(applied.exit == 0 && applied.stderr.contains(told), "{applied:?}");
+    // What git itself writes anew in a repository that was there is not worth a word.
+    person.git(&["add", "-A"]);
+    let ran = person.agents(&["run", "--", "sh", "-ec", "touch sub/keep; git status; echo x > y"]);
+    assert!(ran.exit == 0 && !format!("{}{}", ran.stdout, ran.stderr).contains("left out"), "{ran:?}");
+    assert_eq!(person.json(&["plan", "status", "@last"]).data()["changes"]["not_captured"]["protected"], 1);
 }

@@ -1,6 +1,7 @@
 //! Disks that are full, read-only or hold huge files: what is told, and that nothing is lost or torn.
 //!
-//! Small disks are mounted in a mount namespace of the test's own thread, whose children see them too.
+//! Small disks are mounted in a mount namespace of the test's own thread, whose children see them too. They are filled with
+//! bytes other than zero, since zeros take no room.
 
 use std::fs;
 use std::io::Read;
@@ -92,8 +93,7 @@ fn what_a_full_disk_kept_from_being_captured_is_captured_on_resume_without_runni
             mount_disk(&data(&person), 16);
             person.write("a", "one\n");
             assert_eq!(person.agents(&["config", "set", &format!("sandbox.strategy={strategy}")]).exit, 0);
-            let script =
-                "head -c 10000000 /dev/zero > big; head -c 32 /dev/urandom > token; echo two >> a; echo done";
+            let script = "head -c 10000000 /dev/zero | tr '\\0' '\\1' > big; head -c 32 /dev/urandom > token; echo two >> a; echo done";
             let ran = person.agents(&["run", "--", "sh", "-ec", script]);
             let kept = sandboxes(&person);
             assert_eq!((ran.exit, kept.len()), (6, 1), "{strategy}: {ran:?}");
@@ -156,7 +156,7 @@ fn what_an_interrupted_command_had_made_is_kept_and_the_command_runs_again_on_re
     with_own_mounts(|| {
         let person = Person::new();
         mount_disk(&data(&person), 16);
-        let script = "head -c 10000000 /dev/zero > big; echo half > half; test -e go || sleep 1000; echo whole > whole";
+        let script = "head -c 10000000 /dev/zero | tr '\\0' '\\1' > big; echo half > half; test -e go || sleep 1000; echo whole > whole";
         assert_eq!(person.agents(&["config", "set", "limits.time=1s"]).exit, 0);
         let ran = person.json(&["run", "--", "sh", "-ec", script]);
         assert_eq!((ran.exit, sandboxes(&person).len()), (6, 1), "{ran:?}");
@@ -177,7 +177,7 @@ fn what_a_cancelled_command_had_made_is_kept_on_a_full_disk_until_it_is_cleared(
     with_own_mounts(|| {
         let person = Person::new();
         mount_disk(&data(&person), 16);
-        let script = "head -c 10000000 /dev/zero > big; echo ready; sleep 1000";
+        let script = "head -c 10000000 /dev/zero | tr '\\0' '\\1' > big; echo ready; sleep 1000";
         let mut command = person.command(&person.project(), &["run", "--", "sh", "-ec", script]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         while !person.agents(&["plan", "logs", "@last"]).stdout.contains("\nready") {}
@@ -197,7 +197,12 @@ fn what_is_kept_of_a_plan_that_is_cancelled_is_cleared_by_gc() {
     with_own_mounts(|| {
         let person = Person::new();
         mount_disk(&data(&person), 16);
-        assert_ne!(person.agents(&["run", "--", "sh", "-c", "head -c 10000000 /dev/zero > big"]).exit, 0);
+        assert_ne!(
+            person
+                .agents(&["run", "--", "sh", "-c", "head -c 10000000 /dev/zero | tr '\\0' '\\1' > big"])
+                .exit,
+            0
+        );
         assert_eq!(person.json(&["plan", "cancel", "@last"]).exit, 0);
         assert_eq!(sandboxes(&person).len(), 1);
         assert_eq!(person.json(&["plan", "gc", "--dry-run"]).data()["sandboxes"], json!(1));
@@ -215,7 +220,7 @@ fn a_project_whose_disk_fills_in_the_middle_of_an_apply_is_as_before() {
         person.write("a", "one\n");
         let before = files(&person);
         let id =
-            person.plan("echo two > a; for n in 1 2 3; do head -c 3000000 /dev/zero > f$n; done; rm -f gone");
+            person.plan("echo two > a; for n in 1 2 3; do head -c 3000000 /dev/zero | tr '\\0' '\\1' > f$n; done; rm -f gone");
         let refused = person.json(&["plan", "apply", &id, "--yes"]);
         assert_ne!(refused.exit, 0, "{refused:?}");
         let said = told(&refused);

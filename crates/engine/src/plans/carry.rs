@@ -120,7 +120,7 @@ impl CarryError {
             Self::Cancelled { .. }
             | Self::Failed { .. }
             | Self::Locks(_)
-            | Self::Merging(MergingError::Io { .. })
+            | Self::Merging(MergingError::Io { .. } | MergingError::Capabilities { .. })
             | Self::Store(_) => ErrorCategory::Sandbox,
         }
     }
@@ -409,6 +409,9 @@ async fn attempt(
         Err(PrepareError::ChangedUnderUs { path }) => return Ok(Attempted::ChangedUnderUs(path)),
         Err(PrepareError::Content { path, .. }) if errand.kind == ApplyKind::Undo => {
             return Err(MergingError::ContentMissing { address: path.to_string() }.into());
+        }
+        Err(PrepareError::Capabilities { path }) => {
+            return Err(MergingError::Capabilities { address: path.to_string() }.into());
         }
         Err(error) => return Err(failed(&error)),
     };

@@ -127,6 +127,12 @@ pub enum MergingError {
         /// The file.
         address: String,
     },
+    /// A file would lose its capabilities.
+    #[error("{address} has file capabilities, which it would lose: only root can put them back")]
+    Capabilities {
+        /// The file.
+        address: String,
+    },
     /// A file cannot be read.
     #[error("{address} cannot be read: {source}")]
     Io {

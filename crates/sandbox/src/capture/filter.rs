@@ -5,13 +5,14 @@
 //!    one can only make it stricter.
 //! 2. What lies in an ignored directory is ignored, whatever a pattern further down says: git has it so.
 //! 3. The closest `.gitignore` decides first; in one file the last pattern that fits.
+//! 4. A directory is entered once: what holds in it follows from what holds in the one above it.
 //!
 //! # Not here
 //! Patterns that are not UTF-8: the matcher takes text only, so such a line says nothing, and what git ignores by it is not
 //! ignored here.
 //! That tracked and reported files are captured although ignored: [`Filter::is_scratch`] is told of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -98,15 +99,13 @@ impl Protected {
 
     /// Whether the path, or a directory above it, is protected.
     pub fn has(&self, path: &RelPath, is_dir: bool) -> bool {
-        let is_named = |path: &RelPath, is_dir| fits(&self.patterns, path.as_bytes(), is_dir) == Some(true);
-        let mut above = path.parent();
-        while let Some(dir) = above {
-            if is_named(&dir, true) {
-                return true;
-            }
-            above = dir.parent();
-        }
-        is_of_no_project(path) || self.hidden.has(path) || is_named(path, is_dir)
+        let is_named = |path: &[u8], is_dir| fits(&self.patterns, path, is_dir) == Some(true);
+        let bytes = path.as_bytes();
+        let slashes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        slashes.map(|(slash, _)| &bytes[..slash]).any(|dir| is_named(dir, true))
+            || is_of_no_project(path)
+            || self.hidden.has(path)
+            || is_named(bytes, is_dir)
     }
 }
 
@@ -135,31 +134,42 @@ pub(crate) struct Filter<'a> {
     hidden: HiddenInProject,
     ignored: Gitignore,
     git: Option<GitRules>,
-    classes: HashMap<RelPath, Class>,
+    /// What holds in each directory that was asked for; in the root under none.
+    entered: HashMap<Option<RelPath>, Within>,
     /// The directory of the path that was asked for last: mostly the next one lies in it too.
-    within: Option<Within>,
+    last: Option<(Option<RelPath>, Within)>,
+    /// How often a directory was entered or passed on the way to one.
+    #[cfg(test)]
+    steps: usize,
 }
 
 /// What holds for all that lies in one directory.
+#[derive(Clone)]
 struct Within {
-    /// The directory; none is the root.
-    dir: Option<RelPath>,
     class: Class,
-    /// What its `.gitignore` says and those above it in the tree, closest first, each with the length of the way to it.
-    rules: Vec<(Arc<Gitignore>, usize)>,
+    /// The closest `.gitignore` that says something.
+    rules: Option<Arc<RulesInTree>>,
 }
 
-impl Within {
-    fn holds(&self, path: &RelPath) -> bool {
-        let bytes = path.as_bytes();
-        let slash = bytes.iter().rposition(|byte| *byte == b'/');
-        slash.map(|slash| &bytes[..slash]) == self.dir.as_ref().map(RelPath::as_bytes)
-    }
+/// What a `.gitignore` in the tree says.
+struct RulesInTree {
+    own: Gitignore,
+    /// The length of the way to its directory.
+    way: usize,
+    /// The next one above it.
+    above: Option<Arc<RulesInTree>>,
+}
+
+/// Whether the path lies in this directory itself; none is the root.
+fn is_in(dir: Option<&RelPath>, path: &RelPath) -> bool {
+    let bytes = path.as_bytes();
+    let slash = bytes.iter().rposition(|byte| *byte == b'/');
+    slash.map(|slash| &bytes[..slash]) == dir.map(RelPath::as_bytes)
 }
 
 struct GitRules {
-    /// The `.gitignore` of each directory in the tree, read when it is needed; the root's under none.
-    inside: HashMap<Option<RelPath>, Arc<Gitignore>>,
+    /// Directories without a `.gitignore`, as far as that is known.
+    without: HashSet<RelPath>,
     /// Those of the directories above the project, closest first, each with the way down to the project.
     above: Vec<(Gitignore, Vec<u8>)>,
     budget: PatternBudget,
@@ -174,12 +184,13 @@ impl<'a> Filter<'a> {
     ) -> Self {
         let of_git = rules.ignore.iter().any(|pattern| pattern == GITIGNORED);
         let others = rules.ignore.iter().filter(|pattern| *pattern != GITIGNORED);
+        let mut root = Within { class: Class::Captured, rules: None };
         let git = of_git.then(|| {
             let mut budget = PatternBudget::new();
             let above = rules_above(tracked, project, &mut budget);
             // That of the root matters most, so it comes before those of other directories.
-            let root = Arc::new(gitignore_in(tree, None, &mut budget));
-            GitRules { inside: HashMap::from([(None, root)]), above, budget }
+            root.rules = rules_in(tree, None, None, &mut budget);
+            GitRules { without: HashSet::new(), above, budget }
         });
         Filter {
             tree,
@@ -188,8 +199,10 @@ impl<'a> Filter<'a> {
             hidden: HiddenInProject::default(),
             ignored: patterns(others.map(String::as_str)),
             git,
-            classes: HashMap::new(),
-            within: None,
+            entered: HashMap::from([(None, root)]),
+            last: None,
+            #[cfg(test)]
+            steps: 0,
         }
     }
 
@@ -200,8 +213,8 @@ impl<'a> Filter<'a> {
 
     /// Told by who has listed a directory: it holds no `.gitignore`, so none is looked for.
     pub(crate) fn has_no_rules(&mut self, dir: Option<&RelPath>) {
-        if let Some(git) = &mut self.git {
-            git.inside.entry(dir.cloned()).or_insert_with(|| Arc::new(Gitignore::empty()));
+        if let (Some(git), Some(dir)) = (&mut self.git, dir) {
+            git.without.insert(dir.clone());
         }
     }
 
@@ -211,60 +224,67 @@ impl<'a> Filter<'a> {
     }
 
     pub(crate) fn class(&mut self, path: &RelPath, is_dir: bool) -> Class {
-        let within = match self.within.take() {
-            Some(within) if within.holds(path) => within,
-            Some(_) | None => self.enter(path.parent()),
+        let (dir, within) = match self.last.take() {
+            Some((dir, within)) if is_in(dir.as_ref(), path) => (dir, within),
+            Some(_) | None => {
+                let dir = path.parent();
+                (dir.clone(), self.enter(dir))
+            }
         };
-        let class = match within.class {
+        let class = self.class_within(&within, path, is_dir);
+        self.last = Some((dir, within));
+        class
+    }
+
+    fn class_within(&self, within: &Within, path: &RelPath, is_dir: bool) -> Class {
+        match within.class {
             Class::Protected => Class::Protected,
             Class::Captured | Class::Ignored { .. } if self.is_named_protected(path, is_dir) => {
                 Class::Protected
             }
             Class::Ignored { .. } => Class::Ignored { within: true },
-            Class::Captured if self.is_ignored(&within, path, is_dir) => Class::Ignored { within: is_dir },
+            Class::Captured if self.is_ignored(within, path, is_dir) => Class::Ignored { within: is_dir },
             Class::Captured => Class::Captured,
-        };
-        self.within = Some(within);
-        class
+        }
     }
 
+    /// Goes up to a directory that was entered before, and down again.
     fn enter(&mut self, dir: Option<RelPath>) -> Within {
-        let class = dir.as_ref().map_or(Class::Captured, |dir| self.class_of_dir(dir));
-        let mut rules = Vec::new();
-        if let Some(git) = self.git.as_mut().filter(|_| class == Class::Captured) {
-            let mut at = dir.clone();
-            loop {
-                let tree = self.tree;
-                let budget = &mut git.budget;
-                let found = git
-                    .inside
-                    .entry(at.clone())
-                    .or_insert_with(|| Arc::new(gitignore_in(tree, at.as_ref(), budget)));
-                if !found.is_empty() {
-                    rules.push((Arc::clone(found), at.as_ref().map_or(0, |dir| dir.as_bytes().len() + 1)));
-                }
-                match at {
-                    Some(inner) => at = inner.parent(),
-                    None => break,
-                }
+        let mut new = Vec::new();
+        let mut at = dir;
+        let mut within = loop {
+            #[cfg(test)]
+            {
+                self.steps += 1;
             }
+            match (self.entered.get(&at), at) {
+                (Some(within), _) => break within.clone(),
+                (None, Some(dir)) => {
+                    at = dir.parent();
+                    new.push(dir);
+                }
+                (None, None) => break Within { class: Class::Captured, rules: None },
+            }
+        };
+        while let Some(dir) = new.pop() {
+            let class = self.class_within(&within, &dir, true);
+            let is_silent = |git: &GitRules| class != Class::Captured || git.without.contains(&dir);
+            let rules = match &mut self.git {
+                Some(git) if !is_silent(git) => {
+                    rules_in(self.tree, Some(&dir), within.rules, &mut git.budget)
+                }
+                Some(_) | None => within.rules,
+            };
+            within = Within { class, rules };
+            self.entered.insert(Some(dir), within.clone());
         }
-        Within { dir, class, rules }
+        within
     }
 
     fn is_named_protected(&self, path: &RelPath, is_dir: bool) -> bool {
         is_name_of_no_project(path.file_name())
             || self.hidden.has(path)
             || fits(&self.protected, path.as_bytes(), is_dir) == Some(true)
-    }
-
-    fn class_of_dir(&mut self, dir: &RelPath) -> Class {
-        if let Some(class) = self.classes.get(dir) {
-            return *class;
-        }
-        let class = self.class(dir, true);
-        self.classes.insert(dir.clone(), class);
-        class
     }
 
     /// Whether git has this file, or something in this directory, in its index or would take it in. Git is asked for its
@@ -290,8 +310,8 @@ impl<'a> Filter<'a> {
     fn is_ignored(&self, within: &Within, path: &RelPath, is_dir: bool) -> bool {
         let of_plan = || fits(&self.ignored, path.as_bytes(), is_dir);
         let inside = || {
-            let mut rules = within.rules.iter();
-            rules.find_map(|(rules, way)| fits(rules, &path.as_bytes()[*way..], is_dir))
+            let mut rules = std::iter::successors(within.rules.as_ref(), |rules| rules.above.as_ref());
+            rules.find_map(|rules| fits(&rules.own, &path.as_bytes()[rules.way..], is_dir))
         };
         let above = || {
             let mut rules = self.git.iter().flat_map(|git| &git.above);
@@ -324,6 +344,21 @@ fn patterns<'a>(lines: impl Iterator<Item = &'a str>) -> Gitignore {
 
 /// Where git is told what to ignore.
 pub(crate) const GITIGNORE: &str = ".gitignore";
+
+/// What holds in a directory below one with these rules.
+fn rules_in(
+    tree: BorrowedFd<'_>,
+    dir: Option<&RelPath>,
+    above: Option<Arc<RulesInTree>>,
+    budget: &mut PatternBudget,
+) -> Option<Arc<RulesInTree>> {
+    let own = gitignore_in(tree, dir, budget);
+    if own.is_empty() {
+        return above;
+    }
+    let way = dir.map_or(0, |dir| dir.as_bytes().len() + 1);
+    Some(Arc::new(RulesInTree { own, way, above }))
+}
 
 fn gitignore_in(tree: BorrowedFd<'_>, dir: Option<&RelPath>, budget: &mut PatternBudget) -> Gitignore {
     let Ok(path) = crate::copy::join_name(dir, GITIGNORE.as_bytes()) else { return Gitignore::empty() };
@@ -364,4 +399,34 @@ fn rules_above(tracked: &Tracked, project: &Path, budget: &mut PatternBudget) ->
     }
     rules.retain(|(rules, _)| !rules.is_empty());
     rules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_directory_of_a_chain_costs_the_same_however_deep_it_is() {
+        const DEEP: usize = 1500;
+        let project = tempfile::TempDir::new().unwrap();
+        std::fs::write(project.path().join(GITIGNORE), "*.log\n").unwrap();
+        std::fs::create_dir(project.path().join("d")).unwrap();
+        std::fs::write(project.path().join("d").join(GITIGNORE), "!kept.log\nkept.d/\n").unwrap();
+        let tree = File::open(project.path()).unwrap();
+        let mut tracked = Tracked::of(project.path());
+        let rules = CaptureRules::default();
+        let mut filter = Filter::new(tree.as_fd(), &mut tracked, project.path(), &rules);
+        let mut dir = "d".to_owned();
+        for _ in 0..DEEP {
+            let mut class =
+                |name: &str, is_dir| filter.class(&RelPath::new(format!("{dir}/{name}")).unwrap(), is_dir);
+            let classes =
+                [class("x", false), class("x.log", false), class("kept.log", false), class("d", true)];
+            let ignored = Class::Ignored { within: false };
+            assert_eq!(classes, [Class::Captured, ignored, Class::Captured, Class::Captured]);
+            dir.push_str("/d");
+        }
+        // Each is entered once, from the one above it.
+        assert_eq!(filter.steps, 2 * DEEP);
+    }
 }

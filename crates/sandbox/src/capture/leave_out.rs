@@ -1,4 +1,5 @@
-//! Parts of captured files that are left out, and told of: bits that give rights, extended attributes, hard links.
+//! Parts of captured files that are left out, and told of: bits that give rights, extended attributes, hard links; and the
+//! mode of the project's own directory, which has no path.
 //!
 //! # Invariants
 //! 1. A file gets no set-user-id or set-group-id bit that the original, or the file that it was moved from, did not have:
@@ -16,6 +17,7 @@ use super::tell::Found;
 use super::{LeftOut, Met, Seen, Tally, Watched, Where};
 use crate::beneath::{self, Links};
 use crate::journal::read_attributes;
+use crate::listing::permission_bits;
 
 /// Set-user-id and set-group-id.
 const SET_ID: u16 = 0o6000;
@@ -71,6 +73,15 @@ pub(super) fn count_hard_links(root: &Watched, met: &Met, left_out: &mut Tally) 
                 first.insert(lying.stamp.inode(), path);
             }
         }
+    }
+}
+
+/// Counts the project itself, if its own directory has another mode than the original.
+pub(super) fn count_root_mode(root: &Watched, left_out: &mut Tally) {
+    let mode = |dir: BorrowedFd<'_>| rustix::fs::fstat(dir).ok().map(|stat| permission_bits(stat.st_mode));
+    let (now, before) = (mode(root.tree.as_fd()), mode(root.original.as_fd()));
+    if let Some(now) = now.filter(|_| now != before) {
+        left_out.add_root_mode(now);
     }
 }
 

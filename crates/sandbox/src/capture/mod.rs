@@ -99,6 +99,10 @@ pub struct NotCaptured {
     pub attributes: u64,
     /// Names that are hard links.
     pub hard_links: u64,
+    /// New files in `.git` and the like; they are among the protected ones.
+    pub repository: u64,
+    /// Projects whose own directory has another mode.
+    pub root_modes: u64,
 }
 
 /// Why something was left out.
@@ -116,6 +120,10 @@ pub enum LeftOut {
     Attribute,
     /// That the file is another name of one that is captured.
     HardLink,
+    /// A file in `.git` and the like that the original does not have.
+    Repository,
+    /// The mode of the project's own directory.
+    RootMode,
 }
 
 /// Something that was left out.
@@ -123,8 +131,8 @@ pub enum LeftOut {
 pub struct Example {
     /// The project.
     pub root: RootNo,
-    /// Where it is.
-    pub path: RelPath,
+    /// Where it is; none for the project itself.
+    pub path: Option<RelPath>,
     /// Why.
     pub why: LeftOut,
     /// What of it: the mode, the name of the attribute, the other name; empty where all of it was left out.
@@ -271,7 +279,7 @@ struct Lying {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     counts: NotCaptured,
-    examples: Vec<(LeftOut, RelPath, String)>,
+    examples: Vec<(LeftOut, Option<RelPath>, String)>,
 }
 
 impl Tally {
@@ -281,6 +289,15 @@ impl Tally {
 
     /// One part of a file.
     fn add_part(&mut self, why: LeftOut, path: &RelPath, what: &str) {
+        self.add_at(why, Some(path), what);
+    }
+
+    /// The mode of the project itself.
+    fn add_root_mode(&mut self, mode: u16) {
+        self.add_at(LeftOut::RootMode, None, &format!("{mode:04o}"));
+    }
+
+    fn add_at(&mut self, why: LeftOut, path: Option<&RelPath>, what: &str) {
         match why {
             LeftOut::Scratch => self.counts.scratch += 1,
             LeftOut::Protected => self.counts.protected += 1,
@@ -288,13 +305,15 @@ impl Tally {
             LeftOut::SetId => self.counts.set_id += 1,
             LeftOut::Attribute => self.counts.attributes += 1,
             LeftOut::HardLink => self.counts.hard_links += 1,
+            LeftOut::Repository => self.counts.repository += 1,
+            LeftOut::RootMode => self.counts.root_modes += 1,
         }
         self.example(why, path, what);
     }
 
-    fn example(&mut self, why: LeftOut, path: &RelPath, what: &str) {
+    fn example(&mut self, why: LeftOut, path: Option<&RelPath>, what: &str) {
         if self.examples.iter().filter(|(kind, ..)| *kind == why).count() < EXAMPLES_MAX {
-            self.examples.push((why, path.clone(), what.to_owned()));
+            self.examples.push((why, path.cloned(), what.to_owned()));
         }
     }
 
@@ -305,8 +324,10 @@ impl Tally {
         self.counts.set_id += other.counts.set_id;
         self.counts.attributes += other.counts.attributes;
         self.counts.hard_links += other.counts.hard_links;
+        self.counts.repository += other.counts.repository;
+        self.counts.root_modes += other.counts.root_modes;
         for (why, path, what) in &other.examples {
-            self.example(*why, path, what);
+            self.example(*why, path.as_ref(), what);
         }
     }
 }

@@ -4,7 +4,6 @@
 //! A file that cannot be read does not keep the others from being captured: it is told of with [`UNKNOWN_CONTENT`]. That
 //! a content cannot be kept, for want of space above all, is no fault of its file, and fails the scan.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,6 +17,7 @@ use crate::base_known::Moment;
 use crate::beneath::{self, BeneathError, Links};
 use crate::content::ContentSink;
 use crate::listing::{is_absent, kind_of, open_readable, permission_bits, stat_beneath};
+use crate::sparse::SparseReader;
 
 /// The hash of a content that was never read. As a base, which then is [`Base::Moved`]: what was overwritten in the
 /// user's own tree, or an original that we may not read. As what lies there now: a file that we cannot read.
@@ -77,9 +77,9 @@ pub(crate) fn read_state(
                 Err(why) if is_absent(&why) => return Ok(None),
                 Err(why) => return Err(failed(why)),
             };
-            let reading = Reading { file: &file, failed: Cell::new(false) };
-            let kept = keep(&reading, &stat, sink, max_file_bytes);
-            let (hash, size, text) = kept.map_err(|source| match reading.failed.get() {
+            let mut reading = Reading { file: SparseReader::new(&file, &stat), failed: false };
+            let kept = keep(&mut reading, &stat, sink, max_file_bytes);
+            let (hash, size, text) = kept.map_err(|source| match reading.failed {
                 true => unreadable(source),
                 false => CaptureError::Content { path: path.clone(), source },
             })?;
@@ -96,15 +96,14 @@ pub(crate) fn read_state(
 
 /// A file being read, which remembers whether it was the reading that failed.
 struct Reading<'a> {
-    file: &'a File,
-    failed: Cell<bool>,
+    file: SparseReader<'a>,
+    failed: bool,
 }
 
-impl Read for &Reading<'_> {
+impl Read for Reading<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut file = self.file;
-        let read = file.read(buffer);
-        self.failed.set(read.as_ref().is_err_and(|why| why.kind() != io::ErrorKind::Interrupted));
+        let read = self.file.read(buffer);
+        self.failed = read.as_ref().is_err_and(|why| why.kind() != io::ErrorKind::Interrupted);
         read
     }
 }
@@ -160,7 +159,7 @@ pub(super) fn is_of_one_file(why: &BeneathError) -> bool {
 /// Streams a content into the sink. Nothing is read of one that is too large: a sparse file may have more bytes than can
 /// ever be read.
 fn keep(
-    file: &Reading<'_>,
+    file: &mut Reading<'_>,
     stat: &Stat,
     sink: &dyn ContentSink,
     max_file_bytes: u64,

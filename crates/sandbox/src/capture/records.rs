@@ -69,7 +69,12 @@ impl Walking<'_, '_> {
         }
         match kind {
             FileType::RegularFile | FileType::Symlink => match self.left_out(&path, false, then.is_none()) {
-                Some(why) => self.met.leave_out(why, &path, &self.root.memory),
+                Some(why) => {
+                    if why == LeftOut::Protected && then.is_none() {
+                        self.met.left_out.add(LeftOut::Repository, &path);
+                    }
+                    self.met.leave_out(why, &path, &self.root.memory);
+                }
                 None => {
                     self.met.there.insert(path, Lying { stamp, empty: false });
                 }

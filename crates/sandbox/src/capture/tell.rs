@@ -70,6 +70,7 @@ pub(super) fn tell(root: &mut Watched, scan: Scan<'_>) -> Result<Told, CaptureEr
     leave_out::take_set_id_off(root, &mut found, &mut left_out);
     leave_out::count_attributes(&found, &mut left_out);
     leave_out::count_hard_links(root, &met, &mut left_out);
+    leave_out::count_root_mode(root, &mut left_out);
     Ok(Told { found, left_out, patterns_left_out: met.patterns_left_out })
 }
 

@@ -78,7 +78,13 @@ fn meet(
         (FileType::RegularFile | FileType::Symlink, None) => {
             met.there.insert(path, Lying { stamp: Stamp::of(stat), empty: false });
         }
-        (FileType::RegularFile | FileType::Symlink, Some(why)) => met.leave_out(why, &path, &root.memory),
+        (FileType::RegularFile | FileType::Symlink, Some(why)) => {
+            let is_new = || matches!(stat_beneath(root.original.as_fd(), &path), Ok(None));
+            if why == LeftOut::Protected && is_new() {
+                met.left_out.add(LeftOut::Repository, &path);
+            }
+            met.leave_out(why, &path, &root.memory);
+        }
         (
             FileType::Fifo
             | FileType::Socket

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use domain::RelPath;
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 
 use super::{Bytes, open_original};
@@ -109,13 +109,42 @@ fn copy_bytes(original: &mut File, copy: &mut File, stop: &dyn Fn() -> bool) -> 
     let mut buffer = [0; SMALL_BYTES];
     let read = original.read(&mut buffer)?;
     copy.write_all(&buffer[..read])?;
+    if read < SMALL_BYTES {
+        return Ok(());
+    }
+    let mut at = SMALL_BYTES as u64;
     // Between two files this is copy_file_range, as far as the file systems have it.
-    while read == SMALL_BYTES && io::copy(&mut original.take(CHUNK_BYTES), copy)? == CHUNK_BYTES {
+    while let Some(length) = pass_hole(original, copy, &mut at)? {
+        let copied = io::copy(&mut original.take(length), copy)?;
+        at += copied;
+        if copied == 0 {
+            break;
+        }
         if stop() {
             return Err(stopped());
         }
     }
     Ok(())
+}
+
+/// Goes to the next data of the original at or behind a place, and as far in the copy; returns how much of it to copy at
+/// once, `None` if only a hole is left, which the copy has then too.
+fn pass_hole(original: &File, copy: &File, at: &mut u64) -> io::Result<Option<u64>> {
+    let data = match rustix::fs::seek(original, SeekFrom::Data(*at)) {
+        Ok(data) => data,
+        Err(Errno::NXIO) => {
+            copy.set_len(original.metadata()?.len().max(*at))?;
+            return Ok(None);
+        }
+        // A file system that does not know holes.
+        Err(_) => *at,
+    };
+    let hole = rustix::fs::seek(original, SeekFrom::Hole(data)).unwrap_or(u64::MAX);
+    for file in [original, copy] {
+        rustix::fs::seek(file, SeekFrom::Start(data))?;
+    }
+    *at = data;
+    Ok(Some(CHUNK_BYTES.min(hole.saturating_sub(data))))
 }
 
 /// Somebody said that no more shall be copied.
@@ -131,14 +160,10 @@ pub(super) fn copy_link(from: BorrowedFd<'_>, to: BorrowedFd<'_>, entry: &Entry)
     }
 }
 
-/// Owner where we may, mode, time of last change.
+/// Mode and time of last change. The copy belongs to us, whoever owns the original: a command of root has no right to write
+/// what belongs to others.
 #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
 pub(super) fn look_like(copy: BorrowedFd<'_>, stat: &Stat) -> io::Result<()> {
-    let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
-    let ours = (rustix::process::geteuid(), rustix::process::getegid());
-    if ours.0.is_root() && ours != (uid, gid) {
-        rustix::fs::fchown(copy, Some(uid), Some(gid))?;
-    }
     rustix::fs::fchmod(copy, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
     let times = Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ },
@@ -157,8 +182,8 @@ mod tests {
     fn a_huge_file_is_not_copied_to_its_end_when_somebody_says_stop() {
         let dir = tempfile::TempDir::new().unwrap();
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        // Sparse: it costs nothing to make, and is copied as if it were full.
-        File::create(&from).unwrap().set_len(4 * CHUNK_BYTES).unwrap();
+        let mut original = File::create(&from).unwrap();
+        io::copy(&mut io::repeat(1).take(CHUNK_BYTES + 2 * SMALL_BYTES as u64), &mut original).unwrap();
         let mut copy = File::create(&to).unwrap();
         let asked = Cell::new(0);
         let stop = || {
@@ -175,9 +200,11 @@ mod tests {
         let dir = tempfile::TempDir::new().unwrap();
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         let mut original = File::create(&from).unwrap();
+        // With holes in the middle and at the end.
         original.set_len(CHUNK_BYTES + 2 * SMALL_BYTES as u64).unwrap();
         io::Seek::seek(&mut original, io::SeekFrom::End(0)).unwrap();
-        original.write_all(b"the end").unwrap();
+        io::copy(&mut io::repeat(1).take(CHUNK_BYTES + 7), &mut original).unwrap();
+        original.set_len(4 * CHUNK_BYTES).unwrap();
         copy_bytes(&mut File::open(&from).unwrap(), &mut File::create(&to).unwrap(), &|| false).unwrap();
         let [from, to] = [from, to].map(|path| {
             let mut hash = blake3::Hasher::new();

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! What may not be put on (another owner without privilege, a label that policy refuses) is left off, never an error:
-//! the content matters more.
+//! the content matters more. Capabilities of a file that is edited or moved are the exception: without the right to set
+//! them nothing is begun.
 
 use std::ffi::CString;
 use std::io;
@@ -11,6 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, XattrFlags};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
+use rustix::thread::CapabilitySet;
 
 use super::change::Attributes;
 use super::target::permission_bits;
@@ -67,6 +69,36 @@ fn read_one(path: &str, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
         Err(Errno::NODATA | Errno::PERM | Errno::ACCESS | Errno::NOTSUP) => Ok(None),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// The attribute with the capabilities that a program gains from its file. The kernel takes it away when the file is written.
+const CAPABILITIES: &[u8] = b"security.capability";
+
+impl Attributes {
+    /// The capabilities among them.
+    pub(super) fn capabilities(&self) -> Option<&[u8]> {
+        let found = self.extended.iter().find(|(name, _)| name == CAPABILITIES);
+        found.map(|(_, value)| value.as_slice())
+    }
+}
+
+/// The capabilities of what is open, be it by `O_PATH`; none if it has none.
+pub(super) fn read_capabilities(handle: BorrowedFd<'_>) -> io::Result<Option<Vec<u8>>> {
+    read_one(&name_of(handle), CAPABILITIES)
+}
+
+/// Gives a file these capabilities, unless it has them.
+pub(super) fn put_capabilities(handle: BorrowedFd<'_>, value: &[u8]) -> io::Result<()> {
+    if read_capabilities(handle)?.as_deref() == Some(value) {
+        return Ok(());
+    }
+    let name = CString::new(CAPABILITIES)?;
+    Ok(rustix::fs::setxattr(name_of(handle), name.as_c_str(), value, XattrFlags::empty())?)
+}
+
+/// Whether this process may give capabilities to files.
+pub(super) fn may_put_capabilities() -> bool {
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SETFCAP))
 }
 
 /// Whom a new file or directory shall belong to.

@@ -15,6 +15,8 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
+use domain::{ZeroRun, zero_runs};
+
 use super::file::JournalFile;
 
 /// How a journal begins.
@@ -137,7 +139,17 @@ impl FrameWriter {
     pub(super) fn append(&mut self, kind: FrameKind, payload: &[u8]) -> io::Result<u64> {
         let at = self.at;
         self.out.write_all(&head(kind, payload)?)?;
-        self.out.write_all(payload)?;
+        for run in zero_runs(payload) {
+            match run {
+                // A hole, which the frames behind it make: the file is new.
+                ZeroRun::Zeros(zeros) if zeros.len() >= BUFFER_BYTES => {
+                    self.out.flush()?;
+                    let far = i64::try_from(zeros.len()).map_err(io::Error::other)?;
+                    (&**self.out.get_ref()).seek_relative(far)?;
+                }
+                ZeroRun::Zeros(bytes) | ZeroRun::Other(bytes) => self.out.write_all(bytes)?,
+            }
+        }
         self.at += (HEAD_BYTES + payload.len()) as u64;
         Ok(at)
     }

@@ -7,10 +7,11 @@
 //!    that is longer than the old bytes: pieces are written from the front, and the end is cut last.
 //! 3. A swap loses nothing: what comes out is compared after it, and swapped back when it was not what was expected.
 
+use std::cmp::Ordering;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -22,6 +23,7 @@ use super::op::{Op, Saved};
 use super::target::{OpError, SeenKind, Spot, Stamp, look, permission_bits};
 use super::work::Work;
 use crate::beneath::{self, BeneathError, Links};
+use crate::sparse;
 
 /// Where bytes come from.
 #[derive(Clone, Copy)]
@@ -93,12 +95,17 @@ impl Work {
             let done = now == source.stamp() && self.written.contains(&inode);
             return if done { Ok(()) } else { Err(OpError::Changed) };
         }
+        let capabilities = self.capabilities_to_keep(op, file.as_fd())?;
         self.op_step(op, Moment::Checked)?;
         self.written.insert(inode);
         self.pour(op, source, &file)?;
-        // Writing takes set-user-id bits away; a predecessor may have been killed before it put them back.
+        // Writing takes set-user-id bits and capabilities away; a predecessor may have been killed before it put them back.
         let mode = self.mode_to_keep(op, permission_bits(before.mode()));
-        attributes::set_mode(file.as_fd(), mode)?;
+        let put_back = || {
+            attributes::set_mode(file.as_fd(), mode)?;
+            capabilities.as_ref().map_or(Ok(()), |value| attributes::put_capabilities(file.as_fd(), value))
+        };
+        put_back()?;
         self.op_step(op, Moment::Verify)?;
         let now = look(self.roots.get(op.root)?, &op.path)?;
         drop(lease);
@@ -108,14 +115,15 @@ impl Work {
         match mistake {
             Mistake::PutBack(saved) => {
                 self.pour(op, Source::Image(saved), &file)?;
-                attributes::set_mode(file.as_fd(), mode)?;
+                put_back()?;
             }
             Mistake::Leave => {}
         }
         Err(OpError::Changed)
     }
 
-    /// Writes all bytes of the source from the front, then cuts the file to their length.
+    /// Writes all bytes of the source from the front, then gives the file their length. Zeros are not written into holes: a
+    /// file that ends before them has them when it gets its length.
     pub(super) fn pour(&self, op: &Op, source: Source<'_>, file: &File) -> io::Result<()> {
         let (mut image, mut bytes);
         let from: &mut dyn Read = match source {
@@ -135,18 +143,21 @@ impl Work {
             (&mut *from).take(PIECE_BYTES as u64).read_to_end(&mut piece)?;
             if !piece.is_empty() {
                 self.op_step(op, Moment::Piece)?;
-                file.write_all_at(&piece, at)?;
+                sparse::write_all_at(file, &piece, at)?;
                 at += piece.len() as u64;
             }
             if piece.len() < PIECE_BYTES {
                 break;
             }
         }
-        if file.metadata()?.len() > at {
-            self.op_step(op, Moment::Cut)?;
-            file.set_len(at)?;
+        match file.metadata()?.len().cmp(&at) {
+            Ordering::Less => file.set_len(at),
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => {
+                self.op_step(op, Moment::Cut)?;
+                file.set_len(at)
+            }
         }
-        Ok(())
     }
 
     /// Puts a new file in the place of one that cannot be written (a running program, a read-only file) or must not be (it

@@ -78,6 +78,12 @@ pub enum PrepareError {
         /// What stood in the way.
         source: io::Error,
     },
+    /// The file has capabilities that this process cannot put back.
+    #[error("{path} has file capabilities, which only root can put back")]
+    Capabilities {
+        /// Which file.
+        path: RelPath,
+    },
     /// The system said no.
     #[error("the journal cannot be written: {source}")]
     Io {
@@ -92,9 +98,11 @@ impl PrepareError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::ChangedUnderUs { .. } | Self::Io { .. } => ErrorClass::Transient,
-            Self::Protected { .. } | Self::Escapes { .. } | Self::RootMoved(_) | Self::Content { .. } => {
-                ErrorClass::Permanent
-            }
+            Self::Protected { .. }
+            | Self::Escapes { .. }
+            | Self::RootMoved(_)
+            | Self::Content { .. }
+            | Self::Capabilities { .. } => ErrorClass::Permanent,
             Self::Invalid { .. } => ErrorClass::Bug,
         }
     }

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use domain::Hash;
@@ -216,11 +216,15 @@ impl Work {
         }
     }
 
-    /// Gives a file back what writing in place took from its mode, if the process was killed before it did so itself.
+    /// Gives a file back what writing in place took from its mode and its capabilities, if the process was killed before it
+    /// did so itself.
     pub(super) fn put_bits_back(&self, op: &Op) -> Result<(), OpError> {
         match self.look_at(op, &op.path) {
             Ok(Some(seen)) if seen.kind == SeenKind::File => {
-                Ok(attributes::set_mode(seen.handle.as_fd(), self.mode_to_keep(op, seen.mode))?)
+                let capabilities = self.capabilities_to_keep(op, seen.handle.as_fd())?;
+                attributes::set_mode(seen.handle.as_fd(), self.mode_to_keep(op, seen.mode))?;
+                let put = |value: Vec<u8>| attributes::put_capabilities(seen.handle.as_fd(), &value);
+                Ok(capabilities.map_or(Ok(()), put)?)
             }
             // Closed by a later op, which comes after the bits were put back.
             Err(OpError::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
@@ -235,6 +239,19 @@ impl Work {
         let How::Write { pre, .. } = &op.how else { return mode };
         let is_lost = lost_by_writing(Some(mode), pre.state.mode);
         if is_lost && !self.is_mode_of_later(op, mode) { pre.state.mode } else { mode }
+    }
+
+    /// The capabilities that a file keeps while it is written: its own, or those that writing took away.
+    ///
+    /// Returns an error if this process may not put them back.
+    pub(super) fn capabilities_to_keep(&self, op: &Op, file: BorrowedFd<'_>) -> io::Result<Option<Vec<u8>>> {
+        let How::Write { pre, .. } = &op.how else { return Ok(None) };
+        let written_down = || pre.attributes.as_ref()?.capabilities().map(<[u8]>::to_vec);
+        let capabilities = attributes::read_capabilities(file)?.or_else(written_down);
+        match capabilities.is_some() && !attributes::may_put_capabilities() {
+            true => Err(io::Error::new(io::ErrorKind::PermissionDenied, "it has file capabilities")),
+            false => Ok(capabilities),
+        }
     }
 
     /// An op failed: all that were begun are taken back, by us or by whom we took over from.

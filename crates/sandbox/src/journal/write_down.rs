@@ -103,6 +103,7 @@ impl Writing<'_> {
                 // The mode that the file has meanwhile: writing takes bits away, which are put back.
                 pre.state.mode = one.from_mode.unwrap_or(pre.state.mode);
                 post.state.mode = pre.state.mode;
+                pre.attributes = self.capabilities_at(one)?;
                 How::Write { pre, post, apart: one.apart }
             }
             Verb::Create => {
@@ -110,6 +111,7 @@ impl Writing<'_> {
                 let from = change.and_then(|change| change.from.as_ref());
                 if let (None, Some(from)) = (&post.attributes, from) {
                     post.attributes = self.attributes_at(one.root, from)?;
+                    refuse_lost_capabilities(from, post.attributes.as_ref())?;
                 }
                 How::Create { post }
             }
@@ -162,6 +164,14 @@ impl Writing<'_> {
             seen => seen.map_err(|error| refused(path, error))?,
         };
         Ok(seen.map(|seen| attributes::read(seen.handle.as_fd())).transpose()?)
+    }
+
+    /// Owner and attributes of a file that is written, if it has capabilities: writing takes them away.
+    fn capabilities_at(&self, one: &Planned) -> Result<Option<Attributes>, PrepareError> {
+        let attributes = self.attributes_at(one.root, &one.path)?;
+        let capable = attributes.filter(|attributes| attributes.capabilities().is_some());
+        refuse_lost_capabilities(&one.path, capable.as_ref())?;
+        Ok(capable)
     }
 
     /// A directory that nobody mentioned gets the mode of the nearest one above it, and of its special bits the one that
@@ -230,6 +240,15 @@ impl Writing<'_> {
             SeenKind::Symlink => Ok(Box::new(io::Cursor::new(seen.link_target()?))),
             SeenKind::Dir | SeenKind::Special => Err(changed()),
         }
+    }
+}
+
+/// Returns an error if there are capabilities among the attributes that could not be put back.
+fn refuse_lost_capabilities(path: &RelPath, attributes: Option<&Attributes>) -> Result<(), PrepareError> {
+    let has_some = attributes.is_some_and(|attributes| attributes.capabilities().is_some());
+    match has_some && !attributes::may_put_capabilities() {
+        true => Err(PrepareError::Capabilities { path: path.clone() }),
+        false => Ok(()),
     }
 }
 

@@ -9,7 +9,7 @@
 //! 3. Overlays name their layers by descriptor, so that no character of a path means anything.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -80,6 +80,11 @@ fn mount_each(overlays: &[Overlay]) -> Result<Vec<OwnedFd>, Failed> {
     let mut layers = Vec::new();
     for (index, overlay) in overlays.iter().enumerate() {
         let reach = |place: &Place| reach(place, index);
+        if let Some(ids) = &overlay.exchange {
+            let lower = reach(&overlay.lower)?;
+            super::ownership::mount_exchanged(&lower, &overlay.lower.path, ids.as_fd())
+                .map_err(Failed::of(Step::Exchange, index))?;
+        }
         layers.push([reach(&overlay.lower)?, reach(&overlay.upper)?, reach(&overlay.work)?]);
     }
     let mut merged = Vec::new();

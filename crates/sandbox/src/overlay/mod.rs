@@ -6,12 +6,14 @@
 //! # Invariants
 //! 1. No process holds the namespace; descriptors of ours do.
 //! 2. Nothing is read from the project before it is known to be the directory that was meant.
+//! 3. For a command the tree belongs to the user who runs it (`ownership`).
 //!
 //! # Not here
 //! What the upper directory says about changes: [`capture`](crate::capture).
 
 mod child;
 mod fit;
+mod ownership;
 mod spec;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -60,7 +62,8 @@ pub(crate) fn mount(covers: &[Cover<'_>]) -> Result<Mounted, String> {
     for cover in covers {
         fit::of_project(cover.lower, cover.path, !may_mount)?;
     }
-    mount_within(covers, &if may_mount { Within::NewMounts } else { Within::NewUser })
+    let within = if may_mount { Within::NewMounts } else { Within::NewUser };
+    mount_within(covers, &within)
 }
 
 /// Mounts a further overlay over each merged root of a sandbox, in a copy of its namespace.
@@ -84,12 +87,16 @@ fn mount_within(covers: &[Cover<'_>], within: &Within<'_>) -> Result<Mounted, St
         let upper = make_dir(&cover.dir.join("upper"))?;
         let work = make_dir(&cover.dir.join("work"))?;
         fit::of_upper(upper.as_fd(), &cover.dir)?;
-        look_like(cover.lower, upper.as_fd()).map_err(|errno| format!("{}: {errno}", cover.dir.display()))?;
+        let other = ownership::other_owner(cover.lower)
+            .and_then(|other| look_like(cover.lower, upper.as_fd(), other.is_some()).map(|()| other))
+            .map_err(|errno| format!("{}: {errno}", cover.dir.display()))?;
+        let exchange = other.map(ownership::exchanged_with_root).transpose();
         overlays.push(Overlay {
             lower: place(cover.path, cover.lower)?,
             upper: place(&cover.dir.join("upper"), upper.as_fd())?,
             work: place(&cover.dir.join("work"), work.as_fd())?,
             read_only: cover.read_only,
+            exchange: exchange.map_err(|source| not_exchanged(cover.path, &source))?,
         });
         uppers.push(upper);
     }
@@ -124,10 +131,15 @@ fn place(path: &Path, dir: BorrowedFd<'_>) -> Result<Place, String> {
     Ok(Place { path: fit::bytes(path), is })
 }
 
-/// The merged root has the owner and the mode of the upper directory, so that has those of the project.
-fn look_like(project: BorrowedFd<'_>, upper: BorrowedFd<'_>) -> Result<(), Errno> {
+fn not_exchanged(path: &Path, why: &dyn std::fmt::Display) -> String {
+    format!("{} belongs to another user, with whom root cannot be exchanged here: {why}", path.display())
+}
+
+/// The merged root has the owner and the mode of the upper directory, so that has those of the project; and our own owner if
+/// that is exchanged.
+fn look_like(project: BorrowedFd<'_>, upper: BorrowedFd<'_>, is_exchanged: bool) -> Result<(), Errno> {
     let (is, wanted) = (rustix::fs::fstat(upper)?, rustix::fs::fstat(project)?);
-    if (is.st_uid, is.st_gid) != (wanted.st_uid, wanted.st_gid) {
+    if !is_exchanged && (is.st_uid, is.st_gid) != (wanted.st_uid, wanted.st_gid) {
         let (uid, gid) = (Uid::from_raw(wanted.st_uid), Gid::from_raw(wanted.st_gid));
         rustix::fs::chownat(upper, c"", Some(uid), Some(gid), rustix::fs::AtFlags::EMPTY_PATH)?;
     }
@@ -148,6 +160,7 @@ fn in_words(failed: &Failed, covers: &[Cover<'_>]) -> String {
         Step::Mount if matches!(errno, Errno::PERM | Errno::ACCESS) => {
             format!("mounting over {path} is barred here: {errno}")
         }
+        Step::Exchange => not_exchanged(Path::new(&path), &errno),
         Step::Mount if errno == Errno::LOOP => format!("the sandbox directory lies inside {path}"),
         Step::Mount if errno == Errno::NODEV => "this kernel has no overlay file system".to_owned(),
         Step::Mount => format!("mounting over {path}: {errno}"),

@@ -32,6 +32,8 @@ pub(super) struct Overlay {
     pub(super) upper: Place,
     pub(super) work: Place,
     pub(super) read_only: bool,
+    /// The user namespace in which the project's owner and root are exchanged, if that is another user.
+    pub(super) exchange: Option<OwnedFd>,
 }
 
 /// Where the overlays are mounted.
@@ -72,6 +74,8 @@ pub(super) enum Step {
     Reach,
     /// A path led elsewhere than for the engine.
     Elsewhere,
+    /// Exchanging the project's owner with root.
+    Exchange,
     /// Mounting.
     Mount,
     /// Opening what was mounted.

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::XattrFlags;
 use sandbox::journal::{Ending, Step};
 
 use super::journal_stage::*;
@@ -225,6 +226,32 @@ fn a_kill_after_a_write_loses_no_set_id_bits() {
             }
             let expected = expected(&stage, &before, &after);
             assert_eq!(stage.survey(), expected, "step {kill_at}, {again}");
+        }
+    }
+}
+
+#[test]
+fn a_kill_after_a_write_loses_no_capabilities() {
+    const CAPABILITIES: [u8; 20] = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let name = c"security.capability";
+    let (before, after) = trees("set-id");
+    let steps = u32::try_from(steps_of(&before, &after).len()).unwrap();
+    for kill_at in 3..=steps {
+        let stage = Stage::new(&before);
+        for file in ["p", "q"] {
+            rustix::fs::setxattr(stage.root.join(file), name, &CAPABILITIES, XattrFlags::empty()).unwrap();
+        }
+        assert!(let_die("set-id", stage.dir.path(), kill_at), "step {kill_at}");
+        let expected = expected(&stage, &before, &after);
+        assert_eq!(stage.survey(), expected, "step {kill_at}");
+        for file in ["p", "q"] {
+            let mut value = [0; 64];
+            let length = rustix::fs::getxattr(stage.root.join(file), name, &mut value);
+            assert_eq!(
+                length.map(|length| value[..length].to_vec()),
+                Ok(CAPABILITIES.to_vec()),
+                "step {kill_at}"
+            );
         }
     }
 }

@@ -21,12 +21,19 @@ pub(super) fn scan(open: &mut Open, node: &str) -> Result<(), Stopped> {
     let (sandbox, staging) = (&mut open.sandbox, &open.staging);
     let captured = with_room(|| false, || sandbox.scan(staging.as_ref(), &rules))
         .map_err(|error| Stopped::failed(sandbox_category(&error), error))?;
-    let sandbox::NotCaptured { scratch, protected, special, set_id, attributes, hard_links } =
-        captured.not_captured;
-    let patterns_left_out = captured.patterns_left_out;
-    let named = captured.examples.iter().filter_map(|example| left_out_part(&open.plan, example)).collect();
-    open.record.not_captured =
-        NotCaptured { scratch, protected, special, patterns_left_out, set_id, attributes, hard_links, named };
+    let left_out = captured.not_captured;
+    open.record.not_captured = NotCaptured {
+        scratch: left_out.scratch,
+        protected: left_out.protected,
+        special: left_out.special,
+        patterns_left_out: captured.patterns_left_out,
+        set_id: left_out.set_id,
+        attributes: left_out.attributes,
+        hard_links: left_out.hard_links,
+        repository: left_out.repository,
+        root_modes: left_out.root_modes,
+        named: captured.examples.iter().filter_map(|example| left_out_part(&open.plan, example)).collect(),
+    };
     open.found.extend(captured.drafts);
     Ok(())
 }
@@ -38,11 +45,14 @@ fn left_out_part(plan: &Plan, example: &Example) -> Option<LeftOutPart> {
         LeftOut::SetId => LeftOutKind::SetId,
         LeftOut::Attribute => LeftOutKind::Attribute,
         LeftOut::HardLink => LeftOutKind::HardLink,
+        LeftOut::Repository => LeftOutKind::Repository,
+        LeftOut::RootMode => LeftOutKind::RootMode,
     };
+    let at = example.path.as_ref().map_or_else(|| ".".to_owned(), RelPath::to_string);
     let project = plan.projects.get(usize::from(example.root.0)).filter(|_| plan.projects.len() > 1);
     let path = match project {
-        Some(project) => format!("{}:{}", project.alias, example.path),
-        None => example.path.to_string(),
+        Some(project) => format!("{}:{at}", project.alias),
+        None => at,
     };
     Some(LeftOutPart { kind, path, what: example.what.clone() })
 }

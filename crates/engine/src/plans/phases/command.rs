@@ -120,7 +120,8 @@ async fn run_beside<T>(
         Some(_) => spoken_spec(house, run, plan, &task, logs)?,
         None => command_spec(house, &Marks::new(run), plan, &task, logs)?,
     };
-    let (isolation, given) = (isolation(house, plan), spec.clone());
+    let (isolation, given, is_overlay) =
+        (isolation(house, plan), spec.clone(), view.mount_namespace.is_some());
     let (waiter, begun, scope) = (Arc::clone(live), call.clone(), site.scope.clone());
     let waiting = tokio::task::spawn_blocking(move || {
         let mut running = isolation.start_when_there_is_room(view, spec, || scope.is_cancelled())?;
@@ -148,7 +149,8 @@ async fn run_beside<T>(
     // Cut afterwards: half of a secret is not known as one.
     let shown = one_line(&house.redactor.redact_text(&task.run.shown()));
     let projects: Vec<PathBuf> = plan.projects.iter().map(|project| path_of(&project.root)).collect();
-    let missed = ended.as_ref().ok().and_then(|(ended, _)| home::missed(&given, &projects, ended));
+    let missed =
+        ended.as_ref().ok().and_then(|(ended, _)| home::missed(&given, &projects, ended, is_overlay));
     let finished = Finished { call, shown, ended, _layer: layer, output, missed, judged: None };
     Ok((RanCommand { call: sandbox_call, finished }, came_to))
 }

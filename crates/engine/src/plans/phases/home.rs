@@ -81,12 +81,29 @@ fn is_credential(line: &str) -> bool {
 const USER_CHARS_MAX: usize = 15;
 
 /// A sentence about what of the machine a failed command seems to have missed; `None` if its output does not show any.
-pub(super) fn missed(spec: &CommandSpec, projects: &[PathBuf], ended: &Ended) -> Option<String> {
+pub(super) fn missed(
+    spec: &CommandSpec,
+    projects: &[PathBuf],
+    ended: &Ended,
+    is_overlay: bool,
+) -> Option<String> {
     if ended.how == HowEnded::Exited(0) {
         return None;
     }
     let outputs = [&ended.stderr, &ended.stdout].map(|output| output.bounded(0, OUTPUT_BYTES_MAX));
-    outputs.iter().find_map(|output| missed_in(spec, projects, output))
+    let missed = outputs.iter().find_map(|output| missed_in(spec, projects, output));
+    let is_rename = || is_overlay && outputs.iter().any(|output| is_rename_refused_in(output));
+    missed.or_else(|| is_rename().then(|| RENAME_REFUSED.to_owned()))
+}
+
+/// What an overlay cannot do: the kernel renames no directory of its lower layer for a user who is not root.
+const RENAME_REFUSED: &str = "an overlay does not rename directories of the project: `mv` copies them, and with \
+                              `sandbox.strategy=copy` they can be renamed";
+
+/// Whether the output shows that a rename was refused because it would go from one file system to another.
+fn is_rename_refused_in(output: &str) -> bool {
+    let lower = output.to_lowercase();
+    ["cross-device link", "exdev"].iter().any(|sign| lower.contains(sign))
 }
 
 fn missed_in(spec: &CommandSpec, projects: &[PathBuf], output: &str) -> Option<String> {

@@ -1,18 +1,19 @@
 //! The files of large contents: `contents/ab/cd…`, named by their hash.
 //!
 //! # Invariants
-//! A file is written under another name and takes its place by a rename. Files have mode 0600, directories 0700.
+//! 1. A file is written under another name and takes its place by a rename. Files have mode 0600, directories 0700.
+//! 2. Zeros take no room: they are left out, where the file system knows holes.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
-use domain::Hash;
+use domain::{Hash, ZeroRun, zero_runs};
 
 use crate::{STAGED_KEPT, StoreError};
 
@@ -49,24 +50,29 @@ impl Files {
 
     /// Writes `head` and then all that the reader gives.
     pub(super) fn write_beside(&self, head: &[u8], reader: &mut dyn Read) -> io::Result<Written> {
-        let (mut file, beside) = self.create_beside()?;
+        let (file, beside) = self.create_beside()?;
         let mut written = Written { hash: Hash::of(&[]), size: 0, beside, place: PathBuf::new() };
         let mut hasher = blake3::Hasher::new();
-        let mut keep = |bytes: &[u8]| {
-            hasher.update(bytes);
-            written.size = written.size.saturating_add(bytes.len() as u64);
-            file.write_all(bytes)
-        };
-        keep(head)?;
-        let mut chunk = vec![0; CHUNK_BYTES];
-        loop {
-            match reader.read(&mut chunk) {
-                Ok(0) => break,
-                Ok(count) => keep(chunk.get(..count).unwrap_or_default())?,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+        let mut reader = head.chain(reader);
+        let mut chunk = Vec::with_capacity(CHUNK_BYTES);
+        // Whole chunks, so that each begins at a block.
+        while reader.by_ref().take(CHUNK_BYTES as u64).read_to_end(&mut chunk)? > 0 {
+            hasher.update(&chunk);
+            let mut at = written.size;
+            for run in zero_runs(&chunk) {
+                let bytes = match run {
+                    ZeroRun::Zeros(zeros) => zeros,
+                    ZeroRun::Other(bytes) => {
+                        file.write_all_at(bytes, at)?;
+                        bytes
+                    }
+                };
+                at += bytes.len() as u64;
             }
+            written.size = at;
+            chunk.clear();
         }
+        file.set_len(written.size)?;
         written.hash = Hash::from_bytes(*hasher.finalize().as_bytes());
         written.place = self.place(&written.hash);
         Ok(written)
