@@ -386,7 +386,8 @@ fn the_user_can_remove_what_a_killed_plan_left_in_the_data_directory() {
 
 /// What a plan says whose command reached a bound.
 fn bounded(person: &Person, by: fn(&Person, &[&str]) -> Command, setting: &str, script: &str) -> String {
-    set(person, setting);
+    // Without its bound a command would stay.
+    set(person, &format!("{setting}\nlimits.time = \"120s\""));
     let ran = answer(&mut by(person, &["run", "--", "sh", "-c", script]));
     assert_ne!(ran.exit, 0, "{setting}: {ran:?}");
     ran.stderr
@@ -406,6 +407,18 @@ fn a_command_that_reaches_a_bound_is_told_which_and_how_to_raise_it() {
         let fills = "head -c 30M /dev/zero > /tmp/a; head -c 30M /dev/zero > /dev/shm/b; ls -l /run; exit 1";
         let told = bounded(&person, by, "limits.memory = 64", fills);
         assert!(told.contains("half of `limits.memory`, 32 MB"), "{told}");
+    }
+}
+
+#[test]
+fn memory_that_belongs_to_no_process_counts_for_the_command_that_made_it() {
+    for by in users() {
+        for verb in ["memory_file", "shared", "segments"] {
+            let person = self::person();
+            let script = format!("./probe {verb} 200 & ./probe {verb} 200");
+            let told = bounded(&person, by, "limits.memory = 256", &script);
+            assert!(told.contains("`limits.memory` allows, 256 MB"), "{verb}: {told}");
+        }
     }
 }
 
