@@ -12,7 +12,7 @@
 //! 3. Git is looked for in the absolute directories of `PATH` alone, so that no repository can put its own in place.
 //! 4. Git is ended and reaped before the call returns, however that comes: when the caller does not wait any more, when
 //!    it makes no progress, when it runs or prints too long. If our process is killed, git ends too.
-//! 5. A repository with a pipe, a device or a socket among its principal files is not given to git.
+//! 5. A repository with a pipe, a device or a socket among its principal files or its packs is not given to git.
 //!
 //! # Decided
 //! The system's and the user's own configuration are read: they name whom to trust (`safe.directory`), what to ignore and

@@ -6,6 +6,11 @@
 //! # Not here
 //! A pipe in any other place, or behind a setting: git is ended when it makes no progress (the sibling `running`).
 
+use std::fs;
+use std::path::PathBuf;
+
+use rustix::fs::FileType;
+
 use super::GitRunError;
 use crate::git::GitDir;
 
@@ -23,24 +28,38 @@ const COMMON_FILES: [&str; 8] = [
     "objects/info/alternates",
 ];
 
+/// Directories in which git opens files by the names that it finds, and the files in which it looks for more of them.
+const COMMON_DIRECTORIES: [&str; 5] = [
+    "objects/pack",
+    "objects/pack/multi-pack-index.d",
+    "objects/info",
+    "objects/info/commit-graphs",
+    "reftable",
+];
+
 /// Returns an error if something else than a file lies where git would read one.
 pub(super) fn refuse_pipes(git_dir: &GitDir) -> Result<(), GitRunError> {
     let own = OWN_FILES.iter().map(|name| git_dir.own.join(name));
     let common = COMMON_FILES.iter().map(|name| git_dir.common.join(name));
-    for path in own.chain(common) {
-        let Ok(stat) = rustix::fs::stat(&path) else { continue };
-        let what = match crate::listing::kind_of(&stat) {
-            rustix::fs::FileType::Fifo => "a pipe",
-            rustix::fs::FileType::Socket => "a socket",
-            rustix::fs::FileType::CharacterDevice | rustix::fs::FileType::BlockDevice => "a device",
-            rustix::fs::FileType::RegularFile
-            | rustix::fs::FileType::Directory
-            | rustix::fs::FileType::Symlink
-            | rustix::fs::FileType::Unknown => continue,
-        };
-        return Err(GitRunError::NoFile { path, what });
+    own.chain(common).try_for_each(refuse_at)?;
+    for directory in COMMON_DIRECTORIES.map(|name| git_dir.common.join(name)) {
+        // Git finds nothing either in one that is not there or cannot be read.
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let is_plain = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
+        entries.filter(|entry| !is_plain(entry)).try_for_each(|entry| refuse_at(entry.path()))?;
     }
     Ok(())
+}
+
+fn refuse_at(path: PathBuf) -> Result<(), GitRunError> {
+    let Ok(stat) = rustix::fs::stat(&path) else { return Ok(()) };
+    let what = match crate::listing::kind_of(&stat) {
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        FileType::RegularFile | FileType::Directory | FileType::Symlink | FileType::Unknown => return Ok(()),
+    };
+    Err(GitRunError::NoFile { path, what })
 }
 
 #[cfg(test)]
