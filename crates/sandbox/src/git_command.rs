@@ -12,37 +12,29 @@
 //! 3. Git is looked for in the absolute directories of `PATH` alone, so that no repository can put its own in place.
 //! 4. Git is ended and reaped before the call returns, however that comes: when the caller does not wait any more, when
 //!    it makes no progress, when it runs or prints too long. If our process is killed, git ends too.
-//! 5. A repository with a pipe, a device or a socket among its principal files is not given to git.
+//! 5. A repository with a pipe, a device or a socket among its principal files or its packs is not given to git.
 //!
 //! # Decided
 //! The system's and the user's own configuration are read: they name whom to trust (`safe.directory`), what to ignore and
 //! who commits, and no repository can write them.
 
+mod pipes;
+mod program;
+mod running;
+
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
-
+use self::pipes::refuse_pipes;
+use self::program::program;
+use self::running::RunningGit;
 use crate::git::GitDir;
 use crate::isolation::git_walls::{GitWalls, Programs};
-
-/// How often a running git is looked at, to see whether it is still wanted.
-const LOOK_MS: i64 = 10;
-
-/// How often it is looked at whether git makes progress.
-const PROGRESS_LOOK: Duration = Duration::from_millis(100);
-
-/// So many looks in a row may find git asleep: it waits for something that does not come.
-const IDLE_LOOKS_MAX: u32 = 50;
 
 /// The longest time for a command that reads.
 const READ_TIME_MAX: Duration = Duration::from_secs(120);
@@ -50,17 +42,11 @@ const READ_TIME_MAX: Duration = Duration::from_secs(120);
 /// The longest time for a command that writes: it may have many gigabytes to pack.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(3600);
 
-/// How long a git that writes has to remove its lock files before it is killed.
-const END_GENTLY: Duration = Duration::from_secs(2);
-
 /// The most memory that git can fill.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
 
 /// The most that is kept of what git prints.
 const OUTPUT_BYTES_MAX: usize = (1 << 30) + (1 << 20);
-
-/// How much of what git complains is kept.
-const COMPLAINT_BYTES_MAX: usize = 4096;
 
 /// Who makes a commit and when: the user may say so for one call, as for a git of their own.
 const IDENTITY: [&str; 6] = [
@@ -107,20 +93,6 @@ const SETTINGS: [&str; 18] = [
     "gc.auto=0",
     "maintenance.auto=false",
     "fetch.writeCommitGraph=false",
-];
-
-/// Files of a repository that git reads whatever it is asked, or nearly so.
-const OWN_FILES: [&str; 4] = ["HEAD", "config.worktree", "index", "commondir"];
-/// The same of what working trees share.
-const COMMON_FILES: [&str; 8] = [
-    "config",
-    "packed-refs",
-    "shallow",
-    "info/attributes",
-    "info/exclude",
-    "info/grafts",
-    "info/sparse-checkout",
-    "objects/info/alternates",
 ];
 
 /// Whether nobody waits any more.
@@ -298,25 +270,8 @@ impl<'a> GitCommand<'a> {
                 walls.raise()
             });
         }
-        let mut child = command.spawn()?;
-        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let held = HeldGit { child, is_gentle: self.writes };
-        if let Some(stdin) = &stdin {
-            rustix::io::ioctl_fionbio(stdin, true).map_err(io::Error::from)?;
-        }
-        let progress = Progress::new(&held.child, limit);
-        let to_write = self.input;
-        Ok(RunningGit {
-            held,
-            stdin: stdin.filter(|_| !to_write.is_empty()),
-            stdout,
-            stderr,
-            to_write,
-            complaint: Vec::new(),
-            progress,
-            is_over: self.is_over,
-            dir: self.dir,
-        })
+        let child = command.spawn()?;
+        Ok(RunningGit::new(child, self.writes, limit, self.input, self.is_over, self.dir)?)
     }
 
     /// Where it may write.
@@ -377,75 +332,6 @@ fn remove_git_variables(command: &mut Command, is_identity_kept: bool) {
     }
 }
 
-/// The git program: in a directory of `PATH` that is named from the root.
-fn program() -> io::Result<&'static Path> {
-    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let found = PROGRAM.get_or_init(find_program).as_deref();
-    found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is in no directory of PATH"))
-}
-
-fn find_program() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-    let mut candidates =
-        std::env::split_paths(&path).filter(|dir| dir.is_absolute()).map(|dir| dir.join("git"));
-    let found =
-        candidates.find(|candidate| rustix::fs::access(candidate, rustix::fs::Access::EXEC_OK).is_ok())?;
-    Some(behind_script(&found).unwrap_or(found))
-}
-
-/// How long a script in the place of git may take to say where git is.
-const SCRIPT_WAIT: Duration = Duration::from_secs(2);
-
-/// The program that a script in its place starts: within the walls no script could.
-fn behind_script(found: &Path) -> Option<PathBuf> {
-    let mut start = [0; 2];
-    fs::File::open(found).and_then(|mut file| file.read_exact(&mut start)).ok()?;
-    if &start != b"#!" {
-        return None;
-    }
-    let mut command = Command::new(found);
-    remove_git_variables(&mut command, false);
-    command
-        .arg("--exec-path")
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    let mut script = command.spawn().ok()?;
-    let until = Instant::now() + SCRIPT_WAIT;
-    while script.try_wait().ok()?.is_none() {
-        if Instant::now() >= until {
-            let _ = script.kill();
-            let _ = script.wait();
-            return None;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let mut printed = String::new();
-    script.stdout?.take(4096).read_to_string(&mut printed).ok()?;
-    Some(Path::new(printed.trim_end()).join("git")).filter(|git| git.is_file())
-}
-
-/// Returns an error if something else than a file lies where git would read one.
-fn refuse_pipes(git_dir: &GitDir) -> Result<(), GitRunError> {
-    let own = OWN_FILES.iter().map(|name| git_dir.own.join(name));
-    let common = COMMON_FILES.iter().map(|name| git_dir.common.join(name));
-    for path in own.chain(common) {
-        let Ok(stat) = rustix::fs::stat(&path) else { continue };
-        let what = match crate::listing::kind_of(&stat) {
-            rustix::fs::FileType::Fifo => "a pipe",
-            rustix::fs::FileType::Socket => "a socket",
-            rustix::fs::FileType::CharacterDevice | rustix::fs::FileType::BlockDevice => "a device",
-            rustix::fs::FileType::RegularFile
-            | rustix::fs::FileType::Directory
-            | rustix::fs::FileType::Symlink
-            | rustix::fs::FileType::Unknown => continue,
-        };
-        return Err(GitRunError::NoFile { path, what });
-    }
-    Ok(())
-}
-
 /// Limits the process that is to become git, also for the case that ours is gone before it.
 fn limit_process(seconds: u32, dies_with_us: bool) -> io::Result<()> {
     let limits = [(libc::RLIMIT_DATA, MEMORY_BYTES_MAX), (libc::RLIMIT_CORE, 0)];
@@ -468,260 +354,4 @@ fn limit_process(seconds: u32, dies_with_us: bool) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Ends and reaps its process when it is dropped, however that comes.
-struct HeldGit {
-    child: Child,
-    /// Whether it may have lock files to remove.
-    is_gentle: bool,
-}
-
-impl HeldGit {
-    /// Waits for its end, at most so long; whether it has ended.
-    fn wait(&mut self, time: Duration) -> bool {
-        let begun = Instant::now();
-        let pidfd = Pid::from_raw(self.child.id().cast_signed())
-            .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        loop {
-            match self.child.try_wait() {
-                Ok(None) if begun.elapsed() < time => {}
-                Ok(None) => return false,
-                Ok(Some(_)) | Err(_) => return true,
-            }
-            let look = Timespec { tv_sec: 0, tv_nsec: LOOK_MS * 1_000_000 };
-            let mut fds: Vec<PollFd<'_>> = pidfd.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-            // However it ends, the child is asked again.
-            let _ = poll(&mut fds, Some(&look));
-        }
-    }
-}
-
-impl Drop for HeldGit {
-    fn drop(&mut self) {
-        // A process that has ended cannot be ended, one that was reaped not be waited for: both are what is wanted.
-        if matches!(self.child.try_wait(), Ok(Some(_))) {
-            return;
-        }
-        if self.is_gentle
-            && let Some(pid) = Pid::from_raw(self.child.id().cast_signed())
-        {
-            let _ = kill_process(pid, Signal::TERM);
-            if self.wait(END_GENTLY) {
-                return;
-            }
-        }
-        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
-            // Git leads a group of its own, of all that it has started.
-            let _ = kill_process_group(pid, Signal::KILL);
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A git that runs.
-struct RunningGit<'a> {
-    held: HeldGit,
-    stdin: Option<std::process::ChildStdin>,
-    stdout: Option<std::process::ChildStdout>,
-    stderr: Option<std::process::ChildStderr>,
-    to_write: &'a [u8],
-    complaint: Vec<u8>,
-    progress: Progress,
-    is_over: Option<&'a IsOver<'a>>,
-    dir: PathBuf,
-}
-
-impl RunningGit<'_> {
-    /// Reads what it has printed; none at the end of all that it prints.
-    fn read(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, GitRunError> {
-        if self.stdout.is_none() && self.stderr.is_none() {
-            return Ok(None);
-        }
-        self.look()?;
-        let [is_in_ready, is_out_ready, is_err_ready] = self.ready()?;
-        if is_in_ready {
-            self.write();
-        }
-        if is_err_ready && let Some(stderr) = &mut self.stderr {
-            let count = stderr.read(buffer)?;
-            let left = COMPLAINT_BYTES_MAX - self.complaint.len();
-            self.complaint.extend_from_slice(&buffer[..count.min(left)]);
-            if count == 0 {
-                self.stderr = None;
-            }
-        }
-        let mut read = 0;
-        if is_out_ready && let Some(stdout) = &mut self.stdout {
-            read = stdout.read(buffer)?;
-            if read == 0 {
-                self.stdout = None;
-            }
-        }
-        if is_in_ready || is_out_ready || is_err_ready {
-            self.progress.moved();
-        }
-        Ok(Some(read))
-    }
-
-    fn look(&mut self) -> Result<(), GitRunError> {
-        if self.is_over.is_some_and(|is_over| is_over()) {
-            return Err(GitRunError::Stopped);
-        }
-        match self.progress.look() {
-            Pace::Going => Ok(()),
-            Pace::Stuck => Err(GitRunError::Stuck { dir: self.dir.clone() }),
-            Pace::TooLong => {
-                Err(GitRunError::TooLong { dir: self.dir.clone(), seconds: self.progress.limit.as_secs() })
-            }
-        }
-    }
-
-    fn write(&mut self) {
-        let Some(stdin) = &mut self.stdin else { return };
-        match stdin.write(self.to_write) {
-            Ok(count) => self.to_write = &self.to_write[count..],
-            Err(why) if matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            // A git that does not read its input to the end says why in its status.
-            Err(_) => self.to_write = b"",
-        }
-        if self.to_write.is_empty() {
-            self.stdin = None;
-        }
-    }
-
-    /// Waits a moment for something to be written to or read from, or to be at its end.
-    fn ready(&self) -> io::Result<[bool; 3]> {
-        let look = Timespec { tv_sec: 0, tv_nsec: LOOK_MS * 1_000_000 };
-        let streams = [
-            self.stdin.as_ref().map(|fd| (fd.as_fd(), PollFlags::OUT)),
-            self.stdout.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN)),
-            self.stderr.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN)),
-        ];
-        let open = streams.iter().flatten();
-        let mut fds: Vec<PollFd<'_>> =
-            open.map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-        match poll(&mut fds, Some(&look)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        let mut is_ready = fds.iter().map(|fd| !fd.revents().is_empty());
-        Ok(streams.map(|stream| stream.is_some() && is_ready.next() == Some(true)))
-    }
-
-    /// Waits for its end.
-    fn finish(mut self) -> Result<GitEnd, GitRunError> {
-        while !self.held.wait(PROGRESS_LOOK) {
-            self.look()?;
-        }
-        let is_success = self.held.child.wait()?.success();
-        Ok(GitEnd { is_success, complaint: String::from_utf8_lossy(&self.complaint).into_owned() })
-    }
-}
-
-/// How a git goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pace {
-    Going,
-    Stuck,
-    TooLong,
-}
-
-/// Whether git still makes progress: it prints, reads, or uses the processor.
-struct Progress {
-    stat_file: PathBuf,
-    begun: Instant,
-    looked: Instant,
-    limit: Duration,
-    cpu_ticks: u64,
-    idle_looks: u32,
-}
-
-impl Progress {
-    fn new(child: &Child, limit: Duration) -> Progress {
-        let stat_file = PathBuf::from(format!("/proc/{}/stat", child.id()));
-        let now = Instant::now();
-        Progress { stat_file, begun: now, looked: now, limit, cpu_ticks: 0, idle_looks: 0 }
-    }
-
-    fn moved(&mut self) {
-        self.idle_looks = 0;
-    }
-
-    fn look(&mut self) -> Pace {
-        if self.looked.elapsed() < PROGRESS_LOOK {
-            return Pace::Going;
-        }
-        self.looked = Instant::now();
-        let stat = fs::read_to_string(&self.stat_file).unwrap_or_default();
-        match sleeping_at(&stat) {
-            Some(cpu_ticks) if cpu_ticks == self.cpu_ticks => self.idle_looks += 1,
-            Some(cpu_ticks) => (self.cpu_ticks, self.idle_looks) = (cpu_ticks, 0),
-            None => self.idle_looks = 0,
-        }
-        if self.idle_looks >= IDLE_LOOKS_MAX {
-            Pace::Stuck
-        } else if self.begun.elapsed() > self.limit {
-            Pace::TooLong
-        } else {
-            Pace::Going
-        }
-    }
-}
-
-/// The processor time of a process that sleeps, by its line in `/proc`. One that waits for a disk does not.
-fn sleeping_at(stat: &str) -> Option<u64> {
-    const USER_TICKS: usize = 11;
-    let (_, after_name) = stat.rsplit_once(')')?;
-    let fields: Vec<&str> = after_name.split_whitespace().collect();
-    if fields.first() != Some(&"S") {
-        return None;
-    }
-    let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    Some(ticks(USER_TICKS)? + ticks(USER_TICKS + 1)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_processor_time_of_a_sleeping_process_is_read_whatever_its_name() {
-        let line =
-            |state: &str| format!("7 (a) S b) {state} 1 7 7 0 -1 4194304 1 0 0 0 12 30 0 0 20 0 1 0 5 6 7");
-        assert_eq!(sleeping_at(&line("S")), Some(42));
-        for other in ["R", "D", "T", "Z"] {
-            assert_eq!(sleeping_at(&line(other)), None, "{other}");
-        }
-        assert_eq!(sleeping_at(""), None);
-    }
-
-    #[test]
-    fn a_pipe_among_the_files_of_a_repository_is_not_given_to_git() {
-        let dir = tempfile::tempdir().unwrap();
-        let git = dir.path().join(".git");
-        std::fs::create_dir_all(git.join("objects/info")).unwrap();
-        std::fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
-        for name in
-            OWN_FILES.into_iter().chain(COMMON_FILES).filter(|name| !matches!(*name, "HEAD" | "commondir"))
-        {
-            let path = git.join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            rustix::fs::mknodat(
-                rustix::fs::CWD,
-                &path,
-                rustix::fs::FileType::Fifo,
-                rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
-                0,
-            )
-            .unwrap();
-            let refused = GitCommand::new(dir.path()).args(["rev-parse", "HEAD"]).output();
-            assert!(
-                matches!(refused, Err(GitRunError::NoFile { path: found, .. }) if found == path),
-                "{name}"
-            );
-            std::fs::remove_file(path).unwrap();
-        }
-    }
 }

@@ -7,7 +7,8 @@
 //! 3. A directory without a `lock` is being made or was left in the making. Whoever makes one holds the sandbox
 //!    directory itself meanwhile, so who holds that sees only what was left.
 //! 4. What is removed is first renamed, so that its name is free at once and nobody takes half a sandbox for one.
-//! 5. A sandbox whose lock says that it is kept is removed only by whoever asks for exactly that one.
+//! 5. Nothing is looked for behind a link: neither in the place of the directory of all sandboxes, nor in it.
+//! 6. A sandbox whose lock says that it is kept is removed only by whoever asks for exactly that one.
 //!
 //! # Not here
 //! What the lock says: `kept`.
@@ -242,9 +243,17 @@ fn parent_and_name(path: &Path) -> io::Result<(&Path, CString)> {
     Ok((path.parent().ok_or_else(nameless)?, CString::new(name.to_os_string().into_vec())?))
 }
 
+/// Opens the directory that sandboxes are in. A link in its place is not followed: directories of others would be taken for
+/// sandboxes whose owners are gone.
 fn open_parent(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| {
+        if path.is_symlink() {
+            let why = "is a link, which is not followed: name the directory itself in `sandbox.dir`";
+            return io::Error::new(io::ErrorKind::NotADirectory, format!("{} {why}", path.display()));
+        }
+        errno.into()
+    })
 }
 
 /// Something that was renamed to be removed, and the claim on it.

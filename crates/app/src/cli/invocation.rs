@@ -192,7 +192,11 @@ impl Invocation {
     fn options_in(&self, settings: &Settings, data_dir: PathBuf) -> Result<EngineOptions, Failure> {
         let sandbox_dir = match settings.word(Key::SandboxDir) {
             "" => data_dir.join("sandboxes"),
-            named => places::expanded(named, &self.env),
+            named => {
+                let named = places::expanded(named, &self.env);
+                // A link that the user names is meant; one in the place of what is meant is not followed.
+                std::fs::canonicalize(&named).unwrap_or(named)
+            }
         };
         let retries = |key| u32::try_from(settings.count(key)).unwrap_or(u32::MAX);
         let (per_step, per_plan) =

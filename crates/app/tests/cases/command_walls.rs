@@ -14,7 +14,10 @@ use super::support::{Answer, Person, answer, ordinary_command};
 
 /// A person whose project has the program that tries everything.
 fn person() -> Person {
-    let person = Person::new();
+    with_probe(Person::new())
+}
+
+fn with_probe(person: Person) -> Person {
     let source = person.home().join("probe.c");
     fs::write(&source, include_str!("wall_probe.c")).unwrap();
     let probe = person.project().join("probe");
@@ -181,6 +184,30 @@ fn no_socket_outside_can_be_reached_not_even_one_that_appears_later() {
         let said = printed(&person, by);
         assert_eq!(said.lines().filter(|line| line.ends_with(" ok")).count(), 2, "{said}");
         assert!(!early.heard_nothing());
+    }
+}
+
+#[test]
+fn no_socket_in_the_home_is_reached_though_it_is_shown() {
+    for by in users() {
+        let person = with_probe(Person::new_outside_tmp());
+        fs::create_dir(person.home().join("shown")).unwrap();
+        fs::set_permissions(person.home(), fs::Permissions::from_mode(0o755)).unwrap();
+        let named = Daemon::new(&person.home(), "named");
+        let below = Daemon::new(&person.home().join("shown"), "below");
+        set(&person, "isolation.show = [\"@toolchains\", \"~/named\", \"~/named-datagram\", \"~/shown\"]");
+        let script = format!("{}; {}", named.tries(), below.tries());
+        let ran = answer(&mut by(&person, &["run", "--", "sh", "-c", &script]));
+        assert_eq!(ran.exit, 0, "{ran:?}");
+        let said = printed(&person, by);
+        assert!(said.lines().count() == 8 && !said.contains(" ok"), "{said}");
+        assert!(named.heard_nothing() && below.heard_nothing());
+        let notes = answer(&mut by(&person, &["plan", "logs", "@last", "--format", "json"])).stdout;
+        let told = format!("{} is not shown: it is a socket", named.stream_at.display());
+        assert!(notes.contains(&told) && notes.contains("--unix-sockets"), "{notes}");
+        let open = answer(&mut by(&person, &["run", "--unix-sockets", "--", "sh", "-c", &script]));
+        assert_eq!(open.exit, 0, "{open:?}");
+        assert!(!named.heard_nothing() && !below.heard_nothing());
     }
 }
 
@@ -386,7 +413,8 @@ fn the_user_can_remove_what_a_killed_plan_left_in_the_data_directory() {
 
 /// What a plan says whose command reached a bound.
 fn bounded(person: &Person, by: fn(&Person, &[&str]) -> Command, setting: &str, script: &str) -> String {
-    set(person, setting);
+    // Without its bound a command would stay.
+    set(person, &format!("{setting}\nlimits.time = \"120s\""));
     let ran = answer(&mut by(person, &["run", "--", "sh", "-c", script]));
     assert_ne!(ran.exit, 0, "{setting}: {ran:?}");
     ran.stderr
@@ -406,6 +434,18 @@ fn a_command_that_reaches_a_bound_is_told_which_and_how_to_raise_it() {
         let fills = "head -c 30M /dev/zero > /tmp/a; head -c 30M /dev/zero > /dev/shm/b; ls -l /run; exit 1";
         let told = bounded(&person, by, "limits.memory = 64", fills);
         assert!(told.contains("half of `limits.memory`, 32 MB"), "{told}");
+    }
+}
+
+#[test]
+fn memory_that_belongs_to_no_process_counts_for_the_command_that_made_it() {
+    for by in users() {
+        for verb in ["memory_file", "shared", "segments"] {
+            let person = self::person();
+            let script = format!("./probe {verb} 200 & ./probe {verb} 200");
+            let told = bounded(&person, by, "limits.memory = 256", &script);
+            assert!(told.contains("`limits.memory` allows, 256 MB"), "{verb}: {told}");
+        }
     }
 }
 

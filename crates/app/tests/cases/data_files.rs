@@ -120,3 +120,27 @@ fn a_pipe_in_the_place_of_a_content_is_not_waited_for() {
     fs::rename(&kept, &content).unwrap();
     assert_eq!(person.agents(&["plan", "apply", &plan, "--yes"]).exit, 0);
 }
+
+#[test]
+fn a_link_in_the_place_of_the_sandboxes_is_not_followed_and_named() {
+    let person = Person::new();
+    person.plan("echo x > made");
+    let sandboxes = data(&person).join("sandboxes");
+    let elsewhere = person.home().join("elsewhere");
+    // What is there looks like a sandbox whose owner is gone.
+    fs::create_dir_all(elsewhere.join("photos")).unwrap();
+    fs::write(elsewhere.join("photos/lock"), "").unwrap();
+    fs::write(elsewhere.join("photos/one"), "mine\n").unwrap();
+    fs::remove_dir_all(&sandboxes).unwrap();
+    symlink(&elsewhere, &sandboxes).unwrap();
+    let told = format!("{} is a link, which is not followed", sandboxes.display());
+    for args in [&["plan", "gc"][..], &["run", "--", "true"], &["doctor"]] {
+        let said = person.agents(args);
+        let words = format!("{}{}", said.stdout, said.stderr);
+        assert!(words.contains(&told), "{args:?} {said:?}");
+        assert_eq!(fs::read_to_string(elsewhere.join("photos/one")).unwrap(), "mine\n", "{args:?}");
+    }
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
+    fs::remove_file(&sandboxes).unwrap();
+    assert_eq!(person.agents(&["run", "--", "true"]).exit, 0);
+}

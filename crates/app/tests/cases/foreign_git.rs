@@ -376,6 +376,28 @@ fn a_pipe_or_device_among_the_files_of_a_repository_is_not_waited_for() {
 }
 
 #[test]
+fn a_pipe_among_the_packs_of_a_repository_is_named_before_git_waits_for_it() {
+    let files = [
+        "objects/pack/multi-pack-index",
+        "objects/pack/multi-pack-index.d/multi-pack-index-chain",
+        "objects/pack/pack-0123456789012345678901234567890123456789.idx",
+        "objects/info/commit-graph",
+        "objects/info/commit-graphs/commit-graph-chain",
+    ];
+    for name in files {
+        let trap = Trap::new();
+        let place = trap.project().join(".git").join(name);
+        make_pipe(&place);
+        assert_eq!(trap.agents(&["run", "--", "sh", "-c", "echo y > new.txt"]).exit, 0, "{name}");
+        let said = trap.agents(&["plan", "apply", "@last", "--yes", "--commit"]);
+        assert_ne!(said.exit, 0, "{name} {said:?}");
+        let told = format!("git is not asked, because {} is a pipe", place.display());
+        assert!(said.stderr.contains(&told), "{name} {said:?}");
+        assert_eq!(gits(&trap), 0, "{name}");
+    }
+}
+
+#[test]
 fn a_pipe_that_a_repository_leads_to_ends_git_and_not_the_plan() {
     for (name, is_setting) in
         [("include.path", true), ("core.attributesFile", true), ("refs/heads/side", false)]

@@ -27,6 +27,11 @@ read -r _ <&3
 ip link set far netns $far
 ip addr add 198.51.100.2/24 dev near
 ip link set near up
+# Whole networks that this machine answers for, without an address of one of its interfaces.
+ip route add local 10.9.0.0/16 dev lo
+ip route add local 10.8.0.0/16 dev lo src 198.51.100.2
+ip addr add 2001:db8:1::2/64 dev near nodad
+ip route add local 2001:db8:9::/64 dev lo
 nsenter --net=/proc/$far/ns/net sh -ec 'ip link set lo up; ip addr add 198.51.100.1/24 dev far; ip link set far up'
 nsenter --net=/proc/$far/ns/net python3 "$HOSTS" far & jobs="$jobs $!"
 read -r _ <&3
@@ -51,8 +56,8 @@ def serve(sock):
         while True:
             threading.Thread(target=one, args=(sock.accept()[0],), daemon=True).start()
     threading.Thread(target=run, daemon=True).start()
-def tcp(address, port):
-    sock = socket.socket(); sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def tcp(address, port, family=socket.AF_INET):
+    sock = socket.socket(family); sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.bind((address, port)); serve(sock)
 def udp(address, port, answer):
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); sock.bind((address, port))
@@ -65,7 +70,7 @@ if who == "far":
     tcp("198.51.100.1", 8080)
     udp("198.51.100.1", 9000, lambda data: b"far heard " + data)
 else:
-    tcp("0.0.0.0", 8081); tcp("127.0.0.1", 8083)
+    tcp("0.0.0.0", 8081); tcp("127.0.0.1", 8083); tcp("::", 8082, socket.AF_INET6)
     abstract = socket.socket(socket.AF_UNIX); abstract.bind("\0agents-test-" + str(os.getppid())); serve(abstract)
     # Every name is the other host's.
     udp("127.0.0.53", 53, lambda q: q[:2] + b"\x81\x80\0\1\0\1\0\0\0\0" + q[12:q.index(b"\0", 12) + 5]
@@ -104,6 +109,16 @@ print("zero", tcp("0.0.0.0", 8081))
 print("named port", tcp("127.0.0.1", 8083, 100000))
 names = [line.split()[-1] for line in open("/proc/net/unix") if "@agents-test-" in line]
 print("abstract", names)
+"#;
+
+/// Services at addresses that only a route makes this machine's.
+const ROUTED_TRIES: &str = r#"
+print("routed", tcp("10.9.1.1", 8081))
+print("routed from an address", tcp("10.8.1.1", 8081))
+print("routed of version 6", tcp("2001:db8:9::5", 8082))
+print("own of version 6", tcp("2001:db8:1::2", 8082))
+print("mapped", tcp("::ffff:10.8.1.1", 8081))
+print("broadcast", tcp("198.51.100.255", 8081))
 "#;
 
 /// Runs the program on the machine.
@@ -154,6 +169,23 @@ fn a_command_with_the_network_reaches_others_and_of_this_machine_only_what_is_na
     assert_eq!(person.printed(), expected, "{said:?}");
     let isolation = person.json(&["plan", "logs", "@last"]).data()["calls"][0]["isolation"].clone();
     assert_eq!((&isolation["own_network"], &isolation["loopback_ports"][0]), (&true.into(), &8083.into()));
+}
+
+#[test]
+fn a_service_behind_a_local_route_of_this_machine_is_not_reached() {
+    let person = Person::new();
+    let (defined, _) = TRIES.split_once("print(").unwrap();
+    let tries = format!("{defined}print(\"out\", tcp(\"198.51.100.1\", 8080)){ROUTED_TRIES}");
+    person.write("tries.py", &tries);
+    if !has_tun() {
+        return;
+    }
+    let words = ["run", "--format", "json", "--network", "--", "python3", "tries.py"];
+    let said = on_machine(&person, &words, true);
+    assert_eq!(said.exit, 0, "{said:?}");
+    let expected = "out from far True\nrouted no\nrouted from an address no\nrouted of version 6 no\n\
+        own of version 6 no\nmapped no\nbroadcast no\n";
+    assert_eq!(person.printed(), expected, "{said:?}");
 }
 
 #[test]

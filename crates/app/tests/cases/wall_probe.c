@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ipc.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
@@ -147,6 +148,46 @@ static void memory(long megabytes) {
     pause();
 }
 
+/* Fills a file in memory that is mapped nowhere, and stays. */
+static void memory_file(long megabytes) {
+    static char block[1 << 20];
+    int file = memfd_create("probe", 0);
+    for (long taken = 0; taken < megabytes; taken++) {
+        if (write(file, block, sizeof block) != sizeof block) {
+            told("write", -1);
+            exit(3);
+        }
+    }
+    pause();
+}
+
+/* Fills memory that others could share, and stays. */
+static void shared(long megabytes) {
+    size_t size = megabytes << 20;
+    char *block = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED) {
+        told("mmap", -1);
+        exit(3);
+    }
+    memset(block, 1, size);
+    pause();
+}
+
+/* Fills System V segments that are attached nowhere afterwards, and stays. */
+static void segments(long megabytes) {
+    for (long taken = 0; taken < megabytes; taken += 16) {
+        int segment = shmget(IPC_PRIVATE, 16 << 20, IPC_CREAT | 0600);
+        char *block = segment < 0 ? (void *)-1 : shmat(segment, NULL, 0);
+        if (block == (void *)-1) {
+            told("segment", -1);
+            exit(3);
+        }
+        memset(block, 1, 16 << 20);
+        shmdt(block);
+    }
+    pause();
+}
+
 int main(int count, char **words) {
     const char *verb = count > 1 ? words[1] : "";
     const char *word = count > 2 ? words[2] : "";
@@ -156,6 +197,9 @@ int main(int count, char **words) {
     else if (!strcmp(verb, "dress")) dress(word);
     else if (!strcmp(verb, "crowd")) crowd(atoi(word));
     else if (!strcmp(verb, "memory")) memory(atol(word));
+    else if (!strcmp(verb, "memory_file")) memory_file(atol(word));
+    else if (!strcmp(verb, "shared")) shared(atol(word));
+    else if (!strcmp(verb, "segments")) segments(atol(word));
     else return 2;
     return 0;
 }

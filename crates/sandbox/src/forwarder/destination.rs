@@ -1,11 +1,15 @@
 //! Where a connection of a command may lead.
 //!
 //! # Invariants
-//! 1. Nothing of this machine is reached: neither loopback, nor an address of one of its interfaces, however it is written.
+//! 1. Nothing of this machine is reached: neither loopback, nor an address that a route says to be its own, however it is
+//!    written.
 //! 2. Nothing is reached that only has a meaning on the same link: metadata services of clouds are there.
 //! 3. The one exception is the gateway's port for names, which stands for the resolver of this machine.
+//!
+//! # Not here
+//! Asking the kernel where an address leads: `route`.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The command's own address.
 pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 2);
@@ -79,60 +83,6 @@ fn embedded(ip: IpAddr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Returns whether the address is one of this machine's: it is asked which way packets would take, and which addresses its
-/// interfaces have.
-pub(super) fn is_of_this_machine(ip: IpAddr) -> bool {
-    has_interface(ip) || is_routed_here(ip)
-}
-
-/// From an address of its own, or from loopback, the machine reaches itself. Nothing is sent.
-fn is_routed_here(ip: IpAddr) -> bool {
-    let any: IpAddr = if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let route = UdpSocket::bind((any, 0)).and_then(|socket| {
-        socket.connect((ip, NAMES_PORT))?;
-        socket.local_addr()
-    });
-    route.is_ok_and(|from| from.ip() == ip || from.ip().is_loopback())
-}
-
-fn has_interface(ip: IpAddr) -> bool {
-    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY: the list is made by the call, gone through while it lives, and freed once; each address is read as what its
-    // family says.
-    unsafe {
-        if libc::getifaddrs(&mut first) != 0 {
-            return false;
-        }
-        let (mut at, mut found) = (first, false);
-        while let Some(entry) = at.as_ref() {
-            found |= address_of(entry.ifa_addr) == Some(ip);
-            at = entry.ifa_next;
-        }
-        libc::freeifaddrs(first);
-        found
-    }
-}
-
-/// # Safety
-/// The pointer is null, or to a whole address of the family that it names.
-unsafe fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: as the caller says.
-    let family = i32::from(unsafe { address.as_ref() }?.sa_family);
-    match family {
-        libc::AF_INET => {
-            // SAFETY: it is of that family.
-            let address = unsafe { &*address.cast::<libc::sockaddr_in>() };
-            Some(IpAddr::V4(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr))))
-        }
-        libc::AF_INET6 => {
-            // SAFETY: it is of that family.
-            let address = unsafe { &*address.cast::<libc::sockaddr_in6>() };
-            Some(IpAddr::V6(Ipv6Addr::from(address.sin6_addr.s6_addr)))
-        }
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,14 +134,5 @@ mod tests {
             Destination::Outside("198.51.100.1:1".parse().unwrap())
         );
         assert_eq!(judged("192.0.0.1:53"), Destination::Resolver);
-    }
-
-    #[test]
-    fn the_machine_knows_its_own_addresses() {
-        assert!(
-            is_of_this_machine(Ipv4Addr::LOCALHOST.into())
-                && is_of_this_machine("127.7.7.7".parse().unwrap())
-        );
-        assert!(!is_of_this_machine("198.51.100.1".parse().unwrap()));
     }
 }

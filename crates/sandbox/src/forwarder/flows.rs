@@ -27,6 +27,7 @@ use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr, IpListenEndpoint};
 
 use super::destination::{self, Destination, GATEWAY, GATEWAY_6};
 use super::packet::{self, Ends, Packet};
+use super::route;
 
 /// The longest packet of the device.
 pub(crate) const MTU: usize = 16_000;
@@ -506,7 +507,7 @@ fn into(socket: &mut tcp::Socket<'_>, outside: &OwnedFd) -> io::Result<Moved> {
 
 /// The address outside; `None` if it may not be reached.
 fn target(wanted: SocketAddr) -> Option<SocketAddr> {
-    match destination::judge(wanted, destination::is_of_this_machine) {
+    match destination::judge(wanted, route::leads_to_this_machine) {
         Destination::Outside(target) => Some(target),
         Destination::Resolver => resolver(),
         Destination::Refused => None,

@@ -12,6 +12,7 @@
 pub(crate) mod destination;
 pub(crate) mod flows;
 mod packet;
+mod route;
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -46,6 +46,7 @@ mod privileges;
 pub(crate) mod process_tree;
 mod reaper;
 mod seccomp;
+mod shared_memory;
 mod start;
 mod unseen;
 mod usage;

@@ -52,13 +52,14 @@ enum Ready {
 pub(super) fn build(order: &Order, layout: &mut Layout, trees: &[OwnedFd]) -> Result<Told, String> {
     let mut ready = Vec::new();
     let steps = layout.steps.clone();
+    let mut told = Told { notes: layout.notes.clone(), ..Told::default() };
     for step in &steps {
-        let opened = open(order, step, trees).map_err(|error| format!("{}: {error}", step.at.display()))?;
+        let opened =
+            open(order, step, trees, &mut told).map_err(|error| format!("{}: {error}", step.at.display()))?;
         ready.push((step, opened));
     }
     let all = MountAttrFlags::MOUNT_ATTR_RDONLY | HARMLESS;
     set_attributes(CWD, "/", Reach::AllBelow, all).map_err(|error| format!("read-only: {error}"))?;
-    let mut told = Told { notes: layout.notes.clone(), ..Told::default() };
     make_private(order, &mut ready, &mut told).map_err(|error| format!("private directories: {error}"))?;
     let mut read_only_later = Vec::new();
     if !order.openings.unix_sockets {
@@ -98,7 +99,7 @@ fn look_outside(order: &Order, layout: &mut Layout, told: &mut Told) -> io::Resu
     Ok(outside)
 }
 
-fn open(order: &Order, step: &Step, trees: &[OwnedFd]) -> io::Result<Ready> {
+fn open(order: &Order, step: &Step, trees: &[OwnedFd], told: &mut Told) -> io::Result<Ready> {
     match &step.what {
         What::Root { index } => {
             let (Some(root), Some(tree)) = (order.roots.get(*index), trees.get(*index)) else {
@@ -110,7 +111,14 @@ fn open(order: &Order, step: &Step, trees: &[OwnedFd]) -> io::Result<Ready> {
         }
         What::Tree { source, writable } => {
             let mount = clone_tree(source)?;
-            let is_dir = is_directory(&mount)?;
+            let kind = kind_of(&mount)?;
+            // No overlay covers a single file, and what is connected to is the program that listens.
+            if kind == FileType::Socket && !*writable && !order.openings.unix_sockets {
+                let at = step.at.display();
+                told.notes.push(format!("{at} is not shown: it is a socket (`--unix-sockets` allows them)"));
+                return Ok(Ready::Nothing);
+            }
+            let is_dir = kind == FileType::Directory;
             // A device that was asked for has to work as one.
             let mount = if is_dir || !*writable { limited(mount, *writable)? } else { mount };
             Ok(Ready::Mount { mount, is_dir })
@@ -331,8 +339,8 @@ fn same_file(mount: &OwnedFd, tree: &OwnedFd) -> io::Result<()> {
     Err(io::Error::other("what lies there is not the sandbox's tree"))
 }
 
-fn is_directory(mount: &OwnedFd) -> io::Result<bool> {
-    Ok(FileType::from_raw_mode(rustix::fs::fstat(mount)?.st_mode) == FileType::Directory)
+fn kind_of(mount: &OwnedFd) -> io::Result<FileType> {
+    Ok(FileType::from_raw_mode(rustix::fs::fstat(mount)?.st_mode))
 }
 
 /// Makes a place to attach something at, where there is none. That succeeds in private directories only.

@@ -1,7 +1,8 @@
 //! What a command uses while it runs: processes, memory, the disk. The reaper looks at it again and again.
 //!
 //! # Invariants
-//! 1. Memory that processes share counts once: where their sum is too much, their proportional shares decide.
+//! 1. Memory that processes share counts once: where their sum is too much, their proportional shares decide. The same
+//!    holds for memory that is no process's own (the sibling `shared_memory`).
 //! 2. A disk that has less free than it should at the start is not watched: the command did not fill it.
 //! 3. The closer a bound is, the sooner it is looked at again.
 //!
@@ -19,6 +20,7 @@ use rustix::process::Pid;
 use super::IsolationRung;
 use super::control::Order;
 use super::process_tree::{descendants, parse};
+use super::shared_memory::SharedMemory;
 use crate::command::{Bounds, LimitHit};
 
 /// When a command is looked at for the first time, and again where no bound is near, and where one is.
@@ -66,6 +68,7 @@ pub(super) struct Usage {
     memory_bytes_max: u64,
     disks: Vec<PathBuf>,
     is_namespace: bool,
+    shared: SharedMemory,
 }
 
 impl Usage {
@@ -82,7 +85,8 @@ impl Usage {
         let is_watched = |path: &PathBuf| min > 0 && free_bytes(path).is_some_and(|free| free > min);
         let disks = roots.chain(order.writable.iter().cloned()).filter(is_watched).collect();
         let memory_bytes_max = memory_bytes_max(&order.bounds);
-        Usage { bounds: order.bounds, memory_bytes_max, disks, is_namespace }
+        let shared = SharedMemory::new(is_namespace);
+        Usage { bounds: order.bounds, memory_bytes_max, disks, is_namespace, shared }
     }
 
     /// When to look for the first time.
@@ -132,14 +136,20 @@ impl Usage {
             .collect()
     }
 
-    /// What the processes hold, and what lies in private directories.
+    /// What the processes hold, what lies in private directories, and what is shared.
     fn memory(&self, processes: &[Pid]) -> u64 {
-        let files = if self.is_namespace { used_bytes(Path::new(PRIVATE)) } else { 0 };
         let sum: u64 = processes.iter().map(|pid| own_bytes(*pid)).sum();
-        if sum.saturating_add(files) <= self.memory_bytes_max {
+        let files = if self.is_namespace { used_bytes(Path::new(PRIVATE)) } else { 0 };
+        // The whole machine has no more of it than this: far from the bound it need not be attributed.
+        let shared = SharedMemory::of_machine_bytes();
+        if sum.saturating_add(shared) <= self.memory_bytes_max / 2 {
             return sum + files;
         }
-        processes.iter().map(|pid| share_bytes(*pid)).sum::<u64>().saturating_add(files)
+        let shared = files.saturating_add(self.shared.bytes(processes));
+        if sum.saturating_add(shared) <= self.memory_bytes_max {
+            return sum + shared;
+        }
+        processes.iter().map(|pid| share_bytes(*pid)).sum::<u64>().saturating_add(shared)
     }
 
     /// How long the disks last at the least.
@@ -158,7 +168,7 @@ impl Usage {
     }
 }
 
-fn proc_of(pid: Pid) -> PathBuf {
+pub(super) fn proc_of(pid: Pid) -> PathBuf {
     PathBuf::from(format!("/proc/{}", pid.as_raw_nonzero()))
 }
 
