@@ -22,7 +22,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -164,6 +164,12 @@ pub enum GitRunError {
     /// Git printed too much.
     #[error("git was ended, because its answer is too long")]
     TooMuch,
+    /// Something else ended git.
+    #[error("git was killed by signal {signal}")]
+    Killed {
+        /// Which signal.
+        signal: i32,
+    },
 }
 
 /// How a git command ended.
@@ -615,8 +621,14 @@ impl RunningGit<'_> {
         while !self.held.wait(PROGRESS_LOOK) {
             self.look()?;
         }
-        let is_success = self.held.child.wait()?.success();
-        Ok(GitEnd { is_success, complaint: String::from_utf8_lossy(&self.complaint).into_owned() })
+        let status = self.held.child.wait()?;
+        if let Some(signal) = status.signal() {
+            return Err(GitRunError::Killed { signal });
+        }
+        Ok(GitEnd {
+            is_success: status.success(),
+            complaint: String::from_utf8_lossy(&self.complaint).into_owned(),
+        })
     }
 }
 

@@ -17,6 +17,7 @@ mod first_day;
 mod for_each;
 mod foreign_git;
 mod gates;
+mod git_fails;
 mod graph;
 mod home;
 mod hostile;
