@@ -177,5 +177,6 @@ pub use template::{
 pub use time::{Ms, WallMs};
 pub use tool_call::{CallEnd, CallState, FinishedCall, KeptCall, KeptOutput, NewCall, ToolCall};
 pub use validation::{
-    Outcome, Validation, ValidationMode, ValidationResult, ValidationSummary, sum_up, trust_digest,
+    CHECKS_MAX, Outcome, Validation, ValidationMode, ValidationResult, ValidationSummary, sum_up,
+    trust_digest,
 };
