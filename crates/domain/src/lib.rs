@@ -168,7 +168,9 @@ pub use recovery::{
     Action, BACKOFF_MAX, Gate, Policy, PolicyError, RETRIES_PER_STEP_MAX, Recovery, Verdict, WAIT_MAX, Why,
     backoff, decide,
 };
-pub use redact::{Redactor, RedactorError, SECRET_BYTES_MIN, SecretKind, SecretPrint, UnknownMark};
+pub use redact::{
+    Redactor, RedactorError, SECRET_BYTES_MIN, SecretKind, SecretPrint, UnknownMark, key_fingerprint,
+};
 pub use sandbox_record::{LeftOutKind, LeftOutPart, NotCaptured, SandboxRecord, TreeCompared};
 pub use selection::{Choosable, Chosen, ChosenPart, ProjectAlias, Selection, SelectionError, change_address};
 pub use template::{
