@@ -46,6 +46,7 @@ mod refusals;
 #[allow(dead_code, clippy::expect_used, reason = "it serves the tests of two crates")]
 mod scripted;
 mod servers;
+mod secrets;
 mod settings;
 mod shown;
 mod steps;

@@ -234,6 +234,7 @@ impl Engine {
         make_private(&options.data_dir).map_err(data_dir)?;
         data_files::refuse_others(&options.data_dir).map_err(data_dir)?;
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
+        secrets::check_key(&options.data_dir).map_err(data_dir)?;
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(SqliteOptions {
             dir: options.data_dir.clone(),
             clock: Arc::clone(&clock),
