@@ -50,6 +50,52 @@ fn a_secret_in_hexadecimal_digits_is_not_shown() {
 }
 
 #[test]
+fn a_secret_in_the_name_of_a_file_is_not_shown() {
+    let person = Person::new();
+    let token = format!("ghp_{}", "a1B2".repeat(9));
+    person.write("had", "had\n");
+    let script = format!(
+        "mkdir \"dir-$DEPLOY_PHRASE\"; echo new > \"dir-$DEPLOY_PHRASE/file\"; echo x > {token}.txt; \
+         mv had \"moved-$DEPLOY_PHRASE\"; echo more >> \"moved-$DEPLOY_PHRASE\""
+    );
+    let forms = [VALUE, token.as_str()];
+    let said = run_with_value(&person, &script);
+    assert_hidden(&said, &forms, &["run"]);
+    let look = |args: &[&str]| {
+        for format in ["plain", "json", "yaml"] {
+            let words = [args, &["--format", format]].concat();
+            let said = person.agents(&words);
+            assert_hidden(&said, &forms, &words);
+        }
+    };
+    for args in [
+        &["plan", "diff", "@last"][..],
+        &["plan", "diff", "@last", "--stat"],
+        &["plan", "diff", "@last", "--name-only"],
+        &["plan", "status", "@last"],
+        &["plan", "artifacts", "@last"],
+        &["plan", "logs", "@last"],
+        &["plan", "list"],
+    ] {
+        look(args);
+    }
+    let patch = person.agents(&["plan", "diff", "@last"]);
+    assert!(patch.stdout.contains("dir-[REDACTED:known:"), "{patch:?}");
+    assert!(patch.stderr.contains("no patch to apply"), "{patch:?}");
+    // What stands in the way is named without it too.
+    person.write(&format!("{token}.txt"), "mine\n");
+    look(&["plan", "diff", "@last", "--conflicts"]);
+    look(&["plan", "apply", "@last", "--yes"]);
+    fs::remove_file(person.project().join(format!("{token}.txt"))).unwrap();
+    look(&["plan", "apply", "@last", "--yes"]);
+    look(&["plan", "status", "@last"]);
+    assert_eq!(person.read(&format!("dir-{VALUE}/file")), "new\n", "names are exact");
+    assert_eq!(person.read(&format!("{token}.txt")), "x\n");
+    look(&["plan", "undo", "@last", "--yes"]);
+    assert_eq!(person.read("had"), "had\n");
+}
+
+#[test]
 fn with_another_key_nothing_is_shown_and_the_key_is_named() {
     let person = Person::new();
     run_with_value(&person, "echo \"$DEPLOY_PHRASE\" > made");

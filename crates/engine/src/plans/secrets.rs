@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex};
 
 use actors::model::{ProviderSettings, url_secrets};
 use domain::{Redactor, SECRET_BYTES_MIN, SecretPrint, key_fingerprint};
+use serde_json::Value;
 use sync::primitives::lock;
 
 use super::data_files::open_file;
@@ -82,6 +83,51 @@ pub(crate) struct Secrets {
     in_urls: Vec<String>,
     /// The redactor as it is now; `None` inside if none can be made.
     redactor: Mutex<Option<Option<Arc<Redactor>>>>,
+}
+
+/// Takes secrets out of answers, as they are known at that moment. Contents and outputs are redacted before, by what they
+/// are; this finds secrets in names of files, which are stored exactly.
+#[derive(Clone)]
+pub struct SecretFilter(Arc<Secrets>);
+
+impl SecretFilter {
+    pub(super) fn new(secrets: &Arc<Secrets>) -> SecretFilter {
+        SecretFilter(Arc::clone(secrets))
+    }
+
+    /// The text without its secrets.
+    pub fn text(&self, text: Vec<u8>) -> Vec<u8> {
+        match self.0.redactor() {
+            Some(redactor) => redactor.redact(&text).into_owned(),
+            None => text,
+        }
+    }
+
+    /// The same of words.
+    pub fn words(&self, text: String) -> String {
+        match self.0.redactor() {
+            Some(redactor) => redactor.redact_str(&text).into_owned(),
+            None => text,
+        }
+    }
+
+    /// A value without the secrets in its strings and names.
+    pub fn value(&self, value: Value) -> Value {
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => value,
+            Value::String(text) => Value::String(self.words(text)),
+            Value::Array(items) => items.into_iter().map(|item| self.value(item)).collect(),
+            Value::Object(fields) => Value::Object(
+                fields.into_iter().map(|(name, value)| (self.words(name), self.value(value))).collect(),
+            ),
+        }
+    }
+}
+
+impl std::fmt::Debug for SecretFilter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SecretFilter").finish_non_exhaustive()
+    }
 }
 
 impl Secrets {
