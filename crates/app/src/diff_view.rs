@@ -4,7 +4,9 @@
 //! 1. The plain form is a patch that `git apply` takes. Where a secret was taken out of it, it warns and is made so that
 //!    git refuses it: a mark must never be applied in place of a secret.
 //! 2. A hunk has the same address whether secrets are shown or not, unless the name of its file is one.
-//! 3. Only the plain form holds bytes of files as they are; what a terminal shows is calm.
+//! 3. Of a file that changed in the user's tree while the plan ran it is said that it is compared with the user's: nothing
+//!    tells what the plan had found.
+//! 4. Only the plain form holds bytes of files as they are; what a terminal shows is calm.
 //!
 //! # Not here
 //! Which secrets there are: whoever calls passes a function that takes them out.
@@ -15,7 +17,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use domain::{
-    FileState, Hunk, HunkPart, Kind, LeftOutKind, LineTag, NetChange, NotCaptured, RelPath, unified_from,
+    Base, FileState, Hunk, HunkPart, Kind, LeftOutKind, LineTag, NetChange, NotCaptured, RelPath,
+    unified_from,
 };
 use engine::plans::{FileDiff, Unread};
 
@@ -31,6 +34,8 @@ const WITHHELD: &[u8] = b"[REDACTED]\n";
 /// Git takes no patch with such a line where a hunk should begin.
 const UNAPPLIABLE: &[u8] = b"@@ redacted: see it with --reveal @@\n";
 
+/// Said of a file that changed in the user's tree meanwhile, where there is little place.
+const MOVED: &str = "  (changed in your tree while the plan ran)";
 /// What stands for a name of which nothing can be shown.
 const WITHHELD_NAME: &str = "[REDACTED]";
 
@@ -149,7 +154,30 @@ pub fn patch(files: &[ShownDiff<'_>]) -> Vec<u8> {
 /// The patch of one file.
 pub fn patch_of(file: &ShownDiff<'_>) -> Vec<u8> {
     let part = said_unread(unified_from(&file.file.change, &file.hunks), &file.file);
-    if file.is_redacted { unappliable(&part) } else { part }
+    let part = if file.is_redacted { unappliable(&part) } else { part };
+    match moved_words(&file.file) {
+        // Git passes over what is before the head of a file.
+        Some(words) if !part.is_empty() => [format!("# {words}\n").as_bytes(), &part].concat(),
+        Some(_) | None => part,
+    }
+}
+
+/// What the change is shown upon, of a file that changed in the user's tree meanwhile.
+fn moved_words(file: &FileDiff) -> Option<String> {
+    let is_moved = is_moved(file);
+    is_moved.then(|| {
+        let name = calm_bytes(file.address.as_bytes());
+        format!("{name} changed in your tree while the plan ran: this compares the plan's file with yours, so lines that you added are shown as removed")
+    })
+}
+
+/// Whether the file changed in the user's tree while the plan ran.
+fn is_moved(file: &FileDiff) -> bool {
+    match (file.change.base, file.unread) {
+        (Base::Moved, Unread::Nothing) => true,
+        // Nothing is compared with what could not be read, and it is said.
+        (Base::Moved, Unread::Base | Unread::Content) | (Base::Known, _) => false,
+    }
 }
 
 /// The patch of a file that could not be read says so, where else it would say that the file is binary.
@@ -195,7 +223,8 @@ pub fn stat_of(file: &ShownDiff<'_>, width: usize, look: &Look) -> String {
         None if file.file.binary => "binary".to_owned(),
         None => counts(&file.file, look.paint),
     };
-    format!("{}  {:width$}  {lines}\n", letter(&file.file), label(&file.file))
+    let moved = if is_moved(&file.file) { MOVED } else { "" };
+    format!("{}  {:width$}  {lines}{moved}\n", letter(&file.file), label(&file.file))
 }
 
 /// How wide the column of names is.
@@ -343,6 +372,9 @@ pub fn page_of(file: &ShownDiff<'_>, look: &Look) -> String {
     let paint = look.paint;
     let head = format!("{} {}", letter(&file.file), label(&file.file));
     let mut text = format!("{}  {}\n", paint.bold(&head), counts(&file.file, paint));
+    if let Some(words) = moved_words(&file.file) {
+        text.push_str(&format!("{}\n", paint.yellow(&words)));
+    }
     for hunk in file.hunks.iter() {
         text.push_str(&format!("{}\n", paint.cyan(&hunk_head(&file.file, hunk))));
         for line in &hunk.lines {
@@ -430,7 +462,7 @@ pub fn to_review(files: &[ShownDiff<'_>]) -> Vec<ReviewFile> {
         |line: &domain::Line| (line.tag, calm_bytes(line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes)));
     let hunk = |file: &FileDiff, hunk: &Hunk| ReviewHunk {
         address: format!("{}#{}", file.address, hunk.number),
-        title: hunk_head(file, hunk),
+        title: hunk_head(file, hunk) + if is_moved(file) { MOVED } else { "" },
         lines: hunk.lines.iter().map(line).collect(),
         taken: true,
     };
@@ -450,7 +482,7 @@ mod tests {
     use std::path::Path;
     use std::process::{Command, Stdio};
 
-    use domain::{Base, CallNo, Hash, RootNo, hunks, lines_changed};
+    use domain::{CallNo, Hash, RootNo, hunks, lines_changed};
     use serde_json::json;
 
     use super::*;

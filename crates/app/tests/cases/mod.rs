@@ -32,6 +32,7 @@ mod model_faults;
 mod model_plans;
 mod model_world;
 mod models;
+mod moved_base;
 mod network;
 mod open_files;
 mod pages;
