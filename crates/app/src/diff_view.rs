@@ -3,8 +3,10 @@
 //! # Invariants
 //! 1. The plain form is a patch that `git apply` takes. Where a secret was taken out of it, it warns and is made so that
 //!    git refuses it: a mark must never be applied in place of a secret.
-//! 2. A hunk has the same address whether secrets are shown or not.
-//! 3. Only the plain form holds bytes of files as they are; what a terminal shows is calm.
+//! 2. A hunk has the same address whether secrets are shown or not, unless the name of its file is one.
+//! 3. Of a file that changed in the user's tree while the plan ran it is said that it is compared with the user's: nothing
+//!    tells what the plan had found.
+//! 4. Only the plain form holds bytes of files as they are; what a terminal shows is calm.
 //!
 //! # Not here
 //! Which secrets there are: whoever calls passes a function that takes them out.
@@ -15,7 +17,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use domain::{
-    FileState, Hunk, HunkPart, Kind, LeftOutKind, LineTag, NetChange, NotCaptured, RelPath, unified_from,
+    Base, FileState, Hunk, HunkPart, Kind, LeftOutKind, LineTag, NetChange, NotCaptured, RelPath,
+    unified_from,
 };
 use engine::plans::{FileDiff, Unread};
 
@@ -31,13 +34,18 @@ const WITHHELD: &[u8] = b"[REDACTED]\n";
 /// Git takes no patch with such a line where a hunk should begin.
 const UNAPPLIABLE: &[u8] = b"@@ redacted: see it with --reveal @@\n";
 
+/// Said of a file that changed in the user's tree meanwhile, where there is little place.
+const MOVED: &str = "  (changed in your tree while the plan ran)";
+/// What stands for a name of which nothing can be shown.
+const WITHHELD_NAME: &str = "[REDACTED]";
+
 /// Takes the secrets out of a content of the file at a path, or of a line of it.
 pub type Redact<'a> = dyn Fn(&RelPath, &[u8]) -> Vec<u8> + 'a;
 
 /// A file's change, ready to be shown.
 #[derive(Clone, Debug)]
 pub struct ShownDiff<'a> {
-    file: &'a FileDiff,
+    file: Cow<'a, FileDiff>,
     hunks: Cow<'a, [Hunk]>,
     is_redacted: bool,
 }
@@ -45,18 +53,21 @@ pub struct ShownDiff<'a> {
 impl<'a> ShownDiff<'a> {
     /// The change with its secrets.
     pub fn revealed(file: &'a FileDiff) -> Self {
-        Self { file, hunks: Cow::Borrowed(&file.hunks), is_redacted: false }
+        Self { file: Cow::Borrowed(file), hunks: Cow::Borrowed(&file.hunks), is_redacted: false }
     }
 
     /// The change without its secrets.
     pub fn redacted(file: &'a FileDiff, redact: &Redact<'_>) -> Self {
         let path = &file.change.path;
+        let named = without_secret_names(file, redact);
         let (before, after) = (Sight::of(&file.before, path, redact), Sight::of(&file.after, path, redact));
         if before.is_clear() && after.is_clear() {
-            return Self::revealed(file);
+            let is_redacted = named.is_some();
+            let shown = named.map_or(Cow::Borrowed(file), Cow::Owned);
+            return Self { file: shown, hunks: Cow::Borrowed(&file.hunks), is_redacted };
         }
         let mut hunks = file.hunks.clone();
-        let mut is_redacted = false;
+        let mut is_redacted = named.is_some();
         for line in hunks.iter_mut().flat_map(|hunk| &mut hunk.lines) {
             let sight = match line.tag {
                 LineTag::Removed => &before,
@@ -67,7 +78,7 @@ impl<'a> ShownDiff<'a> {
                 is_redacted = true;
             }
         }
-        Self { file, hunks: Cow::Owned(hunks), is_redacted }
+        Self { file: named.map_or(Cow::Borrowed(file), Cow::Owned), hunks: Cow::Owned(hunks), is_redacted }
     }
 
     /// Whether a secret was taken out.
@@ -79,6 +90,24 @@ impl<'a> ShownDiff<'a> {
     pub fn address(&self) -> &str {
         &self.file.address
     }
+}
+
+/// The file with marks in place of secrets in its names; none when there are none in them.
+fn without_secret_names(file: &FileDiff, redact: &Redact<'_>) -> Option<FileDiff> {
+    // A name is text like any other, whatever its file holds.
+    let plain = RelPath::new("name").ok()?;
+    let shown = |name: &[u8]| redact(&plain, name);
+    let change = &file.change;
+    let has_secret = |path: &RelPath| shown(path.as_bytes()) != path.as_bytes();
+    if !has_secret(&change.path) && !change.from.as_ref().is_some_and(has_secret) {
+        return None;
+    }
+    let withheld = RelPath::new(WITHHELD_NAME).ok()?;
+    let path = |path: &RelPath| RelPath::new(shown(path.as_bytes())).unwrap_or_else(|_| withheld.clone());
+    let change =
+        NetChange { path: path(&change.path), from: change.from.as_ref().map(path), ..change.clone() };
+    let address = String::from_utf8_lossy(&shown(file.address.as_bytes())).into_owned();
+    Some(FileDiff { change, address, ..file.clone() })
 }
 
 /// Which lines of a content may be seen: a secret may span lines, so the content is redacted whole, and what is left of
@@ -124,8 +153,31 @@ pub fn patch(files: &[ShownDiff<'_>]) -> Vec<u8> {
 
 /// The patch of one file.
 pub fn patch_of(file: &ShownDiff<'_>) -> Vec<u8> {
-    let part = said_unread(unified_from(&file.file.change, &file.hunks), file.file);
-    if file.is_redacted { unappliable(&part) } else { part }
+    let part = said_unread(unified_from(&file.file.change, &file.hunks), &file.file);
+    let part = if file.is_redacted { unappliable(&part) } else { part };
+    match moved_words(&file.file) {
+        // Git passes over what is before the head of a file.
+        Some(words) if !part.is_empty() => [format!("# {words}\n").as_bytes(), &part].concat(),
+        Some(_) | None => part,
+    }
+}
+
+/// What the change is shown upon, of a file that changed in the user's tree meanwhile.
+fn moved_words(file: &FileDiff) -> Option<String> {
+    let is_moved = is_moved(file);
+    is_moved.then(|| {
+        let name = calm_bytes(file.address.as_bytes());
+        format!("{name} changed in your tree while the plan ran: this compares the plan's file with yours, so lines that you added are shown as removed")
+    })
+}
+
+/// Whether the file changed in the user's tree while the plan ran.
+fn is_moved(file: &FileDiff) -> bool {
+    match (file.change.base, file.unread) {
+        (Base::Moved, Unread::Nothing) => true,
+        // Nothing is compared with what could not be read, and it is said.
+        (Base::Moved, Unread::Base | Unread::Content) | (Base::Known, _) => false,
+    }
 }
 
 /// The patch of a file that could not be read says so, where else it would say that the file is binary.
@@ -144,11 +196,17 @@ fn said_unread(part: Vec<u8>, file: &FileDiff) -> Vec<u8> {
 /// The patch with every hunk's head replaced by one that git refuses.
 fn unappliable(part: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(part.len());
+    let mut has_hunks = false;
     for line in part.split_inclusive(|byte| *byte == b'\n') {
         if line.starts_with(b"@@ -") {
             text.extend_from_slice(UNAPPLIABLE);
+            has_hunks = true;
         }
         text.extend_from_slice(line);
+    }
+    if !has_hunks && !text.is_empty() {
+        text.extend_from_slice(UNAPPLIABLE);
+        text.extend_from_slice(b"@@ -1 +1 @@\n");
     }
     text
 }
@@ -160,12 +218,13 @@ pub fn name_of(file: &ShownDiff<'_>) -> String {
 
 /// A line for one file, its name in a column of this width.
 pub fn stat_of(file: &ShownDiff<'_>, width: usize, look: &Look) -> String {
-    let lines = match unread_words(file.file) {
+    let lines = match unread_words(&file.file) {
         Some(words) => words.to_owned(),
         None if file.file.binary => "binary".to_owned(),
-        None => counts(file.file, look.paint),
+        None => counts(&file.file, look.paint),
     };
-    format!("{}  {:width$}  {lines}\n", letter(file.file), label(file.file))
+    let moved = if is_moved(&file.file) { MOVED } else { "" };
+    format!("{}  {:width$}  {lines}{moved}\n", letter(&file.file), label(&file.file))
 }
 
 /// How wide the column of names is.
@@ -315,10 +374,13 @@ pub fn page(files: &[ShownDiff<'_>], not_captured: &NotCaptured, look: &Look) ->
 /// One file of it.
 pub fn page_of(file: &ShownDiff<'_>, look: &Look) -> String {
     let paint = look.paint;
-    let head = format!("{} {}", letter(file.file), label(file.file));
-    let mut text = format!("{}  {}\n", paint.bold(&head), counts(file.file, paint));
+    let head = format!("{} {}", letter(&file.file), label(&file.file));
+    let mut text = format!("{}  {}\n", paint.bold(&head), counts(&file.file, paint));
+    if let Some(words) = moved_words(&file.file) {
+        text.push_str(&format!("{}\n", paint.yellow(&words)));
+    }
     for hunk in file.hunks.iter() {
-        text.push_str(&format!("{}\n", paint.cyan(&hunk_head(file.file, hunk))));
+        text.push_str(&format!("{}\n", paint.cyan(&hunk_head(&file.file, hunk))));
         for line in &hunk.lines {
             let shown = calm_bytes(line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes));
             text.push_str(&match line.tag {
@@ -404,16 +466,16 @@ pub fn to_review(files: &[ShownDiff<'_>]) -> Vec<ReviewFile> {
         |line: &domain::Line| (line.tag, calm_bytes(line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes)));
     let hunk = |file: &FileDiff, hunk: &Hunk| ReviewHunk {
         address: format!("{}#{}", file.address, hunk.number),
-        title: hunk_head(file, hunk),
+        title: hunk_head(file, hunk) + if is_moved(file) { MOVED } else { "" },
         lines: hunk.lines.iter().map(line).collect(),
         taken: true,
     };
     let review = |shown: &ShownDiff<'_>| ReviewFile {
         address: shown.file.address.clone(),
-        letter: letter(shown.file),
+        letter: letter(&shown.file),
         insertions: shown.file.lines.insertions,
         deletions: shown.file.lines.deletions,
-        hunks: shown.hunks.iter().map(|part| hunk(shown.file, part)).collect(),
+        hunks: shown.hunks.iter().map(|part| hunk(&shown.file, part)).collect(),
     };
     files.iter().map(review).collect()
 }
@@ -424,7 +486,7 @@ mod tests {
     use std::path::Path;
     use std::process::{Command, Stdio};
 
-    use domain::{Base, CallNo, Hash, RootNo, hunks, lines_changed};
+    use domain::{CallNo, Hash, RootNo, hunks, lines_changed};
     use serde_json::json;
 
     use super::*;

@@ -170,7 +170,9 @@ pub use recovery::{
     Action, BACKOFF_MAX, Gate, Policy, PolicyError, RETRIES_PER_STEP_MAX, Recovery, Verdict, WAIT_MAX, Why,
     backoff, decide,
 };
-pub use redact::{Redactor, RedactorError, SECRET_BYTES_MIN, SecretKind, SecretPrint, UnknownMark};
+pub use redact::{
+    Redactor, RedactorError, SECRET_BYTES_MIN, SecretKind, SecretPrint, UnknownMark, key_fingerprint,
+};
 pub use sandbox_record::{LeftOutKind, LeftOutPart, NotCaptured, SandboxRecord, TreeCompared};
 pub use selection::{Choosable, Chosen, ChosenPart, ProjectAlias, Selection, SelectionError, change_address};
 pub use template::{
@@ -179,6 +181,7 @@ pub use template::{
 pub use time::{Ms, WallMs};
 pub use tool_call::{CallEnd, CallState, FinishedCall, KeptCall, KeptOutput, NewCall, ToolCall};
 pub use validation::{
-    Outcome, Validation, ValidationMode, ValidationResult, ValidationSummary, sum_up, trust_digest,
+    CHECKS_MAX, Outcome, Validation, ValidationMode, ValidationResult, ValidationSummary, sum_up,
+    trust_digest,
 };
 pub use zero_runs::{ZeroRun, zero_runs};

@@ -2,9 +2,9 @@
 //! text is written back to the file that has it.
 //!
 //! Found are shapes that nothing else has (private keys, provider tokens, JWTs, `Authorization` values,
-//! passwords in URLs and on command lines), values that we were told, also in base64 and in addresses, and, where text
-//! is data or a script and not a program, literals under keys that say that they are secret. Escape sequences within a
-//! secret do not hide it.
+//! passwords in URLs and on command lines), values that we were told, also in base64, hexadecimal digits and addresses,
+//! and, where text is data or a script and not a program, literals under keys that say that they are secret. Escape
+//! sequences within a secret do not hide it.
 //!
 //! # Invariants
 //! 1. Redacting twice is redacting once: a mark is never redacted, and what is left holds nothing to find.
@@ -35,7 +35,7 @@ use serde_json::Value;
 
 use crate::path::RelPath;
 
-pub use known::SecretPrint;
+pub use known::{SecretPrint, key_fingerprint};
 pub use mark::SecretKind;
 
 use escapes::Unescaped;

@@ -14,6 +14,9 @@ use crate::file_state::Hash;
 use crate::id::{CallNo, RootNo};
 use crate::plan::{ByteText, Run};
 
+/// How many checks a plan may have at most.
+pub const CHECKS_MAX: usize = 500;
+
 /// Whether a check can block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -136,6 +136,12 @@ pub enum GitRunError {
     /// Git printed too much.
     #[error("git was ended, because its answer is too long")]
     TooMuch,
+    /// Something else ended git.
+    #[error("git was killed by signal {signal}")]
+    Killed {
+        /// Which signal.
+        signal: i32,
+    },
 }
 
 /// How a git command ended.

@@ -94,6 +94,7 @@ impl From<GitRunError> for GitLogError {
             GitRunError::NoFile { .. }
             | GitRunError::Stuck { .. }
             | GitRunError::TooLong { .. }
+            | GitRunError::Killed { .. }
             | GitRunError::TooMuch => GitLogError::Failed { message: error.to_string() },
         }
     }

@@ -86,30 +86,45 @@ pub(crate) fn read_ref(root: BorrowedFd<'_>, name: &str) -> Result<Option<String
     Program::at_fd(root).resolve(name)
 }
 
+/// Why a ref was not moved, or not with all that goes with it.
+#[derive(Debug)]
+pub(crate) struct RefMoveError {
+    pub(crate) source: GitError,
+    /// Whether this call certainly left the ref and the index alone.
+    pub(crate) is_untouched: bool,
+}
+
 /// Moves a ref, unless it is there already, and the entries of the index that go with it.
 ///
 /// # Errors
 /// [`GitError::RefMoved`] when it is somewhere else.
-pub(crate) fn move_ref(root: BorrowedFd<'_>, moved: &RefMove) -> Result<(), GitError> {
+pub(crate) fn move_ref(root: BorrowedFd<'_>, moved: &RefMove) -> Result<(), RefMoveError> {
     let git = Program::at_fd(root);
-    if git.resolve(&moved.name)? != moved.new {
-        let update = match &moved.new {
-            Some(new) => {
-                let old = moved.old.as_deref().unwrap_or("");
-                git.run(&["update-ref", "--no-deref", "-m", "agents: apply", &moved.name, new, old])
-            }
-            None => {
-                let old = moved.old.as_deref().unwrap_or("");
-                git.run(&["update-ref", "--no-deref", "-m", "agents: undo", "-d", &moved.name, old])
-            }
-        };
-        if let Err(error) = update {
-            let now = git.resolve(&moved.name)?;
-            let elsewhere = now != moved.old && now != moved.new;
-            return Err(if elsewhere { GitError::RefMoved { name: moved.name.clone() } } else { error });
-        }
+    let untouched = |source| RefMoveError { source, is_untouched: true };
+    if git.resolve(&moved.name).map_err(untouched)? != moved.new {
+        update_ref(&git, moved)?;
     }
-    move_index(&git, &moved.index)
+    move_index(&git, &moved.index).map_err(|source| RefMoveError { source, is_untouched: false })
+}
+
+/// Sets a ref, if it is where it was.
+fn update_ref(git: &Program, moved: &RefMove) -> Result<(), RefMoveError> {
+    let old = moved.old.as_deref().unwrap_or("");
+    let updated = match &moved.new {
+        Some(new) => git.run(&["update-ref", "--no-deref", "-m", "agents: apply", &moved.name, new, old]),
+        None => git.run(&["update-ref", "--no-deref", "-m", "agents: undo", "-d", &moved.name, old]),
+    };
+    let Err(source) = updated else { return Ok(()) };
+    // A git that ended by itself and failed has not moved it, also if it does not say any more where the ref is.
+    let is_refused = matches!(source, GitError::Failed { .. });
+    Err(match git.resolve(&moved.name) {
+        Ok(now) if now == moved.old => RefMoveError { source, is_untouched: true },
+        Ok(now) if now == moved.new => RefMoveError { source, is_untouched: false },
+        Ok(_) => {
+            RefMoveError { source: GitError::RefMoved { name: moved.name.clone() }, is_untouched: false }
+        }
+        Err(_) => RefMoveError { source, is_untouched: is_refused },
+    })
 }
 
 /// Sets the entries that are still what they were.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use domain::{Gate, PlanId, Policy, ProjectLink, REVERSIONS_MAX};
 use engine::contexts::ContextsSetup;
 use engine::plans::{
-    Cast, Engine, EngineOptions, FoundJournal, ModelsSetup, RecheckWhen, RecoveredEnd, Renewal, Servers,
+    Cast, Engine, EngineOptions, FoundJournal, ModelsSetup, RecheckWhen, RecoveredEnd, Renewal, SecretFilter,
+    Servers,
 };
 use sandbox::HiddenPaths;
 
@@ -18,7 +19,7 @@ use super::tape::TapeArgs;
 use crate::config::{self, FileRules, Key, Settings, Sources, Value, breakers, contexts_setup};
 use crate::failure::{Failure, codes, from_engine};
 use crate::home_paths;
-use crate::output::{self, Look, Note};
+use crate::output::{self, Look, Note, Report};
 use crate::places::{self, DataDirState, EmptyDir, Env};
 use crate::project;
 
@@ -39,6 +40,8 @@ pub struct Invocation {
     pub(super) held: Arc<HeldContexts>,
     /// Stands for a data directory that is not there.
     pub(super) empty: OnceLock<EmptyDir>,
+    /// Takes secrets out of the answer; none before the engine is opened.
+    pub(super) filter: OnceLock<SecretFilter>,
 }
 
 /// A plan that was named.
@@ -59,8 +62,8 @@ impl Invocation {
         let here = std::env::current_dir().map_err(|error| {
             Failure::new(&codes::IO_FAILED, format!("the working directory cannot be found: {error}"))
         })?;
-        let (held, empty) = (Arc::default(), OnceLock::new());
-        Ok(Self { global, look, env, here, only: None, held, empty })
+        let (held, empty, filter) = (Arc::default(), OnceLock::new(), OnceLock::new());
+        Ok(Self { global, look, env, here, only: None, held, empty, filter })
     }
 
     /// The settings as they hold for these projects.
@@ -162,6 +165,7 @@ impl Invocation {
         // Whatever it runs, it runs with all the descriptors that it may have.
         sandbox::descriptors::raise_limit();
         let engine = Engine::open(options).await.map_err(|error| from_engine::open(&error))?;
+        let _ = self.filter.set(engine.secret_filter());
         self.tell_recovered(&engine).await?;
         for plan in engine.finish_cancels().await {
             let plan = short_id(&engine, plan).await?;
@@ -177,6 +181,7 @@ impl Invocation {
     pub async fn engine_to_mend(&self, settings: &Settings) -> Result<Engine, Failure> {
         let opened = Engine::open_to_mend(self.options(settings)?).await;
         let engine = opened.map_err(|error| from_engine::open(&error))?;
+        let _ = self.filter.set(engine.secret_filter());
         self.tell_recovered(&engine).await?;
         Ok(engine)
     }
@@ -336,7 +341,25 @@ impl Invocation {
 
     /// Tells something at once, beside the answer.
     pub fn tell(&self, note: &Note) {
-        output::tell(note, &self.look);
+        let message = self.words_without_secrets(note.message.clone());
+        output::tell(&Note { message, ..note.clone() }, &self.look);
+    }
+
+    /// The words without the secrets that are known by now.
+    pub(super) fn words_without_secrets(&self, words: String) -> String {
+        match self.filter.get() {
+            Some(filter) => filter.words(words),
+            None => words,
+        }
+    }
+
+    /// The answer of a command without secrets, unless they were asked for.
+    pub(super) fn without_secrets(&self, answer: Result<Report, Failure>) -> Result<Report, Failure> {
+        match (self.filter.get(), answer) {
+            (None, answer) => answer,
+            (Some(filter), Ok(report)) => Ok(report.without_secrets(filter)),
+            (Some(filter), Err(failure)) => Err(failure.without_secrets(filter)),
+        }
     }
 }
 

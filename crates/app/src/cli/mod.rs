@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. A command line is read whole before anything is opened. What cannot be understood is told in the format that was
 //!    asked for, with exit 2.
-//! 2. A command answers with a [`Report`] or a [`Failure`]; writing it is done here, once.
+//! 2. A command answers with a [`Report`] or a [`Failure`]; secrets are taken out of it and it is written here, once.
 //! 3. Commands that only read have one thread; those that run plans have several.
 
 mod action;
@@ -208,7 +208,7 @@ fn timing((began, instant): Started) -> Timing {
 }
 
 fn dispatch(command: Command, invocation: &Invocation) -> Result<Report, Failure> {
-    match command {
+    let answer = match command {
         Command::Run(args) => alone(run::run(*args, invocation)),
         Command::Plan(command) => plan::dispatch(command, invocation),
         Command::Action(command) => action::run(command, invocation),
@@ -224,7 +224,8 @@ fn dispatch(command: Command, invocation: &Invocation) -> Result<Report, Failure
         Command::Doctor => working(doctor::run(invocation)),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
-    }
+    };
+    invocation.without_secrets(answer)
 }
 
 /// Runs what works on many plans beside each other.

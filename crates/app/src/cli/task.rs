@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use domain::invariant::effective;
 use domain::{
-    ByteText, CommandTask, Does, FIX_ATTEMPTS, Gate, INVARIANTS_MAX, Instructions, Invariant, InvariantScope,
-    Limits, PARALLEL, PlanSpec, ProjectLink, RETRIES_PER_STEP_MAX, RULE_PREFIX, RootNo, Run, STEPS_MAX, Step,
-    Validation, ValidationMode, Walls,
+    ByteText, CHECKS_MAX, CommandTask, Does, FIX_ATTEMPTS, Gate, INVARIANTS_MAX, Instructions, Invariant,
+    InvariantScope, Limits, PARALLEL, PlanSpec, ProjectLink, RETRIES_PER_STEP_MAX, RULE_PREFIX, RootNo, Run,
+    STEPS_MAX, Step, Validation, ValidationMode, Walls,
 };
 use engine::definition::Frozen;
 use engine::plans::{Cast, Engine, NewPlanRequest};
@@ -430,6 +430,11 @@ impl TaskArgs {
             let message = format!("{} invariants are more than {INVARIANTS_MAX}", spec.invariants.len());
             return Err(Failure::new(&codes::PREFLIGHT_FAILED, message)
                 .hint("see which are set with `agents config get invariants --origin`"));
+        }
+        if spec.validations.len() > CHECKS_MAX {
+            let message = format!("{} checks are more than {CHECKS_MAX}", spec.validations.len());
+            return Err(Failure::new(&codes::PREFLIGHT_FAILED, message)
+                .hint("see which there are with `agents config list`, and join some to one command"));
         }
         for step in &mut spec.steps {
             step.retries = self.retries.or(step.retries);

@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use domain::{Automation, ByteText, RULE_PREFIX, RootNo, Run, Validation, ValidationMode};
+use domain::{Automation, ByteText, CHECKS_MAX, RULE_PREFIX, RootNo, Run, Validation, ValidationMode};
 use engine::plans::{Price, ProviderSettings, ServerSettings};
 use toml_edit::{Document, Item, Table};
 
@@ -144,6 +144,14 @@ impl Reader<'_> {
                     self.found.servers = Text { path: self.path, text: self.text }.servers(item)?;
                 }
                 Item::ArrayOfTables(tables) if name == VALIDATION => {
+                    if tables.len() > CHECKS_MAX {
+                        return Err(ConfigError::ValueInvalid {
+                            key: name,
+                            value: "[…]".to_owned(),
+                            allowed: format!("at most {CHECKS_MAX} checks, these are {}", tables.len()),
+                            place: Some(here),
+                        });
+                    }
                     for table in tables {
                         let validation = self.validation(table)?;
                         self.found.validations.push(validation);

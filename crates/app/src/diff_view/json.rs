@@ -29,7 +29,7 @@ pub fn to_json(plan: &str, files: &[ShownDiff<'_>], not_captured: &NotCaptured) 
 
 /// One file as programs read it.
 pub fn file_json(shown: &ShownDiff<'_>) -> Value {
-    let file = shown.file;
+    let file = &*shown.file;
     let change = &file.change;
     let text = |path: &RelPath| String::from_utf8_lossy(path.as_bytes()).into_owned();
     let mode = |state: &Option<FileState>| state.map(|state| format!("{:04o}", state.mode));

@@ -369,14 +369,14 @@ pub fn apply(error: &ApplyError, id: &str) -> Failure {
         ),
         ApplyError::Failed { why, .. } => Failure::new(
             &codes::PLAN_ERRORED,
-            format!("plan {id} was not applied, nothing was written: {why}"),
+            format!("plan {id} was not applied, your files are as they were: {why}"),
         )
         .hint(format!("when the cause is gone: `agents plan apply {id}`; or leave the file out with `--reject FILE`")),
         ApplyError::Stuck { why, .. } => Failure::new(
             &codes::JOURNAL_STUCK,
-            format!("the apply of plan {id} was interrupted and is stuck: {why}"),
+            format!("the apply of plan {id} can be neither finished nor rolled back, some of its files may be written: {why}"),
         )
-        .hint("remove the cause (often a full disk), then run any command: it goes on where it stopped"),
+        .hint("remove the cause (often a full disk), then run any command: it finishes the apply or rolls it back"),
         ApplyError::Locks(error) => locks(error, id),
         ApplyError::Merging(error) => Failure::new(
             &codes::IO_FAILED,

@@ -13,6 +13,7 @@ pub mod codes;
 pub mod from_context;
 pub mod from_engine;
 
+use engine::plans::SecretFilter;
 use serde_json::{Value, json};
 
 pub use codes::{Code, Exit};
@@ -38,6 +39,19 @@ impl Failure {
     /// A failure with a message alone.
     pub fn new(code: &'static Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), lines: Vec::new(), detail: Value::Null, hints: Vec::new() }
+    }
+
+    /// The same without secrets.
+    #[must_use]
+    pub fn without_secrets(self, filter: &SecretFilter) -> Self {
+        let all = |texts: Vec<String>| texts.into_iter().map(|text| filter.words(text)).collect();
+        Self {
+            code: self.code,
+            message: filter.words(self.message),
+            lines: all(self.lines),
+            detail: filter.value(self.detail),
+            hints: all(self.hints),
+        }
     }
 
     /// Adds advice.

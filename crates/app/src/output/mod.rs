@@ -28,6 +28,7 @@ pub use terminal::{ColorWhen, Look, Paint, calm, calm_bytes, one_line, one_line_
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use engine::plans::SecretFilter;
 use serde_json::{Map, Value, json};
 
 use crate::failure::{Exit, Failure, codes};
@@ -103,6 +104,8 @@ pub struct Report {
     pub failure: Option<Failure>,
     /// The answer, where it is made while it is written; then `data` and `text` are empty.
     pub body: Option<Body>,
+    /// Whether its secrets are to be shown.
+    pub is_revealed: bool,
 }
 
 /// An answer that is made piece by piece while it is written, so that it never lies in memory whole.
@@ -148,7 +151,35 @@ impl PartialEq for Body {
 impl Report {
     /// An answer that is done.
     pub fn new(data: Value, text: impl Into<Vec<u8>>) -> Self {
-        Self { data, text: text.into(), exit: Exit::Done, notes: Vec::new(), failure: None, body: None }
+        Self {
+            data,
+            text: text.into(),
+            exit: Exit::Done,
+            notes: Vec::new(),
+            failure: None,
+            body: None,
+            is_revealed: false,
+        }
+    }
+
+    /// The answer with its secrets, which the user asked for.
+    #[must_use]
+    pub fn revealed(self, is_revealed: bool) -> Self {
+        Self { is_revealed, ..self }
+    }
+
+    /// The answer without secrets. One that is made while it is written takes them out by itself.
+    #[must_use]
+    pub fn without_secrets(mut self, filter: &SecretFilter) -> Self {
+        if !self.is_revealed {
+            self.data = filter.value(self.data);
+            self.text = filter.text(self.text);
+        }
+        for note in &mut self.notes {
+            note.message = filter.words(std::mem::take(&mut note.message));
+        }
+        self.failure = self.failure.map(|failure| failure.without_secrets(filter));
+        self
     }
 
     /// An answer that is made while it is written.

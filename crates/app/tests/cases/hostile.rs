@@ -81,3 +81,33 @@ fn what_a_program_puts_in_the_place_of_its_output_leads_to_nothing_that_it_may_n
         assert!(!diff.contains("hidden-from-it"), "{puts}: {diff}");
     }
 }
+
+#[test]
+fn more_checks_than_a_plan_may_have_are_refused_with_the_bound_wherever_they_come_from() {
+    let check = |no: usize| format!("[[validation]]\nname = \"c{no}\"\nrun = \"true {no}\"\n");
+    let person = Person::new();
+    person.write(".cleveragents/config.toml", &(0..5_000).map(check).collect::<String>());
+    let said = person.json(&["run", "--", "touch", "ran"]);
+    assert_eq!((said.exit, said.code()), (2, "CONFIG_VALUE_INVALID".to_owned()), "{said:?}");
+    let message = said.envelope()["messages"][0]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("at most 500 checks, these are 5000"), "{message}");
+    assert!(message.contains(".cleveragents/config.toml:1"), "{message}");
+    // Each file has fewer, and together they are too many.
+    person.write(".cleveragents/config.toml", &(0..300).map(check).collect::<String>());
+    std::fs::create_dir_all(person.config_file().parent().unwrap()).unwrap();
+    std::fs::write(person.config_file(), (300..600).map(check).collect::<String>()).unwrap();
+    let said = person.json(&["run", "--", "touch", "ran"]);
+    assert_eq!((said.exit, said.code()), (4, "PREFLIGHT_FAILED".to_owned()), "{said:?}");
+    let message = said.envelope()["messages"][0]["message"].as_str().unwrap().to_owned();
+    assert_eq!(message, "600 checks are more than 500");
+    std::fs::remove_file(person.config_file()).unwrap();
+    std::fs::remove_file(person.project().join(".cleveragents/config.toml")).unwrap();
+    let checks: String = (0..501).map(|no| format!("- 'true {no}'\n")).collect();
+    person.write(
+        ".cleveragents/actions/many.yaml",
+        &format!("description: Many\nactor: true\nvalidations:\n{checks}"),
+    );
+    let said = person.json(&["run", "many"]);
+    let text = format!("{:?}", said.envelope()["messages"]);
+    assert!(said.exit != 0 && text.contains("501 checks are more than 500"), "{text}");
+}

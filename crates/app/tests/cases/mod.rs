@@ -18,6 +18,7 @@ mod first_day;
 mod for_each;
 mod foreign_git;
 mod gates;
+mod git_fails;
 mod graph;
 mod holes;
 mod home;
@@ -33,6 +34,7 @@ mod model_faults;
 mod model_plans;
 mod model_world;
 mod models;
+mod moved_base;
 mod network;
 mod open_files;
 mod pages;
@@ -46,6 +48,7 @@ mod refusals;
 #[path = "../../../actors/tests/cases/scripted.rs"]
 #[allow(dead_code, clippy::expect_used, reason = "it serves the tests of two crates")]
 mod scripted;
+mod secrets;
 mod servers;
 mod settings;
 mod shown;

@@ -6,7 +6,8 @@
 //! rolling hash; where that is known, the keyed hash decides. Without the key a print says nothing of its value.
 //!
 //! # Invariants
-//! A form is found wherever it is in a text, also within a longer word.
+//! 1. A form is found wherever it is in a text, also within a longer word.
+//! 2. Prints are of use under their own key only; [`key_fingerprint`] tells one key from another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +18,7 @@ use super::mark::SecretKind;
 use super::spans::Span;
 
 /// How many prints are looked for, so that reading a text stays cheap.
-const PRINTS_MAX: usize = 64;
+const PRINTS_MAX: usize = 80;
 const DIGEST_BYTES: usize = 16;
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -48,6 +49,11 @@ impl SecretPrint {
         }
         words.next().is_none().then_some(SecretPrint { bytes, rolling, digest })
     }
+}
+
+/// Returns what tells this key from others, and says nothing of it.
+pub fn key_fingerprint(key: &[u8; 32]) -> String {
+    digest_of(key, b"fingerprint of the key").iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Values and prints that are looked for.
@@ -149,8 +155,8 @@ impl Rolling {
     }
 }
 
-/// Returns a value as it is, in base64 wherever it begins within what was encoded, and as in an address. Short values have
-/// none: they are too likely to be found where they are no secret.
+/// Returns a value as it is, in base64 wherever it begins within what was encoded, in hexadecimal digits, and as in an
+/// address. Short values have none: they are too likely to be found where they are no secret.
 fn forms_of(value: &[u8]) -> BTreeSet<Vec<u8>> {
     let value = value.trim_ascii();
     if value.len() < SECRET_BYTES_MIN {
@@ -167,15 +173,14 @@ fn forms_of(value: &[u8]) -> BTreeSet<Vec<u8>> {
         forms.extend([in_address.collect(), encoded.clone()]);
     }
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(byte);
-    if !value.iter().all(is_plain) {
-        for hex in ["0123456789ABCDEF", "0123456789abcdef"] {
-            let digit = |at: u8| hex.as_bytes()[usize::from(at)];
-            let percent = value.iter().flat_map(|byte| match is_plain(byte) {
-                true => vec![*byte],
-                false => vec![b'%', digit(byte >> 4), digit(byte & 15)],
-            });
-            forms.insert(percent.collect());
-        }
+    for hex in ["0123456789ABCDEF", "0123456789abcdef"] {
+        let digits = |byte: &u8| [byte >> 4, byte & 15].map(|at| hex.as_bytes()[usize::from(at)]);
+        forms.insert(value.iter().flat_map(digits).collect());
+        let percent = value.iter().flat_map(|byte| match is_plain(byte) {
+            true => vec![*byte],
+            false => [b"%".as_slice(), &digits(byte)].concat(),
+        });
+        forms.insert(percent.collect());
     }
     forms.retain(|form| form.len() >= SECRET_BYTES_MIN);
     forms
@@ -229,6 +234,26 @@ mod tests {
         for text in ["aHVudGVyMi1odW50ZXIy", "YTpodW50ZXIyLWh1bnRlcjI=", "YWI6aHVudGVyMi1odW50ZXIyOng="] {
             assert_eq!(known.find(&KEY, text.as_bytes()).len(), 1, "{text}");
         }
+    }
+
+    #[test]
+    fn hexadecimal_digits_are_known_in_both_cases() {
+        let known = KnownValues::new(&["hunter2/Hunter2".to_owned()]).unwrap();
+        for text in
+            ["x68756e746572322f48756e7465723220", "68756E746572322F48756E74657232", "hunter2%2FHunter2"]
+        {
+            assert_eq!(known.find(&KEY, text.as_bytes()).len(), 1, "{text}");
+        }
+        let prints = prints_of(&KEY, "hunter2/Hunter2");
+        let by_prints = KnownValues::default().with_prints(&KEY, &prints);
+        assert_eq!(by_prints.find(&KEY, b"68756e746572322f48756e74657232").len(), 1);
+    }
+
+    #[test]
+    fn keys_are_told_apart_by_their_fingerprints() {
+        assert_eq!(key_fingerprint(&KEY), key_fingerprint(&[3; 32]));
+        assert_ne!(key_fingerprint(&KEY), key_fingerprint(&[4; 32]));
+        assert_eq!(SecretPrint::parse(&format!("key {}", key_fingerprint(&KEY))), None);
     }
 
     #[test]

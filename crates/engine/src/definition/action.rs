@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::template::RESERVED;
 use domain::{
-    Arg, ArgType, Automation, INVARIANTS_MAX, Invariant, InvariantScope, Known, RULE_PREFIX, Rule, Run,
-    ValidationMode, arg,
+    Arg, ArgType, Automation, CHECKS_MAX, INVARIANTS_MAX, Invariant, InvariantScope, Known, RULE_PREFIX,
+    Rule, Run, ValidationMode, arg,
 };
 use serde_json::Value;
 
@@ -264,6 +264,10 @@ fn read_checks(reader: &Reader<'_>, tree: &Tree, known: &Known) -> Vec<Check> {
         reader.wrong(tree.at, format!("`validations` takes a list, this is {}", tree.kind()));
         return Vec::new();
     };
+    if items.len() > CHECKS_MAX {
+        reader.wrong(tree.at, format!("{} checks are more than {CHECKS_MAX}", items.len()));
+        return Vec::new();
+    }
     items.iter().filter_map(|item| read_check(reader, item, known)).collect()
 }
 

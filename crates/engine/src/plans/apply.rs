@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use domain::{
-    ApplyId, ApplyKind, ApplyStage, ApplyState, JobState, NetChange, Phase, Plan, PlanEvent, PlanId,
-    PlanState, Reason, RelPath, RootNo, SelectionError, ValidationSummary, WallMs, Work,
+    ApplyId, ApplyKind, ApplyRecord, ApplyStage, ApplyState, JobState, NetChange, Phase, Plan, PlanEvent,
+    PlanId, PlanState, Reason, RelPath, RootNo, SelectionError, ValidationSummary, WallMs, Work,
 };
 use serde::{Deserialize, Serialize};
 use store::{PlanStoreError, StoreError};
@@ -262,7 +262,7 @@ pub enum ApplyError {
         /// The plan.
         plan: PlanId,
     },
-    /// It failed, and nothing was written.
+    /// It failed, and the user's files are as they were.
     #[error("plan {plan} was not applied: {why}")]
     Failed {
         /// The plan.
@@ -270,7 +270,7 @@ pub enum ApplyError {
         /// What stood in the way.
         why: String,
     },
-    /// It can be neither finished nor taken back now.
+    /// It can be neither finished nor rolled back now. The next process that opens the data directory tries again.
     #[error("the apply of plan {plan} is stuck: {why}")]
     Stuck {
         /// The plan.
@@ -501,7 +501,13 @@ impl Engine {
             PlanState::Apply(ApplyState::Errored) => {
                 let history = self.house.store.history(id).await?;
                 let last = history.last_failure().map(|record| record.error.message().to_owned());
-                Err(ApplyError::Failed { plan: id, why: last.unwrap_or_else(|| "it failed".to_owned()) })
+                let why = last.unwrap_or_else(|| "it failed".to_owned());
+                // Its journal is neither carried out nor rolled back: files may be written.
+                let is_open = self.house.store.applies(id).await?.iter().any(ApplyRecord::is_open);
+                Err(match is_open {
+                    true => ApplyError::Stuck { plan: id, why },
+                    false => ApplyError::Failed { plan: id, why },
+                })
             }
             state @ PlanState::Apply(ApplyState::Queued | ApplyState::Processing)
             | state @ (PlanState::Strategize(_) | PlanState::Execute(_)) => {

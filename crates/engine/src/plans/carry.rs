@@ -457,7 +457,7 @@ async fn attempt(
             match why {
                 Why::ChangedUnderUs { place } => Ok(Attempted::ChangedUnderUs(place.path.clone())),
                 Why::Escapes { .. } | Why::Io { .. } | Why::Git { .. } | Why::Recovered { .. } => {
-                    Err(failed(why))
+                    Err(failed(&format!("{why}; what was written by then was rolled back")))
                 }
             }
         }

@@ -110,6 +110,7 @@ pub use models::{
 pub use presence::Starting;
 pub use queue::QueuePlace;
 pub use recover::{FoundJournal, OpenApply, OpenWhy, RecoveredApply, RecoveredEnd, RecoveryError};
+pub use secrets::SecretFilter;
 pub use serve::{ServeEnd, ServeError, ServeNews, ServeOptions, ServeReport};
 pub use set_aside::{SetAside, SetAsideError};
 pub use tree_gate::{CheckedTree, ChecksAtApply, ConstrainedBy, RecheckWhen, RerunCheck};
@@ -234,6 +235,7 @@ impl Engine {
         make_private(&options.data_dir).map_err(data_dir)?;
         data_files::refuse_others(&options.data_dir).map_err(data_dir)?;
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
+        secrets::check_key(&options.data_dir).map_err(data_dir)?;
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(SqliteOptions {
             dir: options.data_dir.clone(),
             clock: Arc::clone(&clock),
@@ -298,6 +300,11 @@ impl Engine {
     /// nothing that may hold a secret must be shown.
     pub fn redactor(&self) -> Option<Arc<Redactor>> {
         self.house.redactor.redactor()
+    }
+
+    /// What takes secrets out of answers.
+    pub fn secret_filter(&self) -> SecretFilter {
+        SecretFilter::new(&self.house.redactor)
     }
 
     /// How many files and bytes of its projects were copied for a plan so far; none while none are.

@@ -6,6 +6,8 @@
 //! 2. The values of variables that are passed to commands are known from the moment that a plan names them, and to other
 //!    processes by prints: keyed hashes that are stored with the data.
 //! 3. What was known stays known, and has the same mark; where no key can be kept, as long as the process.
+//! 4. Prints are of use under their own key only. So the data directory is not opened with another key ([`check_key`]): what
+//!    was known would be shown.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -15,7 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use actors::model::{ProviderSettings, url_secrets};
-use domain::{Redactor, SECRET_BYTES_MIN, SecretPrint};
+use domain::{Redactor, SECRET_BYTES_MIN, SecretPrint, key_fingerprint};
+use serde_json::Value;
 use sync::primitives::lock;
 
 use super::data_files::open_file;
@@ -61,8 +64,12 @@ const PLAIN_NAMES: [&str; 24] = [
 ];
 const PLAIN_BEGINNINGS: [&str; 3] = ["LC_", "XDG_", "CARGO_HOME"];
 
-/// The file with the prints of values that were passed on.
+/// The file with the key.
+const KEY_FILE: &str = "redaction.key";
+/// The file with the prints of values that were passed on, and with the fingerprint of the key that they were made with.
 const PRINTS_FILE: &str = "redaction.known";
+/// How a line with a fingerprint begins.
+const KEY_LINE: &str = "key ";
 /// How much of it is read.
 const PRINTS_BYTES_MAX: u64 = 256 * 1024;
 
@@ -78,10 +85,55 @@ pub(crate) struct Secrets {
     redactor: Mutex<Option<Option<Arc<Redactor>>>>,
 }
 
+/// Takes secrets out of answers, as they are known at that moment. Contents and outputs are redacted before, by what they
+/// are; this finds secrets in names of files, which are stored exactly.
+#[derive(Clone)]
+pub struct SecretFilter(Arc<Secrets>);
+
+impl SecretFilter {
+    pub(super) fn new(secrets: &Arc<Secrets>) -> SecretFilter {
+        SecretFilter(Arc::clone(secrets))
+    }
+
+    /// The text without its secrets.
+    pub fn text(&self, text: Vec<u8>) -> Vec<u8> {
+        match self.0.redactor() {
+            Some(redactor) => redactor.redact(&text).into_owned(),
+            None => text,
+        }
+    }
+
+    /// The same of words.
+    pub fn words(&self, text: String) -> String {
+        match self.0.redactor() {
+            Some(redactor) => redactor.redact_str(&text).into_owned(),
+            None => text,
+        }
+    }
+
+    /// A value without the secrets in its strings and names.
+    pub fn value(&self, value: Value) -> Value {
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => value,
+            Value::String(text) => Value::String(self.words(text)),
+            Value::Array(items) => items.into_iter().map(|item| self.value(item)).collect(),
+            Value::Object(fields) => Value::Object(
+                fields.into_iter().map(|(name, value)| (self.words(name), self.value(value))).collect(),
+            ),
+        }
+    }
+}
+
+impl std::fmt::Debug for SecretFilter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SecretFilter").finish_non_exhaustive()
+    }
+}
+
 impl Secrets {
     pub(crate) fn of(data_dir: &Path, providers: &BTreeMap<String, ProviderSettings>) -> Self {
         Self {
-            key_file: data_dir.join("redaction.key"),
+            key_file: data_dir.join(KEY_FILE),
             prints_file: data_dir.join(PRINTS_FILE),
             named: providers.values().filter_map(|provider| provider.key_env.clone()).collect(),
             in_urls: providers
@@ -108,7 +160,8 @@ impl Secrets {
         let values: Vec<String> = values.filter(|value| value.trim().len() >= SECRET_BYTES_MIN).collect();
         if let Some(redactor) = self.learn(&values) {
             // What cannot be stored is known as long as this process lives.
-            let _ = store_prints(&self.prints_file, &redactor, &values);
+            let _ = read_key(&self.key_file)
+                .and_then(|key| store_prints(&self.prints_file, &key, &redactor, &values));
         }
     }
 
@@ -167,10 +220,51 @@ impl Secrets {
     }
 }
 
+/// Returns an error if the key is damaged, or is not the one that the prints were made with. It names the file, and the way
+/// out where the key is lost.
+pub(super) fn check_key(data_dir: &Path) -> io::Result<()> {
+    let (key_file, prints_file) = (data_dir.join(KEY_FILE), data_dir.join(PRINTS_FILE));
+    let lines = read_lines(&prints_file);
+    let mut keys = lines.lines().filter_map(|line| line.strip_prefix(KEY_LINE)).peekable();
+    let has_prints = lines.lines().any(|line| SecretPrint::parse(line).is_some());
+    let refused = |what: &str| {
+        let (key, known) = (key_file.display(), prints_file.display());
+        let why = format!(
+            "{key} {what}, and values of variables that were passed to commands would be shown without it: put it back \
+             as it was, or, if it is lost, remove it and {known}: those values are then not known any more"
+        );
+        Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+    };
+    match read_key(&key_file) {
+        Ok(key) => {
+            let own = key_fingerprint(&key);
+            if keys.peek().is_none() && has_prints {
+                // Of an older version, which stored none. Where it cannot be added, it is with the next prints.
+                let _ = append(&prints_file, &format!("{KEY_LINE}{own}\n"));
+            }
+            if keys.all(|key| key == own) { Ok(()) } else { refused("is another key than before") }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if has_prints {
+                refused("is gone")
+            } else {
+                Ok(())
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => refused("is too short"),
+        Err(error) => refused(&format!("cannot be read ({error})")),
+    }
+}
+
 /// The prints that are stored, the newest last. What is no print is passed over.
 fn read_prints(file: &Path) -> Vec<SecretPrint> {
+    read_lines(file).lines().filter_map(SecretPrint::parse).collect()
+}
+
+/// The lines of the file with the prints, the newest last.
+fn read_lines(file: &Path) -> String {
     let is_file = std::fs::symlink_metadata(file).is_ok_and(|found| found.is_file());
-    let Some(mut found) = std::fs::File::open(file).ok().filter(|_| is_file) else { return Vec::new() };
+    let Some(mut found) = std::fs::File::open(file).ok().filter(|_| is_file) else { return String::new() };
     let length = found.metadata().map_or(0, |found| found.len());
     let mut bytes = Vec::new();
     let newest = length.saturating_sub(PRINTS_BYTES_MAX);
@@ -178,46 +272,51 @@ fn read_prints(file: &Path) -> Vec<SecretPrint> {
         .seek(SeekFrom::Start(newest))
         .and_then(|_| found.take(PRINTS_BYTES_MAX).read_to_end(&mut bytes));
     match read {
-        Ok(_) => String::from_utf8_lossy(&bytes).lines().filter_map(SecretPrint::parse).collect(),
-        Err(_) => Vec::new(),
+        Ok(_) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(_) => String::new(),
     }
 }
 
-/// Adds the prints of these values. Each is a line, written at once, so that two processes do not mix theirs.
-fn store_prints(file: &Path, redactor: &Redactor, values: &[String]) -> io::Result<()> {
+/// Adds the prints of these values, and with them which key they are made with. All is written at once, so that two
+/// processes do not mix their lines.
+fn store_prints(file: &Path, key: &[u8; 32], redactor: &Redactor, values: &[String]) -> io::Result<()> {
     let known = read_prints(file);
     let new = values.iter().flat_map(|value| redactor.prints(value)).filter(|print| !known.contains(print));
     let lines: String = new.map(|print| print.to_line() + "\n").collect();
     if lines.is_empty() {
         return Ok(());
     }
-    let mut stored = OpenOptions::new().append(true).create(true).mode(0o600).open(file)?;
-    if stored.metadata()?.len() > PRINTS_BYTES_MAX {
-        // The oldest half goes; who adds to it at this moment adds again with its next command.
+    if std::fs::metadata(file).is_ok_and(|stored| stored.len() > PRINTS_BYTES_MAX) {
+        // The oldest half goes; a process that adds to it at this moment adds again with its next command.
         let newest: Vec<String> = known[known.len() / 2..].iter().map(SecretPrint::to_line).collect();
-        stored.set_len(0)?;
-        stored.write_all((newest.join("\n") + "\n").as_bytes())?;
+        OpenOptions::new().write(true).open(file)?.set_len(0)?;
+        append(file, &(newest.join("\n") + "\n"))?;
     }
+    append(file, &format!("{KEY_LINE}{}\n{lines}", key_fingerprint(key)))
+}
+
+fn append(file: &Path, lines: &str) -> io::Result<()> {
+    let mut stored = OpenOptions::new().append(true).create(true).mode(0o600).open(file)?;
     stored.write_all(lines.as_bytes())
 }
 
-fn read_or_make_key(file: &Path) -> io::Result<[u8; 32]> {
+fn read_key(file: &Path) -> io::Result<[u8; 32]> {
     let mut key = [0; 32];
-    match open_file(file) {
-        Ok(mut existing) => {
-            existing.read_exact(&mut key)?;
-            return Ok(key);
-        }
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(error),
-        Err(_) => {}
+    open_file(file)?.read_exact(&mut key)?;
+    Ok(key)
+}
+
+fn read_or_make_key(file: &Path) -> io::Result<[u8; 32]> {
+    match read_key(file) {
+        // What is there and is no key is not replaced.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        read => return read,
     }
+    let mut key = [0; 32];
     getrandom::fill(&mut key).map_err(|error| io::Error::other(error.to_string()))?;
     match keep_key(file, &key) {
         Ok(()) => Ok(key),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            open_file(file)?.read_exact(&mut key)?;
-            Ok(key)
-        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read_key(file),
         // Marks hold as long as the process then, and so does all that is made with them: no store is there either.
         Err(_) => Ok(key),
     }

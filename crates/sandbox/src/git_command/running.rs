@@ -11,6 +11,7 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -211,8 +212,14 @@ impl<'a> RunningGit<'a> {
         while !self.held.wait(PROGRESS_LOOK) {
             self.look()?;
         }
-        let is_success = self.held.child.wait()?.success();
-        Ok(GitEnd { is_success, complaint: String::from_utf8_lossy(&self.complaint).into_owned() })
+        let status = self.held.child.wait()?;
+        if let Some(signal) = status.signal() {
+            return Err(GitRunError::Killed { signal });
+        }
+        Ok(GitEnd {
+            is_success: status.success(),
+            complaint: String::from_utf8_lossy(&self.complaint).into_owned(),
+        })
     }
 }
 

@@ -305,7 +305,9 @@ pub(super) fn refused(path: &RelPath, error: OpError) -> PrepareError {
         OpError::Changed => PrepareError::ChangedUnderUs { path: path.clone() },
         OpError::Escapes => PrepareError::Escapes { path: path.clone() },
         OpError::Io(source) => PrepareError::Io { source },
-        OpError::Git(source) => PrepareError::Io { source: io::Error::other(source) },
+        OpError::Git(source) | OpError::GitBefore(source) => {
+            PrepareError::Io { source: io::Error::other(source) }
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use super::change::JournalRoot;
 use super::frame::PIECE_BYTES;
 use crate::beneath::{self, BeneathError, Links};
-use crate::git_ref::GitError;
+use crate::git_ref::{GitError, RefMoveError};
 
 /// Why an op could not be made.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ pub(super) enum OpError {
     Io(io::Error),
     /// Git said no.
     Git(GitError),
+    /// Git said no, and the op was not begun.
+    GitBefore(GitError),
 }
 
 impl From<io::Error> for OpError {
@@ -58,6 +60,15 @@ impl From<BeneathError> for OpError {
 impl From<GitError> for OpError {
     fn from(error: GitError) -> Self {
         OpError::Git(error)
+    }
+}
+
+impl From<RefMoveError> for OpError {
+    fn from(error: RefMoveError) -> Self {
+        match error.is_untouched {
+            true => OpError::GitBefore(error.source),
+            false => OpError::Git(error.source),
+        }
     }
 }
 

@@ -254,20 +254,22 @@ impl Work {
         }
     }
 
-    /// An op failed: all that were begun are taken back, by us or by whom we took over from.
+    /// An op failed: all that were begun are rolled back, by us or by the process that we took over from.
     fn give_up(mut self, failed: Failed, begun_before: u32) -> Result<Settled, Stuck> {
         let ops = Arc::clone(&self.log.ops);
         let Some(op) = ops.get(failed.n as usize) else {
             return Err(self.stuck(None, failed.error));
         };
         let place = op.place();
+        // Taking such an op back would need the git that does not work.
+        let is_begun = !matches!(failed.error, OpError::GitBefore(_));
         let why = match failed.error {
             OpError::Changed => Why::ChangedUnderUs { place },
             OpError::Escapes => Why::Escapes { place },
             OpError::Io(source) => Why::Io { place, source },
-            OpError::Git(source) => Why::Git { source },
+            OpError::Git(source) | OpError::GitBefore(source) => Why::Git { source },
         };
-        let reached = op.n.saturating_add(1).max(begun_before);
+        let reached = op.n.saturating_add(is_begun.into()).max(begun_before);
         match self.mark_back(why.to_string(), reached) {
             Ok(()) => self.back(why, reached),
             Err(error) => Err(self.stuck(None, OpError::Io(error))),
@@ -381,7 +383,7 @@ impl Work {
             place: op.map(Op::place),
             source: match error {
                 OpError::Io(source) => source,
-                OpError::Git(source) => io::Error::other(source),
+                OpError::Git(source) | OpError::GitBefore(source) => io::Error::other(source),
                 OpError::Changed => io::Error::other("somebody keeps changing it"),
                 OpError::Escapes => io::Error::other("it leads out of its project"),
             },

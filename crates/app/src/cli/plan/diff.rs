@@ -158,7 +158,8 @@ impl StreamedDiff {
         match self.form {
             TextForm::Stat | TextForm::Page => {
                 out.write_all(sum.line().as_bytes())?;
-                out.write_all(diff_view::left_out_line(not_captured).as_bytes())?;
+                let left_out = diff_view::left_out_line(not_captured).into_bytes();
+                out.write_all(&self.engine.secret_filter().text(left_out))?;
             }
             TextForm::Names | TextForm::Patch => {}
         }
@@ -174,14 +175,16 @@ impl StreamedDiff {
             separator = ",";
             Ok(serde_json::to_writer(&mut *out, &diff_view::file_json(file))?)
         })?;
+        let filter = self.engine.secret_filter();
         out.write_all(b"],\"forecast\":")?;
-        serde_json::to_writer(&mut *out, &self.forecast)?;
+        serde_json::to_writer(&mut *out, &filter.value(self.forecast.clone()))?;
         out.write_all(b",\"linked\":")?;
-        serde_json::to_writer(&mut *out, &self.linked)?;
+        serde_json::to_writer(&mut *out, &filter.value(json!(self.linked)))?;
         out.write_all(b",\"plan\":")?;
         serde_json::to_writer(&mut *out, &self.found.plan.id.to_string())?;
         out.write_all(b",\"summary\":")?;
-        serde_json::to_writer(&mut *out, &diff_view::summary_json(&sum, &self.found.not_captured))?;
+        let summary = diff_view::summary_json(&sum, &self.found.not_captured);
+        serde_json::to_writer(&mut *out, &filter.value(summary))?;
         out.write_all(b"}")?;
         Ok(sum)
     }

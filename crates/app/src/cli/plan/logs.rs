@@ -51,7 +51,8 @@ pub(super) async fn run(args: LogsArgs, invocation: &Invocation) -> Result<Repor
     };
     let answer = super::facts(&engine, &plan).await?.answer;
     let calls: Vec<Value> = logs.iter().map(to_json).collect();
-    Ok(Report::new(json!({ "plan": plan.id, "answer": answer, "calls": calls }), text))
+    let data = json!({ "plan": plan.id, "answer": answer, "calls": calls });
+    Ok(Report::new(data, text).revealed(args.reveal))
 }
 
 fn shown(log: &CallLog, is_one_of_all: bool, look: &Look) -> Vec<u8> {

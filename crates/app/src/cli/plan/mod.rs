@@ -127,6 +127,6 @@ fn agreed(question: &str, yes: bool, invocation: &Invocation) -> Result<bool, Fa
         )
         .hint("add `--yes`"));
     }
-    confirm(question)
+    confirm(&invocation.words_without_secrets(question.to_owned()))
         .map_err(|error| Failure::new(&codes::IO_FAILED, format!("the terminal cannot be read: {error}")))
 }
