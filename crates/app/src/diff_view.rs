@@ -18,7 +18,7 @@ use std::collections::HashSet;
 
 use domain::{
     Base, FileState, Hunk, HunkPart, Kind, LeftOutKind, LineTag, NetChange, NotCaptured, RelPath,
-    unified_from,
+    TEXT_BYTES_MAX, unified_from,
 };
 use engine::plans::{FileDiff, Unread};
 
@@ -220,11 +220,18 @@ pub fn name_of(file: &ShownDiff<'_>) -> String {
 pub fn stat_of(file: &ShownDiff<'_>, width: usize, look: &Look) -> String {
     let lines = match unread_words(&file.file) {
         Some(words) => words.to_owned(),
-        None if file.file.binary => "binary".to_owned(),
+        None if file.file.binary => without_lines(&file.file).to_owned(),
         None => counts(&file.file, look.paint),
     };
     let moved = if is_moved(&file.file) { MOVED } else { "" };
     format!("{}  {:width$}  {lines}{moved}\n", letter(&file.file), label(&file.file))
+}
+
+/// Why a file is shown without lines.
+fn without_lines(file: &FileDiff) -> &'static str {
+    let is_long = |state: &FileState| state.size > TEXT_BYTES_MAX;
+    let states = [&file.change.before, &file.change.after];
+    if states.into_iter().flatten().any(is_long) { "over 4 MiB, no lines shown" } else { "binary" }
 }
 
 /// How wide the column of names is.
@@ -410,7 +417,8 @@ fn hunk_title(file: &FileDiff, hunk: &Hunk) -> String {
                 format!("{}, {before} -> {after}", unread_words(file).unwrap_or_default())
             }
             _ if file.binary => {
-                format!("binary, {} -> {}", size(&file.change.before), size(&file.change.after))
+                let (before, after) = (size(&file.change.before), size(&file.change.after));
+                format!("{}, {before} -> {after}", without_lines(file))
             }
             (None, Some(after)) => format!("new {}{}", kind_word(after.kind), unusual_mode(after)),
             (Some(before), None) => format!("deleted {}", kind_word(before.kind)),

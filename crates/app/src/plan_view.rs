@@ -232,7 +232,9 @@ fn broken_line(facts: &PlanFacts) -> String {
     }
     let keys = wanted_keys(facts).map(|keys| format!("; a worker that has {keys} goes on with it"));
     let keys = keys.unwrap_or_default();
-    format!("  broken off: the process that worked on it is gone, what it did so far is kept{keys}\n")
+    format!(
+        "  interrupted: the process that ran it is gone; finished steps are kept, the one that ran is done anew{keys}\n"
+    )
 }
 
 /// What went wrong, and what to type.

@@ -237,7 +237,7 @@ fn a_file_that_cannot_be_read_and_was_touched_since_is_not_undone_blindly() {
 fn attributes_and_hard_links_made_in_a_sandbox_are_left_out_and_told() {
     let person = Person::new();
     person.write("f", "one\n");
-    let script = "setfattr -n user.x -v y f; echo new > a; ln a b";
+    let script = "setfattr -n user.x -v y f; echo new > a; ln a b; ln f 0";
     let has_tool = Command::new("setfattr").arg("--version").output().is_ok();
     let script = if has_tool {
         script.to_owned()
@@ -250,12 +250,21 @@ fn attributes_and_hard_links_made_in_a_sandbox_are_left_out_and_told() {
     let run = good(person.agents(&["run", "--", "sh", "-ec", &script]));
     let said = format!("{}{}", run.stdout, run.stderr);
     assert!(said.contains("1 extended attribute left out: f user.x"), "{said}");
-    assert!(said.contains("1 hard link left out: b (a copy of a)"), "{said}");
+    assert!(said.contains("2 hard links left out: 0 (a copy of f), b (a copy of a)"), "{said}");
     let data = good(person.json(&["plan", "diff", "@last"])).data();
     let left_out = &data["summary"]["not_captured"];
-    assert_eq!((&left_out["attributes"], &left_out["hard_links"]), (&1.into(), &1.into()), "{data}");
+    assert_eq!((&left_out["attributes"], &left_out["hard_links"]), (&1.into(), &2.into()), "{data}");
     good(person.agents(&["plan", "apply", "@last", "--yes"]));
     assert_eq!((person.read("a"), person.read("b")), ("new\n".to_owned(), "new\n".to_owned()));
+}
+
+#[test]
+fn a_text_too_long_to_be_shown_by_line_is_not_called_binary() {
+    let person = Person::new();
+    person.write("f", &"a line of text\n".repeat(300_000));
+    good(person.agents(&["run", "--", "sed", "-i", "1s/line/LINE/", "f"]));
+    let stat = good(person.agents(&["plan", "diff", "@last", "--stat"])).stdout;
+    assert!(stat.contains("over 4 MiB, no lines shown") && !stat.contains("binary"), "{stat}");
 }
 
 #[test]

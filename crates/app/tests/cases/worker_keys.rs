@@ -142,7 +142,7 @@ fn a_plan_whose_worker_was_killed_goes_on_with_one_that_has_its_key() {
     while world.person.json(&["plan", "status", "@last"]).data()["state"] != "complete" {}
     let id = left.data()["plan_id"].as_str().unwrap().to_owned();
     let status = world.person.agents(&["plan", "status", &id]).stdout;
-    assert!(status.contains("broken off: ") && status.contains("has SCRIPTED_KEY goes on"), "{status}");
+    assert!(status.contains("interrupted: ") && status.contains("has SCRIPTED_KEY goes on"), "{status}");
 
     let mut another = Worker::start(&world, KEY);
     let watched = world.person.json(&["plan", "watch", &id]);

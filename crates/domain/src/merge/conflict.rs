@@ -74,7 +74,9 @@ impl ConflictKind {
             ConflictKind::Linked => {
                 "it is one file under several names, and the plan changes them differently"
             }
-            ConflictKind::Binary => "you and the plan changed it, and it has no lines to merge",
+            ConflictKind::Binary => {
+                "you and the plan changed it, and lines are merged only of text files of at most 4 MiB"
+            }
             ConflictKind::Lines(regions) => return lines_sentence(regions),
         };
         sentence.to_owned()

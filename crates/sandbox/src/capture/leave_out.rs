@@ -8,13 +8,13 @@
 //!    inherits the same where it is applied.
 
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use domain::{FileState, Hash, Kind, RelPath};
 use rustix::fs::{FileType, Mode, OFlags};
 
 use super::tell::Found;
-use super::{LeftOut, Met, Seen, Tally, Watched, Where};
+use super::{LeftOut, Lying, Met, Seen, Tally, Watched, Where};
 use crate::beneath::{self, Links};
 use crate::journal::read_attributes;
 use crate::listing::permission_bits;
@@ -64,13 +64,25 @@ pub(super) fn count_hard_links(root: &Watched, met: &Met, left_out: &mut Tally) 
         Where::Upper(_) | Where::Copy(_) => {}
         Where::InPlace(_) => return,
     }
+    let is_file = |lying: &Lying| lying.stamp.kind() == FileType::RegularFile;
+    let mut files: Vec<(&RelPath, u64)> = met
+        .there
+        .iter()
+        .filter(|(_, lying)| is_file(lying))
+        .map(|(path, lying)| (path, lying.stamp.inode()))
+        .collect();
+    let mut names: HashMap<u64, usize> = HashMap::new();
+    files.iter().for_each(|(_, inode)| *names.entry(*inode).or_default() += 1);
+    files.retain(|(_, inode)| names.get(inode).is_some_and(|count| *count > 1));
+    // A name that the project has stays as it is: the new one becomes the copy.
+    let is_new = |path: &RelPath| open_path(root.original.as_fd(), path).is_none();
+    files.sort_by_cached_key(|(path, _)| is_new(path));
     let mut first: HashMap<u64, &RelPath> = HashMap::new();
-    let files = met.there.iter().filter(|(_, lying)| lying.stamp.kind() == FileType::RegularFile);
-    for (path, lying) in files {
-        match first.get(&lying.stamp.inode()) {
+    for (path, inode) in files {
+        match first.get(&inode) {
             Some(other) => left_out.add_part(LeftOut::HardLink, path, &other.to_string()),
             None => {
-                first.insert(lying.stamp.inode(), path);
+                first.insert(inode, path);
             }
         }
     }
@@ -111,8 +123,11 @@ fn is_told(name: &[u8]) -> bool {
 
 /// What cannot be read is not told of: the content matters more.
 fn read(root: BorrowedFd<'_>, path: &RelPath) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW;
-    let held = beneath::open(root, path, flags, Mode::empty(), Links::Refuse);
-    let read = held.ok().and_then(|held| read_attributes(held.as_fd()).ok());
+    let read = open_path(root, path).and_then(|held| read_attributes(held.as_fd()).ok());
     read.map(|attributes| attributes.extended).unwrap_or_default()
+}
+
+/// A descriptor of what is at a path; `None` if nothing is, or it cannot be reached.
+fn open_path(root: BorrowedFd<'_>, path: &RelPath) -> Option<OwnedFd> {
+    beneath::open(root, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse).ok()
 }
