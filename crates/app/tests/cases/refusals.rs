@@ -220,3 +220,18 @@ fn a_plan_that_was_taken_back_is_not_told_to_be_taken_back_again() {
     assert_eq!(person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
     assert_eq!(person.agents(&["plan", "list", "--limit", "0"]).exit, 2);
 }
+
+#[test]
+fn advice_repeats_what_was_typed_once() {
+    let person = Person::new();
+    person.write("a", "one\n");
+    person.write("b", "one\n");
+    person.plan("echo plan > a; echo plan > b");
+    person.write("a", "mine\n");
+    person.write("b", "mine\n");
+    let said = person.agents(&["plan", "apply", "@last", "--yes", "--take", "a", "--take", "a"]);
+    assert_eq!(said.exit, 4, "{said:?}");
+    assert!(said.stderr.contains(" --take a --reject b#1`"), "{said:?}");
+    assert!(said.stderr.contains(" --take a --take b`"), "{said:?}");
+    assert!(!said.stderr.contains("--take a --take a"), "{said:?}");
+}

@@ -75,7 +75,8 @@ impl ApplyArgs {
     fn typed(&self, id: &str) -> String {
         let mut words = vec!["agents", "plan", "apply", id];
         for (flag, values) in [("--only", &self.only), ("--reject", &self.reject), ("--take", &self.take)] {
-            values.iter().for_each(|value| words.extend([flag, value]));
+            let is_first = |(no, value): &(usize, &String)| !values[..*no].contains(value);
+            values.iter().enumerate().filter(is_first).for_each(|(_, value)| words.extend([flag, value]));
         }
         words.extend(self.allow_empty.then_some("--allow-empty"));
         words.extend(self.commit.then_some("--commit"));
