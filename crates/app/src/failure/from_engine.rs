@@ -142,6 +142,10 @@ fn open_store(error: &OpenError) -> Failure {
         OpenError::TooNew { .. } => too_new(error),
         OpenError::Foreign { .. } => failure(format!("{error}; it was left as it is"))
             .hint("move the file away, or use another data directory: `--data-dir DIR`"),
+        OpenError::ForeignLog { log } => failure(format!("{error}; both were left as they are")).hint(format!(
+            "move {} away, or put the right one in its place: then all that is in the store is there again",
+            log.display()
+        )),
         OpenError::Corrupt { path, .. } => failure(format!("{error}; it was left as it is")).hint(format!(
             "save what can be read with `sqlite3 {} .recover`, then move it away; a new store begins empty",
             path.display()
