@@ -303,7 +303,10 @@ pub(in crate::cli) fn summary_line(summary: &ApplySummary, named: &Named, plan: 
         (_, 0) => text.push_str(", no validations"),
         (passed, required) => {
             text.push_str(&format!(", validations {passed} of {required}"));
-            if let Some(words) = plan_view::checked_words(&summary.checks) {
+            // Nothing else lets an apply through without them.
+            if passed < required {
+                text.push_str(&format!(" ({} not run, as you asked)", required - passed));
+            } else if let Some(words) = plan_view::checked_words(&summary.checks) {
                 text.push_str(&format!(" ({words})"));
             }
         }
