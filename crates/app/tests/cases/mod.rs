@@ -46,8 +46,8 @@ mod refusals;
 #[path = "../../../actors/tests/cases/scripted.rs"]
 #[allow(dead_code, clippy::expect_used, reason = "it serves the tests of two crates")]
 mod scripted;
-mod servers;
 mod secrets;
+mod servers;
 mod settings;
 mod shown;
 mod steps;
