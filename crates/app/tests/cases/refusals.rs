@@ -258,7 +258,10 @@ fn a_project_whose_name_is_no_text_is_worked_in_and_one_that_cannot_be_used_says
     assert_eq!(std::fs::read_to_string(odd.join("a")).unwrap(), "new\n");
     // Where the person stands in it, and by a name that is given to it.
     let named = OsString::from_vec([b"odd=", odd.as_os_str().as_bytes(), b":ro"].concat());
-    let said = person.agents(&words(&named));
+    let mut reading = words(&named);
+    reading.truncate(4);
+    reading.extend(["cat", "a"].map(OsString::from));
+    let said = person.agents(&reading);
     assert_eq!(said.exit, 0, "{said:?}");
     let said = super::support::answer(&mut person.command(&odd, &["run", "--", "true"]));
     assert_eq!(said.exit, 0, "{said:?}");
