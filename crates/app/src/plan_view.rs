@@ -303,7 +303,8 @@ fn phase_lines(facts: &PlanFacts, look: &Look) -> Vec<String> {
             ApplyState::Errored => "failed",
             ApplyState::Cancelled => "cancelled",
         };
-        let checked = checks_at_apply(facts);
+        // Of checks that did not run nothing is said here: the line above names them.
+        let checked = checks_at_apply(facts).filter(|_| facts.validations.lets_through());
         let rest = checked.as_ref().and_then(checked_words).unwrap_or_default().to_owned();
         lines.push(line("apply", word.to_owned(), worked(Phase::Apply), rest));
     }

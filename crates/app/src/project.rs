@@ -10,9 +10,12 @@
 //! # Not here
 //! What the files of a project may run and ask for: `cli::consent`.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use domain::{ByteText, ProjectLink};
 
 use crate::failure::{Failure, codes};
@@ -30,23 +33,26 @@ pub struct ProjectArg {
     pub read_only: bool,
 }
 
-/// Reads `[ALIAS=]DIR[:ro]`. What stands before `=` is an alias only if it can be one: write `./a=b` for a directory.
-impl std::str::FromStr for ProjectArg {
-    type Err = String;
+/// Reads `[ALIAS=]DIR[:ro]` as it is typed: the name of a directory need not be UTF-8.
+pub fn parser() -> impl TypedValueParser<Value = ProjectArg> {
+    OsStringValueParser::new().try_map(|text| ProjectArg::parse(text.as_bytes()))
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (text, read_only) = match text.strip_suffix(":ro") {
+impl ProjectArg {
+    /// Reads `[ALIAS=]DIR[:ro]`. What stands before `=` is an alias only if it can be one: write `./a=b` for a directory.
+    fn parse(text: &[u8]) -> Result<ProjectArg, String> {
+        let (text, read_only) = match text.strip_suffix(b":ro") {
             Some(rest) => (rest, true),
             None => (text, false),
         };
-        let (alias, dir) = match text.split_once('=') {
-            Some((alias, dir)) if is_alias(alias) => (Some(alias.to_owned()), dir),
-            Some(_) | None => (None, text),
-        };
+        let equals = text.iter().position(|byte| *byte == b'=');
+        let alias =
+            equals.and_then(|at| str::from_utf8(text.get(..at)?).ok()).filter(|alias| is_alias(alias));
+        let dir = alias.and_then(|alias| text.get(alias.len() + 1..)).unwrap_or(text);
         if dir.is_empty() {
             return Err("a project needs a directory: [ALIAS=]DIR[:ro]".to_owned());
         }
-        Ok(ProjectArg { alias, dir: PathBuf::from(dir), read_only })
+        Ok(ProjectArg { alias: alias.map(str::to_owned), dir: OsStr::from_bytes(dir).into(), read_only })
     }
 }
 
@@ -224,7 +230,7 @@ mod tests {
     }
 
     fn arg(text: &str) -> ProjectArg {
-        text.parse().unwrap()
+        ProjectArg::parse(text.as_bytes()).unwrap()
     }
 
     #[test]
@@ -238,7 +244,9 @@ mod tests {
         assert_eq!(arg("web=../shop:ro"), parsed(Some("web"), "../shop", true));
         assert_eq!(arg("./a=b"), parsed(None, "./a=b", false));
         assert_eq!(arg("x:ro/"), parsed(None, "x:ro/", false));
-        assert!("web=".parse::<ProjectArg>().is_err() && ":ro".parse::<ProjectArg>().is_err());
+        assert!(ProjectArg::parse(b"web=").is_err() && ProjectArg::parse(b":ro").is_err());
+        let odd = ProjectArg::parse(b"web=\xff:ro").unwrap();
+        assert_eq!((odd.alias.as_deref(), odd.dir.as_os_str().as_bytes()), (Some("web"), b"\xff".as_slice()));
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub mod rung;
 mod beside;
 pub mod child;
 pub mod descriptors;
+mod exact_path;
 mod fds;
 mod forwarder;
 

@@ -27,8 +27,10 @@ pub struct ViewRoot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Borrowed {
     /// The directory.
+    #[serde(with = "crate::exact_path")]
     pub from: PathBuf,
     /// An empty directory beside the copy.
+    #[serde(with = "crate::exact_path")]
     pub at: PathBuf,
 }
 

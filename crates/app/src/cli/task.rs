@@ -48,7 +48,7 @@ const CHECK_TIMEOUT_S: u64 = 600;
 #[derive(Debug, clap::Args)]
 pub(super) struct TaskArgs {
     /// Where to work: [NAME=]DIR, with :ro at the end to only read it; may be repeated [default: the project you are in]
-    #[arg(long, value_name = "[NAME=]DIR[:ro]")]
+    #[arg(long, value_name = "[NAME=]DIR[:ro]", value_parser = project::parser())]
     project: Vec<ProjectArg>,
     /// A check that has to pass before the plan can be applied, run by the shell in the sandbox; may be repeated
     #[arg(long, value_name = "CMD", value_parser = check)]

@@ -240,7 +240,7 @@ codes! {
         PROJECT_NOT_ALLOWED: "A caller of `agents mcp` names a project that the server was not started with.",
             "Who starts the server adds `--project DIR`.";
         VALIDATION_UNTRUSTED: "Required validations came with the project, and did not run because you have not trusted them.",
-            "See what they run with `agents trust DIR --list`, trust them with `agents trust DIR`, then run them with `agents plan execute ID --again`; or apply without them: `agents plan apply ID --unchecked`.";
+            "See what they run with `agents trust DIR --list`, trust them with `agents trust DIR`, then apply the plan, which runs them first; or apply without them: `agents plan apply ID --unchecked`.";
     }
 }
 

@@ -142,6 +142,10 @@ fn open_store(error: &OpenError) -> Failure {
         OpenError::TooNew { .. } => too_new(error),
         OpenError::Foreign { .. } => failure(format!("{error}; it was left as it is"))
             .hint("move the file away, or use another data directory: `--data-dir DIR`"),
+        OpenError::ForeignLog { log } => failure(format!("{error}; both were left as they are")).hint(format!(
+            "move {} away, or put the right one in its place: then all that is in the store is there again",
+            log.display()
+        )),
         OpenError::Corrupt { path, .. } => failure(format!("{error}; it was left as it is")).hint(format!(
             "save what can be read with `sqlite3 {} .recover`, then move it away; a new store begins empty",
             path.display()
@@ -504,7 +508,7 @@ fn untrusted_checks(not_run: &[String], untrusted: &[String], id: &str) -> Failu
         .fold(failure, |failure, name| failure.line(one_line(name)))
         .detail(json!({ "failed": [], "not_run": not_run, "untrusted": untrusted }))
         .hint("in the project: see what they run with `agents trust --list`, trust them with `agents trust`")
-        .hint(format!("then run them with `agents plan execute {id} --again`"))
+        .hint(format!("then apply the plan, which runs them first: `agents plan apply {id}`"))
         .hint(format!("or apply without them: `agents plan apply {id} --unchecked`"))
 }
 
@@ -577,7 +581,7 @@ pub fn cancel(error: &CancelError, id: &str) -> Failure {
         CancelError::TooLate { .. }
         | CancelError::Final { state: PlanState::Apply(ApplyState::Applied), .. } => Failure::new(
             &codes::CANCEL_TOO_LATE,
-            format!("plan {id} cannot be cancelled any more: it is being applied, or is"),
+            format!("plan {id} cannot be cancelled any more: it is being applied, or has been"),
         )
         .hint(format!("to take it back: `agents plan undo {id}`")),
         CancelError::Final { state, .. } => ended(*state, id),

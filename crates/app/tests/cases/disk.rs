@@ -224,7 +224,10 @@ fn a_project_whose_disk_fills_in_the_middle_of_an_apply_is_as_before() {
         let refused = person.json(&["plan", "apply", &id, "--yes"]);
         assert_ne!(refused.exit, 0, "{refused:?}");
         let said = told(&refused);
-        assert!(said.contains("No space left on device") && said.contains("nothing was written"), "{said}");
+        assert!(
+            said.contains("No space left on device") && said.contains("your files are as they were"),
+            "{said}"
+        );
         assert_eq!(files(&person), before);
         resize_disk(&person.project(), 64);
         assert_eq!(person.agents(&["plan", "apply", &id, "--yes"]).exit, 0);
@@ -256,7 +259,10 @@ fn a_data_directory_that_fills_while_an_apply_is_prepared_leaves_the_project_as_
         let refused = person.json(&["plan", "apply", &id, "--yes"]);
         assert_ne!(refused.exit, 0, "{refused:?}");
         let said = told(&refused);
-        assert!(said.contains("No space left on device") && said.contains("nothing was written"), "{said}");
+        assert!(
+            said.contains("No space left on device") && said.contains("your files are as they were"),
+            "{said}"
+        );
         assert_eq!(files(&person), before);
         fs::remove_file(filler).unwrap();
         let applied = person.agents(&["plan", "apply", &id, "--yes"]);
@@ -302,7 +308,10 @@ fn a_project_on_a_read_only_disk_can_be_worked_on_and_is_not_applied_to() {
         let refused = person.json(&["plan", "apply", &id, "--yes"]);
         assert_ne!(refused.exit, 0, "{refused:?}");
         let said = told(&refused);
-        assert!(said.contains("Read-only file system") && said.contains("nothing was written"), "{said}");
+        assert!(
+            said.contains("Read-only file system") && said.contains("your files are as they were"),
+            "{said}"
+        );
         assert_eq!(files(&person), before);
         mount_remount(person.project(), MountFlags::BIND, c"").unwrap();
         assert_eq!(person.agents(&["plan", "apply", &id, "--yes"]).exit, 0);

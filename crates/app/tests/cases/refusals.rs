@@ -220,3 +220,61 @@ fn a_plan_that_was_taken_back_is_not_told_to_be_taken_back_again() {
     assert_eq!(person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
     assert_eq!(person.agents(&["plan", "list", "--limit", "0"]).exit, 2);
 }
+
+#[test]
+fn advice_repeats_what_was_typed_once() {
+    let person = Person::new();
+    person.write("a", "one\n");
+    person.write("b", "one\n");
+    person.plan("echo plan > a; echo plan > b");
+    person.write("a", "mine\n");
+    person.write("b", "mine\n");
+    let said = person.agents(&["plan", "apply", "@last", "--yes", "--take", "a", "--take", "a"]);
+    assert_eq!(said.exit, 4, "{said:?}");
+    assert!(said.stderr.contains(" --take a --reject b#1`"), "{said:?}");
+    assert!(said.stderr.contains(" --take a --take b`"), "{said:?}");
+    assert!(!said.stderr.contains("--take a --take a"), "{said:?}");
+}
+
+#[test]
+fn a_project_whose_name_is_no_text_is_worked_in_and_one_that_cannot_be_used_says_why() {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let person = Person::new();
+    let name = OsString::from_vec(b"sh\xffop".to_vec());
+    let odd = person.home().join(&name);
+    std::fs::create_dir(&odd).unwrap();
+    std::fs::write(odd.join("a"), "old\n").unwrap();
+    let words = |project: &OsString| -> Vec<OsString> {
+        let mut words: Vec<OsString> = ["run", "--project"].map(OsString::from).into();
+        words.push(project.clone());
+        words.extend(["--", "sh", "-c", "echo new > a"].map(OsString::from));
+        words
+    };
+    let said = person.agents(&words(&odd.clone().into_os_string()));
+    assert_eq!(said.exit, 0, "{said:?}");
+    let applied = super::support::answer(&mut person.command(&odd, &["plan", "apply", "@last", "--yes"]));
+    assert_eq!(applied.exit, 0, "{applied:?}");
+    assert_eq!(std::fs::read_to_string(odd.join("a")).unwrap(), "new\n");
+    // Where the person stands in it, and by a name that is given to it.
+    let named = OsString::from_vec([b"odd=", odd.as_os_str().as_bytes(), b":ro"].concat());
+    let mut reading = words(&named);
+    reading.truncate(4);
+    reading.extend(["cat", "a"].map(OsString::from));
+    let said = person.agents(&reading);
+    assert_eq!(said.exit, 0, "{said:?}");
+    let said = super::support::answer(&mut person.command(&odd, &["run", "--", "true"]));
+    assert_eq!(said.exit, 0, "{said:?}");
+    // What cannot be used says why.
+    std::fs::write(odd.join("file"), "").unwrap();
+    let inside = OsString::from_vec([odd.as_os_str().as_bytes(), b"/no\xfene"].concat());
+    for (project, why) in [
+        (inside, "No such file or directory"),
+        (odd.join("file").into_os_string(), "is no directory"),
+        (odd.join("file/x").into_os_string(), "Not a directory"),
+        (OsString::new(), "a project needs a directory"),
+    ] {
+        let said = person.agents(&words(&project));
+        assert!(said.exit != 0 && said.stderr.contains(why), "{project:?}: {said:?}");
+    }
+}

@@ -102,8 +102,14 @@ fn with_another_key_nothing_is_shown_and_the_key_is_named() {
     let data = person.home().join("data");
     let (key, known) = (data.join("redaction.key"), data.join("redaction.known"));
     let whole = fs::read(&key).unwrap();
-    let looks: [&[&str]; 4] =
-        [&["plan", "diff", "@last"], &["plan", "logs", "@last"], &["plan", "list"], &["doctor"]];
+    person.write("notes.md", &format!("the phrase of the shop is {VALUE}\n"));
+    let looks: [&[&str]; 5] = [
+        &["plan", "diff", "@last"],
+        &["plan", "logs", "@last"],
+        &["plan", "list"],
+        &["context", "assemble", "the phrase of the shop"],
+        &["doctor"],
+    ];
     let damages: [(&str, &dyn Fn()); 4] = [
         ("replaced", &|| fs::write(&key, [7; 32]).unwrap()),
         ("flipped", &|| fs::write(&key, [&[whole[0] ^ 1], &whole[1..]].concat()).unwrap()),

@@ -392,3 +392,34 @@ fn a_lease_that_no_heartbeat_could_keep_is_refused_with_where_it_stands_and_what
     fs::write(person.config_file(), "async.lease = \"5s\"\n").unwrap();
     assert_eq!(person.agents(&["run", "--", "true"]).exit, 0);
 }
+
+#[test]
+fn the_log_of_another_database_beside_the_store_is_named_and_nothing_is_lost() {
+    let person = Person::new();
+    let plans = [person.plan("echo one > one"), person.plan("echo two > two")];
+    let (file, log) = (person.home().join("data/agents.db"), person.home().join("data/agents.db-wal"));
+    // One of another program, and one of an older version of ours.
+    for setting in ["application_id = 7", "application_id = 1634168436; PRAGMA user_version = 1"] {
+        let elsewhere = person.home().join(format!("other-{}.db", setting.len()));
+        let other = Connection::open(&elsewhere).unwrap();
+        other.execute_batch("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0;").unwrap();
+        other.execute_batch(&format!("PRAGMA {setting}; CREATE TABLE plan_heads (no);")).unwrap();
+        fs::copy(elsewhere.with_extension("db-wal"), &log).unwrap();
+        let before = (fs::read(&file).unwrap(), fs::read(&log).unwrap());
+        for words in [&["plan", "list"][..], &["plan", "diff", "@last"], &["run", "--", "true"]] {
+            let said = person.agents(words);
+            assert_told(&said, 1, "STORE_FAILED", &["agents.db-wal is the log of another database", "move "]);
+        }
+        let doctor = person.agents(&["doctor"]);
+        assert!(doctor.exit == 1 && doctor.stderr.contains("log of another database"), "{doctor:?}");
+        assert!(
+            (fs::read(&file).unwrap(), fs::read(&log).unwrap()) == before,
+            "{setting}: nothing was written"
+        );
+        fs::remove_file(&log).unwrap();
+        let listed = person.json(&["plan", "list"]).data();
+        let ids: Vec<&str> =
+            listed["plans"].as_array().unwrap().iter().map(|plan| plan["id"].as_str().unwrap()).collect();
+        assert!(ids.len() == 2 && plans.iter().all(|plan| ids.contains(&plan.as_str())), "{listed}");
+    }
+}

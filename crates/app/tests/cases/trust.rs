@@ -269,3 +269,18 @@ fn a_built_in_name_is_never_the_projects() {
     let own = clone.json(&["run", "build", "--trust"]);
     assert_eq!((own.exit, &own.data()["changes"]["files"]), (0, &json!(1)), "{own:?}");
 }
+
+#[test]
+fn an_apply_without_the_projects_checks_does_not_call_them_passed() {
+    let clone = Cloner::with(CONFIG, "[[validation]]\nname = \"own\"\nrun = \"true\"\n");
+    assert_eq!(clone.json(&["run", "--", "sh", "-c", MAKE]).exit, 0);
+    let refused = answer(&mut clone.command(&["plan", "apply", "@last", "--yes"]));
+    assert!(
+        refused.stderr.contains("then apply the plan, which runs them first: `agents plan apply"),
+        "{refused:?}"
+    );
+    let applied = answer(&mut clone.command(&["plan", "apply", "@last", "--yes", "--unchecked"]));
+    assert!(applied.stdout.contains("validations 0 of 1 (1 not run, as you asked)"), "{applied:?}");
+    let status = answer(&mut clone.command(&["plan", "status", "@last"]));
+    assert!(!applied.stdout.contains("passed on") && !status.stdout.contains("passed on"), "{status:?}");
+}

@@ -234,8 +234,8 @@ impl Engine {
         let data_dir = |source| EngineOpenError::DataDir { dir: options.data_dir.clone(), source };
         make_private(&options.data_dir).map_err(data_dir)?;
         data_files::refuse_others(&options.data_dir).map_err(data_dir)?;
-        let clock: Arc<dyn Clock> = Arc::new(BootClock);
         secrets::check_key(&options.data_dir).map_err(data_dir)?;
+        let clock: Arc<dyn Clock> = Arc::new(BootClock);
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(SqliteOptions {
             dir: options.data_dir.clone(),
             clock: Arc::clone(&clock),

@@ -210,6 +210,8 @@ impl Secrets {
     }
 
     fn make(&self) -> Option<Redactor> {
+        // Where no engine was opened nobody has looked at the key.
+        check_files(&self.key_file, &self.prints_file).ok()?;
         let key = read_or_make_key(&self.key_file).ok()?;
         let names = SECRET_NAMES.iter().copied().chain(self.named.iter().map(String::as_str));
         let mut keys: Vec<String> = names.filter_map(|name| std::env::var(name).ok()).collect();
@@ -223,8 +225,11 @@ impl Secrets {
 /// Returns an error if the key is damaged, or is not the one that the prints were made with. It names the file, and the way
 /// out where the key is lost.
 pub(super) fn check_key(data_dir: &Path) -> io::Result<()> {
-    let (key_file, prints_file) = (data_dir.join(KEY_FILE), data_dir.join(PRINTS_FILE));
-    let lines = read_lines(&prints_file);
+    check_files(&data_dir.join(KEY_FILE), &data_dir.join(PRINTS_FILE))
+}
+
+fn check_files(key_file: &Path, prints_file: &Path) -> io::Result<()> {
+    let lines = read_lines(prints_file);
     let mut keys = lines.lines().filter_map(|line| line.strip_prefix(KEY_LINE)).peekable();
     let has_prints = lines.lines().any(|line| SecretPrint::parse(line).is_some());
     let refused = |what: &str| {
@@ -235,12 +240,12 @@ pub(super) fn check_key(data_dir: &Path) -> io::Result<()> {
         );
         Err(io::Error::new(io::ErrorKind::InvalidInput, why))
     };
-    match read_key(&key_file) {
+    match read_key(key_file) {
         Ok(key) => {
             let own = key_fingerprint(&key);
             if keys.peek().is_none() && has_prints {
                 // Of an older version, which stored none. Where it cannot be added, it is with the next prints.
-                let _ = append(&prints_file, &format!("{KEY_LINE}{own}\n"));
+                let _ = append(prints_file, &format!("{KEY_LINE}{own}\n"));
             }
             if keys.all(|key| key == own) { Ok(()) } else { refused("is another key than before") }
         }

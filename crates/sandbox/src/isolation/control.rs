@@ -47,13 +47,19 @@ pub(super) struct Order {
     pub(super) loopback_ports: Vec<u16>,
     pub(super) openings: Openings,
     pub(super) bounds: Bounds,
+    #[serde(with = "crate::exact_path")]
     pub(super) writable: Vec<PathBuf>,
+    #[serde(with = "crate::exact_path")]
     pub(super) hide: Vec<PathBuf>,
     /// The user's home, of which a command sees only what `show`, `scratch` and `writable` name; none shows it whole.
+    #[serde(with = "crate::exact_path")]
     pub(super) home: Option<PathBuf>,
+    #[serde(with = "crate::exact_path")]
     pub(super) show: Vec<PathBuf>,
+    #[serde(with = "crate::exact_path")]
     pub(super) scratch: Vec<PathBuf>,
     /// The private directory for temporary files where there is no private `/tmp`; removed at the end.
+    #[serde(with = "crate::exact_path")]
     pub(super) tmp: Option<PathBuf>,
     pub(super) user_namespace: bool,
     pub(super) mount_namespace: bool,
@@ -64,7 +70,9 @@ pub(super) struct Order {
 /// A project as the child has to show it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct OrderRoot {
+    #[serde(with = "crate::exact_path")]
     pub(super) path: PathBuf,
+    #[serde(with = "crate::exact_path")]
     pub(super) copy: Option<PathBuf>,
     /// What the copy reads from that it hides once it is mounted at `path`.
     pub(super) borrowed: Vec<Borrowed>,

@@ -82,7 +82,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// What every command needs could not be had: a pipe, a process, a thread.
-    #[error("the command cannot be started")]
+    #[error("the command cannot be started: {source}")]
     System {
         /// What the system said.
         #[source]

@@ -1,7 +1,8 @@
 //! Opening the file: whose it is, which version, made or migrated once whoever comes first.
 //!
 //! # Invariants
-//! 1. A file that is not ours, is damaged or is of a newer program is not written to.
+//! 1. A file that is not ours, is damaged or is of a newer program is not written to. Nor is one beside which the log of
+//!    another database lies: SQLite takes any log of the right name for the file's own, and would write it over the file.
 //! 2. The file appears whole: it is made beside its place and renamed, under a lock on the data directory, which
 //!    migrations take too. So of many processes one makes it, one migrates it, and all others wait and find it done.
 //! 3. The directory is made with mode 0700, the file with 0600; SQLite gives its helper files the mode of the file.
@@ -62,6 +63,12 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
+    /// The log beside the file is that of another database.
+    #[error("{} is the log of another database, and not of the store beside it", log.display())]
+    ForeignLog {
+        /// The log.
+        log: PathBuf,
+    },
     /// The file is damaged.
     #[error("the store {} is damaged: {why}", path.display())]
     Corrupt {
@@ -113,12 +120,15 @@ pub(super) fn open(dir: &Path) -> Result<(PathBuf, Connection), OpenError> {
     if NETWORK_FILE_SYSTEMS.contains(&(file_system as i64)) {
         return Err(OpenError::Unsupported { path: dir.to_owned() });
     }
-    if !check_header(&path)? {
-        make(dir, &directory, &path)?;
-        check_header(&path)?;
-    }
+    let version_in_file = match check_header(&path)? {
+        Some(version) => version,
+        None => {
+            make(dir, &directory, &path)?;
+            check_header(&path)?.unwrap_or_default()
+        }
+    };
     let connection = connect(&path, Role::Reader).map_err(|error| words(&path, error))?;
-    let usable = bring_up_to_date(&connection, &directory, &path);
+    let usable = bring_up_to_date(&connection, &directory, &path, version_in_file);
     if usable.is_err() {
         // Else the last one to close it would tidy up a file that is not to be touched.
         let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
@@ -126,8 +136,21 @@ pub(super) fn open(dir: &Path) -> Result<(PathBuf, Connection), OpenError> {
     usable.map(|()| (path, connection))
 }
 
-fn bring_up_to_date(connection: &Connection, directory: &File, path: &Path) -> Result<(), OpenError> {
+fn bring_up_to_date(
+    connection: &Connection,
+    directory: &File,
+    path: &Path,
+    version_in_file: u32,
+) -> Result<(), OpenError> {
     let found = version(connection).map_err(|error| words(path, error))?;
+    let application: u32 = connection
+        .prepare_cached("PRAGMA application_id")
+        .and_then(|mut asked| asked.query_row([], |row| row.get(0)))
+        .map_err(|error| words(path, error))?;
+    // The file itself is ours, and no log of ours takes it to an older version.
+    if application != schema::APPLICATION_ID || found < version_in_file {
+        return Err(OpenError::ForeignLog { log: log_of(path) });
+    }
     if found > schema::VERSION {
         return Err(OpenError::TooNew { found, known: schema::VERSION });
     }
@@ -175,13 +198,18 @@ fn wait_when_busy(connection: &mut Connection) -> rusqlite::Result<()> {
     }))
 }
 
-/// Whether a store is there, by its first bytes. They are older than what SQLite would tell, but reading them leaves
-/// no trace.
-fn check_header(path: &Path) -> Result<bool, OpenError> {
+/// The log that SQLite keeps beside a file.
+fn log_of(path: &Path) -> PathBuf {
+    path.with_extension("db-wal")
+}
+
+/// The version of the store that is there, by its first bytes; none if there is none. They are older than what SQLite
+/// would tell, but reading them leaves no trace.
+fn check_header(path: &Path) -> Result<Option<u32>, OpenError> {
     let io_error = |source| OpenError::Io { path: path.to_owned(), source };
     let mut file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(io_error(error)),
     };
     let mut header = Vec::with_capacity(100);
@@ -195,7 +223,7 @@ fn check_header(path: &Path) -> Result<bool, OpenError> {
     }
     match at(60) {
         Some(found) if found > schema::VERSION => Err(OpenError::TooNew { found, known: schema::VERSION }),
-        Some(_) | None => Ok(true),
+        found => Ok(Some(found.unwrap_or_default())),
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) struct AskArgs {
 #[derive(Debug, clap::Args)]
 pub(super) struct ProjectsArgs {
     /// A project to look into [default: the one around you]
-    #[arg(long, value_name = "[ALIAS=]DIR", conflicts_with = "plan")]
+    #[arg(long, value_name = "[ALIAS=]DIR", conflicts_with = "plan", value_parser = project::parser())]
     project: Vec<ProjectArg>,
     /// Look as this plan sees its projects, with what it changed and decided
     #[arg(long, value_name = "PLAN")]

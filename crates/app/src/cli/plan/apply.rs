@@ -75,7 +75,8 @@ impl ApplyArgs {
     fn typed(&self, id: &str) -> String {
         let mut words = vec!["agents", "plan", "apply", id];
         for (flag, values) in [("--only", &self.only), ("--reject", &self.reject), ("--take", &self.take)] {
-            values.iter().for_each(|value| words.extend([flag, value]));
+            let is_first = |(no, value): &(usize, &String)| !values[..*no].contains(value);
+            values.iter().enumerate().filter(is_first).for_each(|(_, value)| words.extend([flag, value]));
         }
         words.extend(self.allow_empty.then_some("--allow-empty"));
         words.extend(self.commit.then_some("--commit"));
@@ -302,7 +303,10 @@ pub(in crate::cli) fn summary_line(summary: &ApplySummary, named: &Named, plan: 
         (_, 0) => text.push_str(", no validations"),
         (passed, required) => {
             text.push_str(&format!(", validations {passed} of {required}"));
-            if let Some(words) = plan_view::checked_words(&summary.checks) {
+            // Nothing else lets an apply through without them.
+            if passed < required {
+                text.push_str(&format!(" ({} not run, as you asked)", required - passed));
+            } else if let Some(words) = plan_view::checked_words(&summary.checks) {
                 text.push_str(&format!(" ({words})"));
             }
         }

@@ -170,6 +170,9 @@ fn line(plan: &Named, report: &CancelReport) -> String {
     if report.already {
         return format!("plan {id} of {projects} was cancelled already\n");
     }
+    if report.entries_kept == 0 {
+        return format!("cancelled {id} of {projects}: it had changed nothing, your files are untouched\n");
+    }
     let kept = counted(report.entries_kept, "change");
     format!(
         "cancelled {id} of {projects}: {kept} kept, your files are untouched; see them with `agents plan diff {id}`\n"
