@@ -418,8 +418,12 @@ fn the_log_of_another_database_beside_the_store_is_named_and_nothing_is_lost() {
         );
         fs::remove_file(&log).unwrap();
         let listed = person.json(&["plan", "list"]).data();
-        let ids: Vec<&str> =
-            listed["plans"].as_array().unwrap().iter().map(|plan| plan["id"].as_str().unwrap()).collect();
+        let ids: Vec<&str> = listed["plans"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|plan| plan["plan_id"].as_str().unwrap())
+            .collect();
         assert!(ids.len() == 2 && plans.iter().all(|plan| ids.contains(&plan.as_str())), "{listed}");
     }
 }
