@@ -39,6 +39,8 @@ const CALLS: [&str; 18] = [
 ];
 /// What a call may be told instead.
 const ERRORS: [&str; 4] = ["ENOSPC", "EIO", "EINTR", "EACCES"];
+/// How often in a row a call is interrupted.
+const INTERRUPTIONS: u64 = 100;
 /// Of the kills of a shape, so many are in a capture.
 const CAPTURES_IN: usize = 12;
 /// So many errors for each kill.
@@ -222,6 +224,10 @@ impl<'a> Stage<'a> {
         let how = match blow {
             Blow::Kill => format!("inject={call}:signal=KILL:when={at}"),
             Blow::Error(error, Until::Once) => format!("inject={call}:error={error}:when={at}"),
+            // A call that is interrupted is made again: for ever would be a program that never ends, whichever it is.
+            Blow::Error("EINTR", Until::ForEver) => {
+                format!("inject={call}:error=EINTR:when={at}..{}", at + INTERRUPTIONS)
+            }
             Blow::Error(error, Until::ForEver) => format!("inject={call}:error={error}:when={at}+"),
         };
         let log = self.dir.path().join("calls");
