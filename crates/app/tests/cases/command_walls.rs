@@ -455,10 +455,11 @@ fn a_command_that_fills_the_disk_is_ended_before_it_is_full() {
         let person = person();
         let found = rustix::fs::statvfs(person.home()).unwrap();
         let free_mb = found.f_bavail * found.f_frsize / (1024 * 1024);
-        // What others write meanwhile is far less.
-        let stays = free_mb.saturating_sub(2000);
-        let script = "fallocate -l 4000M big && exec sleep 600";
-        let told = bounded(&person, by, &format!("limits.disk = {stays}"), script);
+        // What other programs write meanwhile is far less.
+        let big_mb = (free_mb / 4).min(16_000);
+        let stays = free_mb.saturating_sub(big_mb / 2);
+        let script = format!("fallocate -l {big_mb}M big && exec sleep 600");
+        let told = bounded(&person, by, &format!("limits.disk = {stays}"), &script);
         assert!(told.contains("`limits.disk`"), "{told}");
     }
 }

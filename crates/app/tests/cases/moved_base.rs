@@ -10,7 +10,8 @@ fn a_diff_of_a_file_that_was_edited_while_the_plan_ran_says_whose_lines_are_remo
     person.write("shared", "one\ntwo\n");
     person.write("alone", "alone\n");
     person.write("go", "hold\n");
-    let script = "echo plan >> shared; echo plan >> alone; echo ready; while test \"$(cat go)\" = hold; do sleep 0.05; done";
+    let script = "echo plan >> shared; echo plan >> alone; echo re''ady; while test \"$(cat go)\" = hold; do sleep 0.05; done";
+    // The command itself is in the logs too, with its quotes.
     let mut running =
         person.command(&person.project(), &["run", "--format", "json", "--", "sh", "-c", script]);
     let running = running.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -16,7 +16,7 @@ use super::mark::SecretKind;
 use super::spans::Span;
 
 /// Above this length one search for all patterns is cheaper than one for each word.
-const SHORT_BYTES_MAX: usize = 4 * 1024;
+const SHORT_BYTES_MAX: usize = 64 * 1024;
 
 /// A pattern, the group of which is the secret, and what else must hold for it.
 pub(super) struct Rule {

@@ -249,15 +249,12 @@ fn check_files(key_file: &Path, prints_file: &Path) -> io::Result<()> {
             }
             if keys.all(|key| key == own) { Ok(()) } else { refused("is another key than before") }
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if has_prints {
-                refused("is gone")
-            } else {
-                Ok(())
-            }
-        }
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => refused("is too short"),
-        Err(error) => refused(&format!("cannot be read ({error})")),
+        Err(error) if is_no_key(&error) => refused(&format!("cannot be read ({error})")),
+        Err(error) if has_prints && error.kind() == io::ErrorKind::NotFound => refused("is gone"),
+        Err(error) if has_prints => refused(&format!("cannot be read ({error})")),
+        // Nothing was marked with it that a person would recognise.
+        Err(_) => Ok(()),
     }
 }
 
@@ -311,11 +308,18 @@ fn read_key(file: &Path) -> io::Result<[u8; 32]> {
     Ok(key)
 }
 
+/// Whether something is there that is no key: too short, or no file.
+fn is_no_key(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput)
+}
+
 fn read_or_make_key(file: &Path) -> io::Result<[u8; 32]> {
     match read_key(file) {
+        Ok(key) => return Ok(key),
         // What is there and is no key is not replaced.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        read => return read,
+        Err(error) if is_no_key(&error) => return Err(error),
+        // None is there, or it cannot be reached.
+        Err(_) => {}
     }
     let mut key = [0; 32];
     getrandom::fill(&mut key).map_err(|error| io::Error::other(error.to_string()))?;
