@@ -62,8 +62,6 @@ impl Person {
     }
 
     fn with_home(home: TempDir) -> Person {
-        // Tests compare modes, and other users read what they make: whatever the caller's umask is, theirs is the usual one.
-        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
         let person = Person { home };
         fs::create_dir_all(person.project()).unwrap();
         person.git(&["init", "-q", "-b", "main"]);

@@ -26,7 +26,8 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new() -> Stage {
-        let dir = tempfile::tempdir().unwrap();
+        // Wherever the tests' own temporary files are: commands have a `/tmp` of their own.
+        let dir = tempfile::tempdir_in("/tmp").unwrap();
         for name in ["project", "copy", "log", "outside"] {
             std::fs::create_dir(dir.path().join(name)).unwrap();
         }
