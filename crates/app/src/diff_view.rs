@@ -46,6 +46,8 @@ pub type Redact<'a> = dyn Fn(&RelPath, &[u8]) -> Vec<u8> + 'a;
 #[derive(Clone, Debug)]
 pub struct ShownDiff<'a> {
     file: Cow<'a, FileDiff>,
+    /// What it is called, its secrets included: what is chosen by.
+    address: &'a str,
     hunks: Cow<'a, [Hunk]>,
     is_redacted: bool,
 }
@@ -53,18 +55,19 @@ pub struct ShownDiff<'a> {
 impl<'a> ShownDiff<'a> {
     /// The change with its secrets.
     pub fn revealed(file: &'a FileDiff) -> Self {
-        Self { file: Cow::Borrowed(file), hunks: Cow::Borrowed(&file.hunks), is_redacted: false }
+        let hunks = Cow::Borrowed(&file.hunks[..]);
+        Self { file: Cow::Borrowed(file), address: &file.address, hunks, is_redacted: false }
     }
 
     /// The change without its secrets.
     pub fn redacted(file: &'a FileDiff, redact: &Redact<'_>) -> Self {
-        let path = &file.change.path;
+        let (path, address) = (&file.change.path, file.address.as_str());
         let named = without_secret_names(file, redact);
         let (before, after) = (Sight::of(&file.before, path, redact), Sight::of(&file.after, path, redact));
         if before.is_clear() && after.is_clear() {
             let is_redacted = named.is_some();
             let shown = named.map_or(Cow::Borrowed(file), Cow::Owned);
-            return Self { file: shown, hunks: Cow::Borrowed(&file.hunks), is_redacted };
+            return Self { file: shown, address, hunks: Cow::Borrowed(&file.hunks), is_redacted };
         }
         let mut hunks = file.hunks.clone();
         let mut is_redacted = named.is_some();
@@ -78,7 +81,8 @@ impl<'a> ShownDiff<'a> {
                 is_redacted = true;
             }
         }
-        Self { file: named.map_or(Cow::Borrowed(file), Cow::Owned), hunks: Cow::Owned(hunks), is_redacted }
+        let shown = named.map_or(Cow::Borrowed(file), Cow::Owned);
+        Self { file: shown, address, hunks: Cow::Owned(hunks), is_redacted }
     }
 
     /// Whether a secret was taken out.
@@ -472,18 +476,19 @@ fn kind_word(kind: Kind) -> &'static str {
 pub fn to_review(files: &[ShownDiff<'_>]) -> Vec<ReviewFile> {
     let line =
         |line: &domain::Line| (line.tag, calm_bytes(line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes)));
-    let hunk = |file: &FileDiff, hunk: &Hunk| ReviewHunk {
-        address: format!("{}#{}", file.address, hunk.number),
-        title: hunk_head(file, hunk) + if is_moved(file) { MOVED } else { "" },
+    let hunk = |shown: &ShownDiff<'_>, hunk: &Hunk| ReviewHunk {
+        address: format!("{}#{}", shown.address, hunk.number),
+        title: hunk_head(&shown.file, hunk) + if is_moved(&shown.file) { MOVED } else { "" },
         lines: hunk.lines.iter().map(line).collect(),
         taken: true,
     };
     let review = |shown: &ShownDiff<'_>| ReviewFile {
-        address: shown.file.address.clone(),
+        address: shown.address.to_owned(),
+        name: shown.file.address.clone(),
         letter: letter(&shown.file),
         insertions: shown.file.lines.insertions,
         deletions: shown.file.lines.deletions,
-        hunks: shown.hunks.iter().map(|part| hunk(&shown.file, part)).collect(),
+        hunks: shown.hunks.iter().map(|part| hunk(shown, part)).collect(),
     };
     files.iter().map(review).collect()
 }

@@ -171,7 +171,8 @@ pub use recovery::{
     backoff, decide,
 };
 pub use redact::{
-    Redactor, RedactorError, SECRET_BYTES_MIN, SecretKind, SecretPrint, UnknownMark, key_fingerprint,
+    Redactor, RedactorError, SECRET_BYTES_MIN, SecretKind, SecretPrint, UnknownMark, contains_mark,
+    key_fingerprint,
 };
 pub use sandbox_record::{LeftOutKind, LeftOutPart, NotCaptured, SandboxRecord, TreeCompared};
 pub use selection::{Choosable, Chosen, ChosenPart, ProjectAlias, Selection, SelectionError, change_address};

@@ -36,7 +36,7 @@ use serde_json::Value;
 use crate::path::RelPath;
 
 pub use known::{SecretPrint, key_fingerprint};
-pub use mark::SecretKind;
+pub use mark::{SecretKind, contains_mark};
 
 use escapes::Unescaped;
 use keyed::KeyedValues;

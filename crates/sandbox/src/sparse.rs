@@ -43,7 +43,11 @@ impl<'a> SparseReader<'a> {
         let seek = |to: SeekFrom| rustix::fs::seek(self.file, to);
         Ok(match seek(SeekFrom::Data(self.at)) {
             Ok(data) if data > self.at => Range::Hole { end: data },
-            Ok(_) => Range::Data { end: seek(SeekFrom::Hole(self.at)).unwrap_or(u64::MAX) },
+            // A hole that was made meanwhile has no data before it: it is read as what it is, zeros.
+            Ok(_) => match seek(SeekFrom::Hole(self.at)) {
+                Ok(hole) if hole > self.at => Range::Data { end: hole },
+                Ok(_) | Err(_) => Range::Data { end: u64::MAX },
+            },
             // Nothing but a hole, or the end of the file.
             Err(Errno::NXIO) => match self.file.metadata()?.len() {
                 end if end > self.at => Range::Hole { end },

@@ -357,7 +357,7 @@ impl Invocation {
     pub(super) fn without_secrets(&self, answer: Result<Report, Failure>) -> Result<Report, Failure> {
         match (self.filter.get(), answer) {
             (None, answer) => answer,
-            (Some(filter), Ok(report)) => Ok(report.without_secrets(filter)),
+            (Some(filter), Ok(report)) => Ok(report.without_secrets(filter, self.look.format)),
             (Some(filter), Err(failure)) => Err(failure.without_secrets(filter)),
         }
     }

@@ -408,6 +408,8 @@ fn locks(error: &LocksError, id: &str) -> Failure {
 fn selection(error: &SelectionError, id: &str) -> Failure {
     let failure = Failure::new(&codes::NO_SUCH_HUNK, error.to_string());
     match error {
+        SelectionError::NoSuchHunk { word, .. } if domain::contains_mark(word) => failure
+            .hint("a secret in a name is shown as a mark; choose the file by a pattern, such as `*.txt`"),
         SelectionError::NoSuchHunk { nearest: Some(nearest), .. } => {
             failure.hint(format!("did you mean `{nearest}`? All addresses: `agents plan diff {id} --stat`"))
         }

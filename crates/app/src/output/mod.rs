@@ -168,12 +168,14 @@ impl Report {
         Self { is_revealed, ..self }
     }
 
-    /// The answer without secrets. One that is made while it is written takes them out by itself.
+    /// The answer without secrets, in the form in which it will be written. One that is made while it is written takes them
+    /// out by itself.
     #[must_use]
-    pub fn without_secrets(mut self, filter: &SecretFilter) -> Self {
-        if !self.is_revealed {
-            self.data = filter.value(self.data);
-            self.text = filter.text(self.text);
+    pub fn without_secrets(mut self, filter: &SecretFilter, format: Format) -> Self {
+        match (self.is_revealed, format.is_for_programs()) {
+            (true, _) => {}
+            (false, true) => self.data = filter.value(self.data),
+            (false, false) => self.text = filter.text(self.text),
         }
         for note in &mut self.notes {
             note.message = filter.words(std::mem::take(&mut note.message));

@@ -111,9 +111,9 @@ fn draw_files(review: &Review, palette: Palette, frame: &mut Frame<'_>, area: Re
 
 fn file_line(file: &ReviewFile, is_here: bool, is_read_only: bool, palette: Palette) -> Line<'_> {
     let cursor = if is_here { '>' } else { ' ' };
-    let ReviewFile { letter, address, insertions, deletions, .. } = file;
+    let ReviewFile { letter, name, insertions, deletions, .. } = file;
     let mark = if is_read_only { String::new() } else { format!("{} ", mark(file.taken())) };
-    let text = format!("{cursor}{mark}{letter} {address} +{insertions} -{deletions}");
+    let text = format!("{cursor}{mark}{letter} {name} +{insertions} -{deletions}");
     let style = match file.taken() {
         Taken::All => palette.of(Color::Green),
         Taken::Some => palette.of(Color::Yellow),
@@ -157,7 +157,7 @@ fn draw_hunks(review: &Review, palette: Palette, frame: &mut Frame<'_>, area: Re
     let last = u16::try_from(lines.len().saturating_sub(1)).unwrap_or(u16::MAX);
     let scroll = u16::try_from(review.scroll).unwrap_or(u16::MAX).min(last);
     let paragraph = Paragraph::new(lines).scroll((scroll, 0));
-    frame.render_widget(paragraph.block(block(&file.address)), area);
+    frame.render_widget(paragraph.block(block(&file.name)), area);
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ pub use crate::screen::Press;
 pub struct ReviewFile {
     /// Its address, as `--reject` takes it.
     pub address: String,
+    /// The address as it is shown: without secrets.
+    pub name: String,
     /// What happened to it, in a letter: A, M, D, R.
     pub letter: char,
     /// Lines added.
@@ -265,7 +267,7 @@ impl Review {
     /// The files that the filter lets through, in order.
     pub fn shown(&self) -> Vec<usize> {
         let wanted = self.filter.to_lowercase();
-        let fits = |file: &ReviewFile| file.address.to_lowercase().contains(&wanted);
+        let fits = |file: &ReviewFile| file.name.to_lowercase().contains(&wanted);
         (0..self.files.len()).filter(|index| self.files.get(*index).is_some_and(fits)).collect()
     }
 
@@ -326,7 +328,7 @@ mod tests {
         };
         let address = address.to_owned();
         let hunks: Vec<_> = (1..=hunks).map(hunk).collect();
-        ReviewFile { address, letter: 'M', insertions: 1, deletions: 1, hunks }
+        ReviewFile { name: address.clone(), address, letter: 'M', insertions: 1, deletions: 1, hunks }
     }
 
     pub(super) fn review() -> Review {

@@ -169,6 +169,18 @@ fn root_can_work_in_a_tree_that_belongs_to_another_user() {
 }
 
 #[test]
+fn root_can_still_write_what_is_its_own_in_a_directory_of_another_user() {
+    let person = Person::new_outside_tmp();
+    person.write("a", "one\n");
+    person.write("sub/b", "one\n");
+    std::os::unix::fs::chown(person.project(), Some(1234), Some(1235)).unwrap();
+    good(person.agents(&["config", "set", "sandbox.strategy=overlay"]));
+    good(person.agents(&["run", "--", "sh", "-ec", "echo two >> a; echo two >> sub/b; echo new > sub/c"]));
+    good(person.agents(&["plan", "apply", "@last", "--yes"]));
+    assert_eq!((person.read("a"), person.read("sub/c")), ("one\ntwo\n".to_owned(), "new\n".to_owned()));
+}
+
+#[test]
 fn a_directory_that_cannot_be_renamed_in_an_overlay_is_explained() {
     let person = Person::new();
     person.write("dir/a", "one\n");

@@ -82,6 +82,12 @@ fn a_secret_in_the_name_of_a_file_is_not_shown() {
     let patch = person.agents(&["plan", "diff", "@last"]);
     assert!(patch.stdout.contains("dir-[REDACTED:known:"), "{patch:?}");
     assert!(patch.stderr.contains("no patch to apply"), "{patch:?}");
+    // A mark chooses nothing, and least of all what it would fit as a pattern.
+    let names = person.agents(&["plan", "diff", "@last", "--name-only"]).stdout;
+    let marked = names.lines().find(|name| name.ends_with(".txt")).unwrap();
+    let refused = person.json(&["plan", "apply", "@last", "--yes", "--reject", marked]);
+    assert_eq!((refused.exit, refused.code().as_str()), (2, "NO_SUCH_HUNK"), "{refused:?}");
+    assert!(refused.stdout.contains("choose the file by a pattern"), "{refused:?}");
     // What stands in the way is named without it too.
     person.write(&format!("{token}.txt"), "mine\n");
     look(&["plan", "diff", "@last", "--conflicts"]);
@@ -129,6 +135,12 @@ fn with_another_key_nothing_is_shown_and_the_key_is_named() {
         assert!(said.exit == 0 && said.stdout.contains("[REDACTED:known:"), "{damage}: {said:?}");
         assert_eq!(person.agents(&["doctor"]).exit, 0, "{damage}");
     }
+    // A line that was cut is no other key, and swallows no line after it.
+    let lines = fs::read_to_string(&known).unwrap();
+    fs::write(&known, format!("{lines}key 3f")).unwrap();
+    run_with_value(&person, "echo again > made");
+    let said = person.agents(&["plan", "logs", "@last"]);
+    assert_eq!(said.exit, 0, "{said:?}");
     // The way out where the key is lost: what was known is given up.
     fs::remove_file(&key).unwrap();
     let said = person.agents(&["plan", "list"]);

@@ -18,7 +18,7 @@ use super::mark::SecretKind;
 use super::spans::Span;
 
 /// How many prints are looked for, so that reading a text stays cheap.
-const PRINTS_MAX: usize = 80;
+const PRINTS_MAX: usize = 96;
 const DIGEST_BYTES: usize = 16;
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

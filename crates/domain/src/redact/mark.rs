@@ -55,6 +55,11 @@ impl SecretKind {
     }
 }
 
+/// Whether a text has the mark of a secret in it, or the beginning of one.
+pub fn contains_mark(text: &str) -> bool {
+    memchr::memmem::find(text.as_bytes(), MARK_BEGIN).is_some()
+}
+
 /// Makes marks. The key never shows.
 #[derive(Clone)]
 pub(super) struct Marker {

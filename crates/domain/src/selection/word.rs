@@ -4,6 +4,7 @@ use globset::{Candidate, GlobBuilder, GlobMatcher};
 
 use crate::id::RootNo;
 use crate::path::RelPath;
+use crate::redact::contains_mark;
 
 use super::{Choosable, ProjectAlias};
 
@@ -77,7 +78,9 @@ impl Reading {
         let path = if path.is_empty() { "." } else { path.trim_end_matches('/') };
         let hunk =
             path.rsplit_once('#').and_then(|(path, number)| Some((path.to_owned(), number.parse().ok()?)));
-        let glob = path.contains(['*', '?', '[', '{']).then(|| Glob::parse(path)).flatten();
+        // The mark of a secret is no pattern: it would fit other files.
+        let is_glob = path.contains(['*', '?', '[', '{']) && !contains_mark(path);
+        let glob = is_glob.then(|| Glob::parse(path)).flatten();
         Reading { root, path: path.to_owned(), hunk, glob }
     }
 

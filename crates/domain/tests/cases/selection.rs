@@ -148,3 +148,11 @@ fn an_address_has_its_project_only_among_several() {
     assert_eq!(change_address(&change, &aliases()[1..]), "src/lib.rs");
     assert_eq!(change_address(&change, &[]), "src/lib.rs");
 }
+
+#[test]
+fn the_mark_of_a_secret_is_no_pattern() {
+    // As a class of letters it would fit `[id].ts`, and with a star everything.
+    for word in ["[REDACTED:github_token:d1ece63e].ts", "[REDACTED:known:0123]*"] {
+        assert!(matches!(choose(&[word], &[], &[]), Err(SelectionError::NoSuchHunk { .. })), "{word}");
+    }
+}

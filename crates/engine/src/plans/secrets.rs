@@ -70,6 +70,8 @@ const KEY_FILE: &str = "redaction.key";
 const PRINTS_FILE: &str = "redaction.known";
 /// How a line with a fingerprint begins.
 const KEY_LINE: &str = "key ";
+/// How long a fingerprint is.
+const FINGERPRINT_CHARS: usize = 32;
 /// How much of it is read.
 const PRINTS_BYTES_MAX: u64 = 256 * 1024;
 
@@ -230,7 +232,8 @@ pub(super) fn check_key(data_dir: &Path) -> io::Result<()> {
 
 fn check_files(key_file: &Path, prints_file: &Path) -> io::Result<()> {
     let lines = read_lines(prints_file);
-    let mut keys = lines.lines().filter_map(|line| line.strip_prefix(KEY_LINE)).peekable();
+    // A line that was cut, on a full disk or by a kill, says nothing.
+    let mut keys = lines.lines().filter_map(|line| line.strip_prefix(KEY_LINE)).filter(is_whole).peekable();
     let has_prints = lines.lines().any(|line| SecretPrint::parse(line).is_some());
     let refused = |what: &str| {
         let (key, known) = (key_file.display(), prints_file.display());
@@ -256,6 +259,11 @@ fn check_files(key_file: &Path, prints_file: &Path) -> io::Result<()> {
         // Nothing was marked with it that a person would recognise.
         Err(_) => Ok(()),
     }
+}
+
+/// Whether a fingerprint is whole.
+fn is_whole(fingerprint: &&str) -> bool {
+    fingerprint.len() == FINGERPRINT_CHARS && fingerprint.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
 /// The prints that are stored, the newest last. What is no print is passed over.
@@ -299,7 +307,8 @@ fn store_prints(file: &Path, key: &[u8; 32], redactor: &Redactor, values: &[Stri
 
 fn append(file: &Path, lines: &str) -> io::Result<()> {
     let mut stored = OpenOptions::new().append(true).create(true).mode(0o600).open(file)?;
-    stored.write_all(lines.as_bytes())
+    // A line before it that was cut must not swallow the first of these.
+    stored.write_all(format!("\n{lines}").as_bytes())
 }
 
 fn read_key(file: &Path) -> io::Result<[u8; 32]> {

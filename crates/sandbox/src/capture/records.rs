@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::os::fd::AsFd;
 
-use domain::RelPath;
+use domain::{RelPath, is_of_no_project};
 use rustix::fs::FileType;
 
 use super::filter::{Class, Filter};
@@ -70,7 +70,7 @@ impl Walking<'_, '_> {
         match kind {
             FileType::RegularFile | FileType::Symlink => match self.left_out(&path, false, then.is_none()) {
                 Some(why) => {
-                    if why == LeftOut::Protected && then.is_none() {
+                    if why == LeftOut::Protected && is_of_no_project(&path) && then.is_none() {
                         self.met.left_out.add(LeftOut::Repository, &path);
                     }
                     self.met.leave_out(why, &path, &self.root.memory);

@@ -7,7 +7,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use domain::RelPath;
+use domain::{RelPath, is_of_no_project};
 use rustix::fs::{FileType, Stat};
 
 use super::filter::{Class, Filter};
@@ -80,7 +80,7 @@ fn meet(
         }
         (FileType::RegularFile | FileType::Symlink, Some(why)) => {
             let is_new = || matches!(stat_beneath(root.original.as_fd(), &path), Ok(None));
-            if why == LeftOut::Protected && is_new() {
+            if why == LeftOut::Protected && is_of_no_project(&path) && is_new() {
                 met.left_out.add(LeftOut::Repository, &path);
             }
             met.leave_out(why, &path, &root.memory);

@@ -139,7 +139,9 @@ fn pass_hole(original: &File, copy: &File, at: &mut u64) -> io::Result<Option<u6
         // A file system that does not know holes.
         Err(_) => *at,
     };
+    // A hole that was made meanwhile has no data before it: it is copied as zeros.
     let hole = rustix::fs::seek(original, SeekFrom::Hole(data)).unwrap_or(u64::MAX);
+    let hole = if hole > data { hole } else { u64::MAX };
     for file in [original, copy] {
         rustix::fs::seek(file, SeekFrom::Start(data))?;
     }

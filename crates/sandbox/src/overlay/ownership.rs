@@ -10,37 +10,52 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Gid, Mode, OFlags, Uid};
+use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
-use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 /// The largest id that belongs to somebody.
 const ID_MAX: u32 = u32::MAX - 1;
 
-/// The owner of a directory, if that is not who we are.
+/// The owner of a project, if that is not who we are.
+///
+/// Who owns the directory decides, unless more of what is directly in it is our own: then it is ours but for its top.
 pub(super) fn other_owner(dir: BorrowedFd<'_>) -> Result<Option<(Uid, Gid)>, Errno> {
-    let stat = rustix::fs::fstat(dir)?;
-    let is_other = stat.st_uid != rustix::process::geteuid().as_raw();
-    Ok(is_other.then(|| (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid))))
+    let (stat, own) = (rustix::fs::fstat(dir)?, rustix::process::geteuid().as_raw());
+    if stat.st_uid == own {
+        return Ok(None);
+    }
+    let (mut others, mut ours) = (0_usize, 0_usize);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    for entry in Dir::new(rustix::fs::openat(dir, c".", flags, Mode::empty())?)? {
+        let entry = entry?;
+        let is_above = matches!(entry.file_name().to_bytes(), b"." | b"..");
+        // What is gone meanwhile belongs to nobody.
+        let found = rustix::fs::statat(dir, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
+        let uid = found.ok().filter(|_| !is_above).map(|found| found.st_uid);
+        others += usize::from(uid == Some(stat.st_uid));
+        ours += usize::from(uid == Some(own));
+    }
+    Ok((others >= ours).then(|| (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid))))
 }
 
 /// Makes a user namespace in which this user and root are exchanged, and this group and that of root.
 ///
 /// Returns an error if this process may not map ids as it likes.
 pub(super) fn exchanged_with_root((uid, gid): (Uid, Gid)) -> io::Result<OwnedFd> {
-    let (wait, go) = pipe_with(PipeFlags::CLOEXEC)?;
-    let (wait_fd, go_fd) = (wait.as_raw_fd(), go.as_raw_fd());
+    let parent = rustix::process::getpid().as_raw_nonzero().get();
     let flags = libc::CLONE_NEWUSER | libc::SIGCHLD;
     // SAFETY: without a stack of its own the child is a fork.
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     if pid == 0 {
-        let mut byte = 0_u8;
-        // SAFETY: system calls only, on descriptors that the fork has copies of, and a byte that lives on its stack.
+        // SAFETY: system calls only, none of which touches memory. The process waits to be killed, with this thread at the
+        // latest.
         unsafe {
-            libc::close(go_fd);
-            libc::read(wait_fd, (&raw mut byte).cast(), 1);
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            while libc::getppid() == parent {
+                libc::pause();
+            }
             libc::_exit(0)
         }
     }
@@ -48,9 +63,9 @@ pub(super) fn exchanged_with_root((uid, gid): (Uid, Gid)) -> io::Result<OwnedFd>
         return Err(io::Error::last_os_error());
     }
     let made = fill_maps(pid, uid.as_raw(), gid.as_raw());
-    // The process ends with the last writer; the descriptor keeps its namespace.
-    drop(go);
+    // The descriptor keeps the namespace.
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, Signal::KILL);
         // Nothing is learned from how it ended.
         let _ = waitpid(Some(pid), WaitOptions::empty());
     }
@@ -111,5 +126,19 @@ mod tests {
         assert_eq!(exchanged(1), "0 1 1\n1 0 1\n2 2 4294967293\n");
         assert_eq!(exchanged(1000), "0 1000 1\n1000 0 1\n1 1 999\n1001 1001 4294966294\n");
         assert_eq!(exchanged(ID_MAX), "0 4294967294 1\n4294967294 0 1\n1 1 4294967293\n");
+    }
+
+    #[test]
+    fn namespaces_that_are_made_at_the_same_time_wait_for_nothing_of_each_other() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let make =
+            || (0..200).all(|_| exchanged_with_root((Uid::from_raw(1000), Gid::from_raw(1000))).is_ok());
+        let made = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
+            threads.into_iter().all(|thread| thread.join().unwrap())
+        });
+        assert!(made);
     }
 }
