@@ -143,7 +143,7 @@ impl fmt::Display for Child {
         for (name, value) in &self.variables {
             write!(formatter, "{name}={} ", quoted(value))?;
         }
-        formatter.write_str(&self.program)?;
+        formatter.write_str(&quoted(&self.program))?;
         for argument in &self.arguments {
             write!(formatter, " {}", quoted(argument))?;
         }
@@ -170,6 +170,7 @@ mod tests {
         let child =
             Child::cargo(["test", "-p", "sync", "--", "it's one"]).variable("RUSTFLAGS", "--cfg loom");
         assert_eq!(child.to_string(), r"RUSTFLAGS='--cfg loom' cargo test -p sync -- 'it'\''s one'");
+        assert_eq!(Child::new("my tools/run", ["x"]).to_string(), "'my tools/run' x");
     }
 
     #[test]
