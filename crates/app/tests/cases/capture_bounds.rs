@@ -116,4 +116,8 @@ fn what_a_plan_moves_into_a_repository_is_named_where_it_is_left_out() {
     let ran = person.agents(&["run", "--", "sh", "-ec", "touch sub/keep; git status; echo x > y"]);
     assert!(ran.exit == 0 && !format!("{}{}", ran.stdout, ran.stderr).contains("left out"), "{ran:?}");
     assert_eq!(person.json(&["plan", "status", "@last"]).data()["changes"]["not_captured"]["protected"], 1);
+    // Nor is every protected path a repository.
+    person.agents(&["config", "set", "paths.protected=vendor"]);
+    let ran = person.agents(&["run", "--", "sh", "-ec", "mkdir vendor; echo x > vendor/lib.c; echo x > z"]);
+    assert!(ran.exit == 0 && !format!("{}{}", ran.stdout, ran.stderr).contains("repository"), "{ran:?}");
 }

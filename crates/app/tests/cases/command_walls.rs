@@ -529,3 +529,25 @@ fn device_files_keep_their_modes_and_times_whatever_a_command_of_root_does() {
     assert_eq!(states(), before);
     assert!(person.printed().starts_with("1\n"), "devices work: {}", person.printed());
 }
+
+#[test]
+fn every_directory_of_the_machine_is_there_empty_or_not() {
+    let is_dir = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    let entries = fs::read_dir("/").unwrap().flatten().filter(is_dir);
+    let dirs: Vec<String> = entries.filter_map(|entry| entry.path().to_str().map(str::to_owned)).collect();
+    let script = "for dir; do test -d \"$dir\" || echo \"$dir is missing\"; touch \"$dir/x\" 2>/dev/null && echo \"$dir\"; done";
+    for by in users() {
+        let person = Person::new();
+        let words: Vec<&str> = ["run", "--", "sh", "-c", script, "sh"]
+            .into_iter()
+            .chain(dirs.iter().map(String::as_str))
+            .collect();
+        assert!(!answer(&mut by(&person, &words)).stdout.is_empty());
+        let printed = printed(&person, by);
+        assert!(!printed.contains("missing"), "{printed}");
+        // Only what is private can be written.
+        let written: Vec<&str> =
+            printed.lines().filter(|dir| !["/tmp", "/run", "/root"].contains(dir)).collect();
+        assert!(written.is_empty(), "{written:?}");
+    }
+}
