@@ -36,7 +36,7 @@ const UNAPPLIABLE: &[u8] = b"@@ redacted: see it with --reveal @@\n";
 
 /// Said of a file that changed in the user's tree meanwhile, where there is little place.
 const MOVED: &str = "  (changed in your tree while the plan ran)";
-/// What stands for a name of which nothing can be shown.
+/// Replaces a name that cannot be shown at all.
 const WITHHELD_NAME: &str = "[REDACTED]";
 
 /// Takes the secrets out of a content of the file at a path, or of a line of it.

@@ -233,7 +233,7 @@ fn broken_line(facts: &PlanFacts) -> String {
     let keys = wanted_keys(facts).map(|keys| format!("; a worker that has {keys} goes on with it"));
     let keys = keys.unwrap_or_default();
     format!(
-        "  interrupted: the process that ran it is gone; finished steps are kept, the one that ran is done anew{keys}\n"
+        "  interrupted: the process that ran it is gone; finished steps are kept, the running one starts again{keys}\n"
     )
 }
 

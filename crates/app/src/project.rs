@@ -39,7 +39,7 @@ pub fn parser() -> impl TypedValueParser<Value = ProjectArg> {
 }
 
 impl ProjectArg {
-    /// Reads `[ALIAS=]DIR[:ro]`. What stands before `=` is an alias only if it can be one: write `./a=b` for a directory.
+    /// Reads `[ALIAS=]DIR[:ro]`. The text before `=` is an alias only if it is a valid one: write `./a=b` for a directory.
     fn parse(text: &[u8]) -> Result<ProjectArg, String> {
         let (text, read_only) = match text.strip_suffix(b":ro") {
             Some(rest) => (rest, true),

@@ -18,7 +18,7 @@ use super::spans::Span;
 const SECRET_KEYS: [&str; 8] =
     ["secret", "token", "passw", "passphrase", "apikey", "api_key", "api-key", "credential"];
 
-/// The rest of such a key, and what stands between it and the value.
+/// Such a key to its end, and the separator between it and its value.
 const KEY_AND_SEPARATOR: &str = r#"(?i-u)(?:secret|token|passw|passphrase|api[_-]?key|credential)[A-Za-z0-9_.-]*(\\?["'])?[ \t]*([:=])[ \t]*"#;
 
 /// How far a list is read, and how far a line is looked at for a bare value: a whole file may be one line.
