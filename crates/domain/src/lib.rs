@@ -158,6 +158,7 @@ pub use node_run::{NODE_TEXT_BYTES_MAX, NodeOutcome, NodeRun, NodeWait, Usage};
 pub use path::{PATH_BYTES_MAX, PathError, RelPath};
 pub use phase::Phase;
 pub use phase_times::{PhaseTime, phase_times};
+pub use plan::home_paths;
 pub use plan::{
     ApplyState, BadTransition, ByteText, CommandTask, DefinitionSource, Does, ExternalTask, FIX_ATTEMPTS,
     HandDecisions, HandMove, HandMoved, Instructions, ModelTask, NewPlan, On, PARALLEL, PARALLEL_MAX, Plan,

@@ -15,6 +15,7 @@
 
 mod by_hand;
 mod follow;
+pub mod home_paths;
 mod spec;
 mod state;
 mod step;

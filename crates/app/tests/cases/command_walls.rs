@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::support::{Answer, Person, answer, ordinary_command};
+use super::support::{Answer, Person, answer, is_root, ordinary_command};
 
 /// A person whose project has the program that tries everything.
 fn person() -> Person {
@@ -30,7 +30,7 @@ fn with_probe(person: Person) -> Person {
 fn users() -> Vec<fn(&Person, &[&str]) -> Command> {
     let own: fn(&Person, &[&str]) -> Command = |person, args| person.command(&person.project(), args);
     let ordinary: fn(&Person, &[&str]) -> Command = ordinary_command;
-    if rustix::process::geteuid().is_root() { vec![own, ordinary] } else { vec![own] }
+    if is_root() { vec![own, ordinary] } else { vec![own] }
 }
 
 /// A directory outside the project that commands see, and that every user can enter.
@@ -223,7 +223,7 @@ fn the_sockets_that_a_command_makes_for_itself_work() {
 
 #[test]
 fn what_belongs_to_root_alone_is_not_to_be_read_though_root_runs_the_plan() {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return;
     }
     let (person, outside) = (person(), outside());
@@ -269,7 +269,7 @@ fn what_belongs_to_root_alone_is_not_to_be_read_though_root_runs_the_plan() {
 
 #[test]
 fn root_runs_plans_with_a_data_directory_or_a_project_that_is_a_mount_or_closed_to_others() {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return;
     }
     let (person, outside) = (Person::new(), outside());
@@ -511,7 +511,7 @@ fn where_landlock_stands_alone_modes_owners_and_times_change_in_the_sandbox_only
 
 #[test]
 fn device_files_keep_their_modes_and_times_whatever_a_command_of_root_does() {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return;
     }
     let person = Person::new();

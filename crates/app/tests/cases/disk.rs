@@ -16,13 +16,23 @@ use serde_json::json;
 
 use super::support::{Answer, Person, alive, answer, ordinary_command};
 
-/// Runs a test where it may mount what it likes. Without the right to mount it fails.
+/// Set for a test that runs again in a user namespace.
+const IN_USER_NAMESPACE: &str = "AGENTS_TEST_IN_USER_NAMESPACE";
+
+/// Runs a test where it may mount disks. A test of an ordinary user runs again as root of a user namespace.
 pub(super) fn with_own_mounts(act: impl FnOnce() + Send) {
+    if !rustix::process::geteuid().is_root() {
+        return run_in_user_namespace();
+    }
     let outcome = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             // SAFETY: of this thread only the view of mounts and the working directory become its own.
             let unshared = unsafe { unshare_unsafe(UnshareFlags::NEWNS) };
-            assert_eq!(unshared, Ok(()), "this test mounts disks of its own, for which it must run as root");
+            assert_eq!(
+                unshared,
+                Ok(()),
+                "this test mounts disks of its own, which this machine does not allow"
+            );
             mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
             act();
         });
@@ -31,6 +41,22 @@ pub(super) fn with_own_mounts(act: impl FnOnce() + Send) {
     if let Err(panic) = outcome {
         std::panic::resume_unwind(panic);
     }
+}
+
+/// Runs the test of this thread again as root of a user namespace. What mounts several times runs again as a whole.
+fn run_in_user_namespace() {
+    assert!(std::env::var_os(IN_USER_NAMESPACE).is_none(), "a user namespace without root");
+    let thread = std::thread::current();
+    let test = thread.name().expect("a test runs in a thread of its name");
+    let mut again = Command::new("unshare");
+    again.args(["--user", "--map-root-user", "--mount"]).arg(std::env::current_exe().unwrap());
+    let output = again.args(["--exact", test, "--nocapture"]).env(IN_USER_NAMESPACE, "yes").output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && printed.contains("1 passed"),
+        "{again:?}: {printed}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 /// Mounts an empty disk of so many MiB.

@@ -6,7 +6,7 @@
 use std::fs;
 use std::process::Command;
 
-use super::support::{Answer, Person, answer};
+use super::support::{Answer, Person, answer, is_root};
 
 /// Makes the machine, then runs its arguments in it. `$HOSTS` is the script of both hosts.
 const MACHINE: &str = r#"
@@ -142,10 +142,6 @@ fn on_machine(person: &Person, words: &[&str], has_tun: bool) -> Answer {
         command.env("NO_TUN", "1");
     }
     answer(&mut command)
-}
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 /// Whether a device can be made here; without one the second test is all that can be shown.

@@ -8,6 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use super::home_paths;
 use super::step::{self, Step};
 use crate::automation::Automation;
 use crate::id::RootNo;
@@ -251,10 +252,14 @@ pub struct PlanSpec {
     /// The walls around its commands, where they differ from those of every plan.
     #[serde(default, skip_serializing_if = "Walls::is_default")]
     pub walls: Walls,
-    /// Paths covered from commands.
+    /// The home that the built-in lists in `hide` and `show` are relative to.
+    #[serde(default, skip_serializing_if = "is_empty_text")]
+    pub home: ByteText,
+    /// Paths covered from commands, and words for built-in lists of them: [`PlanSpec::hidden_paths`].
     #[serde(default)]
     pub hide: Vec<ByteText>,
-    /// Paths of the home that commands see; none shows it whole.
+    /// Paths of the home that commands see, and words for built-in lists of them; none shows it whole:
+    /// [`PlanSpec::shown_paths`].
     #[serde(default)]
     pub show: Option<Vec<ByteText>>,
     /// Ports of this machine's loopback that every command with the network may reach.
@@ -346,6 +351,16 @@ pub struct DefinitionSource {
 }
 
 impl PlanSpec {
+    /// Returns the paths that nothing of the plan sees, each written out.
+    pub fn hidden_paths(&self) -> Vec<ByteText> {
+        home_paths::expand(&self.hide, &self.home)
+    }
+
+    /// Returns the paths of the home that commands see, each written out; `None` if they see all of it.
+    pub fn shown_paths(&self) -> Option<Vec<ByteText>> {
+        Some(home_paths::expand(self.show.as_ref()?, &self.home))
+    }
+
     /// The step whose text is the plan's answer.
     pub fn result_step(&self) -> Option<&Step> {
         let is_needed = |step: &Step| {
@@ -428,6 +443,10 @@ fn parallel() -> u32 {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_empty_text(text: &ByteText) -> bool {
+    text.as_bytes().is_empty()
+}
+
 fn is_false(value: &bool) -> bool {
     !*value
 }

@@ -89,7 +89,7 @@ impl IsolatedFilter<'_> {
         spec.stdin = Stdin::Bytes(content.to_vec());
         spec.timeout = Some(TIME_MAX);
         spec.writes = false;
-        spec.hide = self.plan.spec.hide.iter().map(path_of).collect();
+        spec.hide = self.plan.spec.hidden_paths().iter().map(path_of).collect();
         spec.hide.extend(self.house.contexts.hidden().paths().map(Path::to_owned));
         home::show(self.plan, &mut spec);
         spec

@@ -88,6 +88,7 @@ fn request(project: &Path) -> NewPlanRequest {
         sandbox: "auto".to_owned(),
         isolation_required: false,
         walls: domain::Walls::default(),
+        home: domain::ByteText::default(),
         hide: Vec::new(),
         show: None,
         allow_loopback: Vec::new(),

@@ -77,7 +77,7 @@ pub(super) fn build(order: &Order, layout: &mut Layout, trees: &[OwnedFd]) -> Re
         place(step, opened, &mut told, &mut read_only_later)
             .map_err(|error| format!("{}: {error}", step.at.display()))?;
     }
-    mask(&steps, &mut read_only_later).map_err(|error| format!("what the kernel tells: {error}"))?;
+    mask(&steps).map_err(|error| format!("what the kernel tells: {error}"))?;
     for mount in read_only_later {
         set_attributes(mount.as_fd(), "", Reach::This, MountAttrFlags::MOUNT_ATTR_RDONLY)
             .map_err(|error| format!("read-only: {error}"))?;
@@ -215,26 +215,24 @@ fn file(text: &str) -> io::Result<OwnedFd> {
     cloned
 }
 
-/// Covers what the kernel tells of the machine. One of the covered directories lends the others their emptiness.
-fn mask(steps: &[Step], read_only_later: &mut Vec<OwnedFd>) -> io::Result<()> {
+/// Covers what the kernel reports about the machine. One of the covered directories holds the emptiness of all of them.
+fn mask(steps: &[Step]) -> io::Result<()> {
     let masked: Vec<&Path> =
         steps.iter().filter(|step| step.what == What::Masked).map(|step| step.at.as_path()).collect();
     let Some(first) = masked.iter().find(|path| path.is_dir()) else { return Ok(()) };
-    let lender = tmpfs(HIDDEN_BYTES_MAX, "0555")?;
-    attach(&lender, first)?;
+    let store = tmpfs(HIDDEN_BYTES_MAX, "0555")?;
+    attach(&store, first)?;
     let (file, dir) = (first.join("file"), first.join("dir"));
     File::create(&file)?;
     fs::create_dir(&dir)?;
     rustix::fs::chmod(&dir, Mode::from_raw_mode(0o555))?;
+    // A clone has the attributes of its original, which is cheaper than setting those of each clone.
+    set_attributes(store.as_fd(), "", Reach::This, MountAttrFlags::MOUNT_ATTR_RDONLY)?;
     for path in masked.iter().filter(|path| *path != first) {
         let Ok(found) = fs::metadata(path) else { continue };
-        let empty = clone_tree(if found.is_dir() { &dir } else { &file })?;
-        attach(&limited(empty, false)?, path)?;
+        attach(&clone_tree(if found.is_dir() { &dir } else { &file })?, path)?;
     }
-    fs::remove_file(&file)?;
-    fs::remove_dir(&dir)?;
-    read_only_later.push(lender);
-    Ok(())
+    attach(&clone_tree(&dir)?, first)
 }
 
 /// Makes the private directories, and lays over each scratch directory one that is thrown away: all in one file system in

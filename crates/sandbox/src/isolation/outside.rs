@@ -17,6 +17,8 @@
 //! # Not here
 //! What the layout puts over it: the sibling `mounts`.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -204,6 +206,8 @@ struct Looking<'a> {
     overlays: usize,
     /// Directories in whose place there is an empty one.
     cleared: Vec<PathBuf>,
+    /// The directories that were looked at on the way to others, and whether each keeps other users out.
+    closed: RefCell<HashMap<PathBuf, bool>>,
     outside: Outside,
 }
 
@@ -222,6 +226,7 @@ impl<'a> Looking<'a> {
             empty,
             overlays: 0,
             cleared: Vec::new(),
+            closed: RefCell::default(),
             outside: Outside { pieces: Vec::new(), trees: Vec::new(), unsealed: Vec::new() },
         };
         let is_shown = |point: &PathBuf| !looking.is_covered(point) && looking.closed_way(point).is_none();
@@ -266,8 +271,15 @@ impl<'a> Looking<'a> {
         let mut ancestors: Vec<&Path> = path.ancestors().skip(1).collect();
         ancestors.reverse();
         let is_own = |dir: &Path| self.home.as_ref().is_some_and(|home| dir.starts_with(home));
-        let is_closed =
-            |dir: &Path| fs::metadata(dir).is_ok_and(|found| !mode_of(&found).contains(Mode::XOTH));
+        let is_closed = |dir: &Path| {
+            let mut closed = self.closed.borrow_mut();
+            if let Some(is_closed) = closed.get(dir) {
+                return *is_closed;
+            }
+            let is_closed = fs::metadata(dir).is_ok_and(|found| !mode_of(&found).contains(Mode::XOTH));
+            closed.insert(dir.to_owned(), is_closed);
+            is_closed
+        };
         let closed = ancestors.into_iter().find(|dir| is_closed(dir));
         closed.filter(|dir| !self.is_covered(dir) && !is_own(dir)).map(Path::to_owned)
     }

@@ -5,10 +5,12 @@
 //! 2. What a rung that did not work has made is gone before the next one is tried.
 //! 3. A lack of descriptors, processes or threads is no reason for a weaker rung.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -310,15 +312,35 @@ fn order(view: &View, spec: &CommandSpec) -> Result<Order, StartError> {
         openings: spec.openings,
         bounds: spec.bounds,
         writable: spec.writable.clone(),
-        hide: spec.hide.clone(),
+        hide: present(view, spec.home.as_deref(), &spec.hide),
         home: spec.home.clone(),
-        show: spec.show.clone(),
+        show: present(view, spec.home.as_deref(), &spec.show),
         scratch: spec.scratch.clone(),
         tmp: None,
         user_namespace: view.user_namespace.is_some(),
         mount_namespace: view.mount_namespace.is_some(),
         open_files: original_soft_limit(),
     })
+}
+
+/// Returns the paths that exist, each once. Most of the paths that are named by default do not, and each of those would
+/// cost the child several lookups. A path in a project is for the child to find, which sees the sandbox.
+fn present(view: &View, home: Option<&Path>, paths: &[PathBuf]) -> Vec<PathBuf> {
+    let names_of = |dir: &Path| -> Option<HashSet<OsString>> {
+        Some(fs::read_dir(dir).ok()?.flatten().map(|entry| entry.file_name()).collect())
+    };
+    let home = home.and_then(|home| Some((home, names_of(home)?)));
+    // One listing of the home tells of most of them.
+    let is_missing_in_home = |path: &Path| {
+        let Some((home, names)) = &home else { return false };
+        let first = path.strip_prefix(home).ok().and_then(|below| below.components().next());
+        first.is_some_and(|name| matches!(name, Component::Normal(_)) && !names.contains(name.as_os_str()))
+    };
+    let is_in_project = |path: &Path| view.roots.iter().any(|root| path.starts_with(&root.path));
+    let is_present =
+        |path: &Path| is_in_project(path) || (!is_missing_in_home(path) && path.symlink_metadata().is_ok());
+    let mut seen = HashSet::new();
+    paths.iter().filter(|path| seen.insert(*path) && is_present(path)).cloned().collect()
 }
 
 /// A program that runs.

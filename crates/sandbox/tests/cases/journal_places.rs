@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -144,7 +144,10 @@ fn a_read_only_file_is_replaced_with_mode_and_attributes_and_named() {
     let after = tree([("ro", Node::File(b"new".to_vec(), 0o444)), ("rw", file("new"))]);
     let stage = Stage::new(&before);
     let path = stage.root.join("ro");
+    let set_mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    set_mode(0o644);
     rustix::fs::setxattr(&path, "user.note", b"kept", rustix::fs::XattrFlags::empty()).unwrap();
+    set_mode(0o444);
     as_somebody(stage.dir.path(), || {
         let inode = fs::metadata(&path).unwrap().ino();
         let ending = stage.apply(&before, &after);

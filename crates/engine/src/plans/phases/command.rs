@@ -344,7 +344,7 @@ pub(super) fn command_spec(
     spec.writes = task.writes;
     spec.writable = paths(&task.writable);
     spec.writable.push(output_dir);
-    spec.hide = paths(&plan.spec.hide);
+    spec.hide = paths(&plan.spec.hidden_paths());
     spec.hide.extend(house.contexts.hidden().paths().map(Path::to_owned));
     spec.scratch = paths(&plan.spec.scratch);
     home::show(plan, &mut spec);

@@ -28,7 +28,7 @@ const SHARED_PREFIX: &str = ".local";
 
 /// Says in a command's specification what of the home it sees. A plan that was made before this was a setting sees all.
 pub(in super::super) fn show(plan: &Plan, spec: &mut CommandSpec) {
-    let Some(named) = &plan.spec.show else { return };
+    let Some(named) = plan.spec.shown_paths() else { return };
     let Some(home) = std::env::home_dir().filter(|home| home.is_absolute()) else { return };
     let path = spec.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
     spec.show = named.iter().map(path_of).chain(programs(&home, &path.unwrap_or_default())).collect();
