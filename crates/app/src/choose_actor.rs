@@ -14,8 +14,8 @@ use std::path::PathBuf;
 
 use actors::agents::{self, AGENTS, Agent};
 use actors::model::{Offer, offers};
+use engine::Cast;
 use engine::definition::{ChosenActor, StrategistDefault, Surroundings};
-use engine::plans::Cast;
 use futures_util::future::join_all;
 
 use crate::config::{Key, Origin, Settings};

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use domain::{Decision, DecisionKind, Plan};
-use engine::plans::{Affected, DecisionFacts, SHORT_ID_CHARS_MIN, shortest};
+use engine::{Affected, DecisionFacts, SHORT_ID_CHARS_MIN, shortest};
 use serde_json::{Value, json};
 
 use crate::output::{Look, calm, one_line};

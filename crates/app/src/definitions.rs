@@ -14,7 +14,7 @@ use engine::definition::{
     Action, Actor, ChosenActor, Configured, DefinitionError, Finding, FindingKind, Library, Loaded,
     StrategistDefault, Surroundings, is_reference,
 };
-use engine::plans::{Cast, builtin_providers};
+use engine::{Cast, builtin_providers};
 use serde_json::{Value, json};
 
 use crate::config::{Key, Origin, Settings};

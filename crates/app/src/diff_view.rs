@@ -20,7 +20,7 @@ use domain::{
     Base, FileState, Hunk, HunkPart, Kind, LeftOutKind, LineTag, NetChange, NotCaptured, RelPath,
     TEXT_BYTES_MAX, unified_from,
 };
-use engine::plans::{FileDiff, Unread};
+use engine::{FileDiff, Unread};
 
 use crate::output::{Look, Paint, calm_bytes};
 use crate::review::{ReviewFile, ReviewHunk};

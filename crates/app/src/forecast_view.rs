@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use domain::PlanId;
-use engine::plans::{Forecast, ForecastKind, ForecastPath};
+use engine::{Forecast, ForecastKind, ForecastPath};
 use serde_json::{Map, Value, json};
 
 use crate::output::{calm, write_object_with_list};

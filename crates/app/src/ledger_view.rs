@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domain::money;
 use domain::{Account, ErrorCategory, ErrorRecord, Ledger, LimitReached, SpendKind};
-use engine::plans::PlanFacts;
+use engine::PlanFacts;
 use serde_json::{Value, json};
 
 use crate::output::Paint;

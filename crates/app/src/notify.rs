@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use domain::{ApplyState, Plan, PlanId, PlanState, Work};
-use engine::plans::{Engine, PlanFacts};
+use engine::{Engine, PlanFacts};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 

@@ -10,7 +10,7 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use engine::plans::ProviderSettings;
+use engine::ProviderSettings;
 
 use crate::failure::{Failure, codes};
 

@@ -10,7 +10,7 @@
 use domain::{
     Action, ApplyState, AskWhy, ErrorCategory, ErrorRecord, Gate, GatePoint, Phase, Plan, PlanState, Work,
 };
-use engine::plans::{ConstrainedBy, ExecuteError, PlanFacts, kept_in};
+use engine::{ConstrainedBy, ExecuteError, PlanFacts, kept_in};
 use serde_json::json;
 
 use crate::failure::{Failure, codes, from_engine};

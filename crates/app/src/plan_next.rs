@@ -8,7 +8,7 @@
 //! What went wrong and how it is mended (`plan_failure`); how a plan looks (`plan_view`).
 
 use domain::{ApplyState, AskWhy, ErrorCategory, PlanState, Validation, WallMs, Work, shown_wait};
-use engine::plans::{PlanFacts, QueuePlace};
+use engine::{PlanFacts, QueuePlace};
 use serde_json::{Value, json};
 
 use crate::cli::trust_command;

@@ -5,7 +5,7 @@
 //! every attempt, in UTC.
 
 use domain::{Phase, PhaseTime, WallMs};
-use engine::plans::PlanFacts;
+use engine::PlanFacts;
 use serde_json::{Value, json};
 
 use crate::output::Paint;

@@ -11,7 +11,7 @@ use domain::{
     ApplyKind, ApplyRecord, ApplyStage, ApplyState, CallState, NodeOutcome, Phase, Plan, PlanState, Reason,
     ToolCall, Work,
 };
-use engine::plans::{ApplySummary, CheckedTree, ChecksAtApply, PlanFacts, StepFacts};
+use engine::{ApplySummary, CheckedTree, ChecksAtApply, PlanFacts, StepFacts};
 use serde_json::{Value, json};
 
 use crate::diff_view::{counted, left_out_line};

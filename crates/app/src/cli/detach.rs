@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use engine::plans::Engine;
+use engine::Engine;
 
 use super::Invocation;
 use super::invocation::Named;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use actors::agents::{self, AGENTS, Agent, Found};
-use engine::plans::{
+use engine::{
     DoctorReport, Engine, Finding, KeptSandbox, Leftovers, OpenApply, OpenWhy, ProviderView,
     doctor_without_store,
 };

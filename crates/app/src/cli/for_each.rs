@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::{ByteText, PlanId};
-use engine::plans::{Engine, NewPlanRequest};
+use engine::{Engine, NewPlanRequest};
 use futures_util::{StreamExt, stream};
 use serde_json::json;
 

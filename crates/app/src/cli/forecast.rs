@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::PlanId;
-use engine::plans::{Engine, Forecast, Forecasts};
+use engine::{Engine, Forecast, Forecasts};
 
 use super::invocation::Named;
 use crate::failure::{Failure, from_engine};

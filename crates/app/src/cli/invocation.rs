@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use domain::{Gate, PlanId, Policy, ProjectLink, REVERSIONS_MAX};
-use engine::contexts::ContextsSetup;
-use engine::plans::{
+use engine::context::ContextsSetup;
+use engine::{
     Cast, Engine, EngineOptions, FoundJournal, ModelsSetup, RecheckWhen, RecoveredEnd, Renewal, SecretFilter,
     Servers,
 };
@@ -377,7 +377,7 @@ pub(super) async fn short_id(engine: &Engine, id: PlanId) -> Result<String, Fail
     engine.short_id(id).await.map_err(|error| from_engine::store(&error))
 }
 
-fn recovered_note(recovered: &engine::plans::RecoveredApply, whose: &str) -> Note {
+fn recovered_note(recovered: &engine::RecoveredApply, whose: &str) -> Note {
     let what = match recovered.kind {
         domain::ApplyKind::Apply => "apply",
         domain::ApplyKind::Undo => "undo",

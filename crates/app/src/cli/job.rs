@@ -5,7 +5,7 @@
 
 use clap::Subcommand;
 use domain::{Job, JobId, JobRefused, JobState, Ms, PlanId, WallMs};
-use engine::plans::{BootClock, Engine, shortest};
+use engine::{BootClock, Engine, shortest};
 use serde_json::{Value, json};
 use store::JobStoreError;
 use sync::Clock;

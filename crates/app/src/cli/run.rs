@@ -10,7 +10,7 @@
 use std::path::PathBuf;
 
 use domain::{AskWhy, Gate, GatePoint};
-use engine::plans::{ApplyRequest, Engine, ExecuteOptions, PlanFacts};
+use engine::{ApplyRequest, Engine, ExecuteOptions, PlanFacts};
 use sync::Observed;
 
 use super::invocation::{Named, short_id};

@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 
 use domain::ProjectLink;
-use engine::plans::{Cast, Engine, Mode, cast_of};
+use engine::{Cast, Engine, Mode, cast_of};
 
 use super::Invocation;
 use super::invocation::path_of;

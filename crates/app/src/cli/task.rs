@@ -16,7 +16,7 @@ use domain::{
     STEPS_MAX, Step, Validation, ValidationMode, Walls,
 };
 use engine::definition::Frozen;
-use engine::plans::{Cast, Engine, NewPlanRequest};
+use engine::{Cast, Engine, NewPlanRequest};
 
 use super::Invocation;
 use super::consent::Consent;

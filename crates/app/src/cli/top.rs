@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use domain::PlanId;
-use engine::plans::{
+use engine::{
     ApplyRequest, BreakerChange, Conflict, DiffRequest, Engine, Forecasts, Glance, Glances, Reveal, Seen,
 };
 use serde_json::Value;

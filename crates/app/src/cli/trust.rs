@@ -10,10 +10,10 @@
 use std::path::PathBuf;
 
 use domain::ProjectLink;
+use engine::Engine;
 use engine::definition::{
     ChosenActor, DefinitionError, Frozen, Kind, Library, Origin, Surroundings, preview_action, preview_actor,
 };
-use engine::plans::Engine;
 use serde_json::{Value, json};
 
 use super::Invocation;

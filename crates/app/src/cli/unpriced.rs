@@ -5,7 +5,7 @@
 //! 2. Where only the limit stands that everybody has, it is told that it does not hold; that of the tokens does.
 
 use domain::PlanSpec;
-use engine::plans::Engine;
+use engine::Engine;
 
 use super::task::Asked;
 use crate::config::{Key, Origin, Settings};

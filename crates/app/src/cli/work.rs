@@ -16,7 +16,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use domain::PlanId;
-use engine::plans::{CancelError, Engine, Reveal};
+use engine::{CancelError, Engine, Reveal};
 use sync::{CancelReason, CancellationToken, Observed};
 
 use super::Invocation;

@@ -10,8 +10,8 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use engine::plans::{ServeEnd, ServeError, ServeNews, ServeOptions, ServeReport};
 use engine::{RunningJob, Settled};
+use engine::{ServeEnd, ServeError, ServeNews, ServeOptions, ServeReport};
 use sandbox::descriptors::{open_files_max, plans_at_once_max};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;

@@ -10,7 +10,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use engine::contexts::{
+use engine::context::{
     ContextRules, ContextSettings, ContextsSetup, ExecutorConfig, IndexConfig, Name, PipelineConfig,
     ProjectSettings, RulesError, ViewRules, Views,
 };
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(found.deadline, ExecutorConfig::default().deadline);
         assert_eq!(found.projects[0].index, IndexConfig::default());
         assert_eq!(found.projects[0].views, Views::default());
-        let built_in = engine::contexts::built_in_strategies().into_iter().collect();
+        let built_in = engine::context::built_in_strategies().into_iter().collect();
         assert_eq!(found.pipeline.weights, built_in, "and each strategy has its setting");
     }
 

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use domain::{Automation, ByteText, CHECKS_MAX, RULE_PREFIX, RootNo, Run, Validation, ValidationMode};
-use engine::plans::{Price, ProviderSettings, ServerSettings};
+use engine::{Price, ProviderSettings, ServerSettings};
 use toml_edit::{Document, Item, Table};
 
 use super::automation::{AUTOMATION, DEFAULT, profile};

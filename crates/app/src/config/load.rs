@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use domain::{Automation, Invariant, InvariantScope, RootNo, Validation, ValidationMode};
-use engine::plans::{Price, ProviderSettings, Servers};
+use engine::{Price, ProviderSettings, Servers};
 
 use super::automation::Profiles;
 use super::error::ConfigError;

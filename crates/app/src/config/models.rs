@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use domain::money;
-use engine::plans::{Price, ProviderSettings, Speaks};
+use engine::{Price, ProviderSettings, Speaks};
 use toml_edit::{Item, TableLike};
 
 use super::error::ConfigError;

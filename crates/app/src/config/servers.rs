@@ -4,7 +4,7 @@
 //! 1. A project's file has none: a clone names no program that gets the user's variables.
 //! 2. A name has no dot: a tool is called `NAME.TOOL`.
 
-use engine::plans::{McpSettings, ServerSettings};
+use engine::{McpSettings, ServerSettings};
 use toml_edit::{Item, TableLike};
 
 use super::error::ConfigError;

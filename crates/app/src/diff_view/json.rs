@@ -4,7 +4,7 @@
 //! 1. A name that is not UTF-8 is given exactly, beside the form for people.
 
 use domain::{Base, FileState, Hunk, LineTag, NotCaptured, Op, RelPath};
-use engine::plans::{FileDiff, Unread};
+use engine::{FileDiff, Unread};
 use serde_json::{Value, json};
 
 use super::{DiffSum, ShownDiff, kind_word};

@@ -3,7 +3,7 @@
 //! # Invariants
 //! Every match names all variants.
 
-use engine::contexts::{ContextError, PipelineError, RulesError};
+use engine::context::{ContextError, PipelineError, RulesError};
 
 use super::{Failure, codes};
 use crate::config::ConfigError;

@@ -6,7 +6,7 @@
 use std::io;
 
 use domain::{ApplyState, PlanState, REVERSIONS_MAX, Reason, SelectionError, ValidationSummary, Work};
-use engine::plans::{
+use engine::{
     ApplyError, ArtifactsError, CancelError, Conflict, EngineOpenError, ExecuteError, FindDecisionError,
     FindError, GcError, GuideError, LimitsError, LocksError, SetAsideError, UseError,
 };

@@ -13,7 +13,7 @@ pub mod codes;
 pub mod from_context;
 pub mod from_engine;
 
-use engine::plans::SecretFilter;
+use engine::SecretFilter;
 use serde_json::{Value, json};
 
 pub use codes::{Code, Exit};

@@ -28,7 +28,7 @@ pub use terminal::{ColorWhen, Look, Paint, calm, calm_bytes, one_line, one_line_
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use engine::plans::SecretFilter;
+use engine::SecretFilter;
 use serde_json::{Map, Value, json};
 
 use crate::failure::{Exit, Failure, codes};

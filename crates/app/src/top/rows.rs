@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use domain::{ApplyState, PlanId, PlanState, WallMs, Work};
-use engine::plans::{BreakerChange, Forecasts, Glance, GlanceStep, QueuePlace, Seen};
+use engine::{BreakerChange, Forecasts, Glance, GlanceStep, QueuePlace, Seen};
 use serde_json::{Value, json};
 
 use crate::forecast_view::{self, Met};

@@ -2,7 +2,7 @@
 
 use domain::{ApplyState, ByteText, Job, WorkerId};
 use domain::{JobId, Ms, NewJob, NewPlan, Phase, Plan, PlanSpec, PlanState, ProjectLink, WallMs, Work};
-use engine::plans::{Forecast, ForecastKind, ForecastPath, Forecasts, Glance, GlanceStep, QueuePlace, Seen};
+use engine::{Forecast, ForecastKind, ForecastPath, Forecasts, Glance, GlanceStep, QueuePlace, Seen};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use domain::Hash;
-use engine::contexts::{LexicalCounter, TokenCounter};
+use engine::context::{LexicalCounter, TokenCounter};
 use serde_json::{Value, json};
 
 use super::support::{Answer, Person, answer};

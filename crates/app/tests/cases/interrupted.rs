@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{Lock, Ms};
-use engine::plans::{BootClock, wall_now};
+use engine::{BootClock, wall_now};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 use store::{LockStore, SqliteOptions, SqliteStore};

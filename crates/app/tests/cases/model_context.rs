@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use engine::contexts::{LexicalCounter, TokenCounter};
+use engine::context::{LexicalCounter, TokenCounter};
 use serde_json::{Value, json};
 
 use super::model_world::{Said, Wire, World, calls, says};

@@ -30,7 +30,7 @@ use super::library::{Kind, Library, Loaded, Origin};
 use super::node::{self, Node, NodeDoes, RunSpec};
 use super::reader::Reader;
 use super::{TOOL_GROUPS, TOOL_NAMES};
-use crate::plans::mcp_servers::ServerTool;
+use crate::mcp_servers::ServerTool;
 
 /// The argument that a plan of `--for-each` has: its line.
 pub(super) const ITEM: &str = "item";

@@ -6,7 +6,7 @@ use super::finding::{FindingKind, Place};
 use super::library::Library;
 use super::node::{Node, NodeDoes};
 use super::reader::Reader;
-use crate::plans::mcp_servers::ServerTool;
+use crate::mcp_servers::ServerTool;
 
 /// The model that the settings name: whose it is they know.
 const DEFAULT: &str = "default";

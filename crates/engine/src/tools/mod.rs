@@ -9,10 +9,10 @@
 //! # Not here
 //! When a call may begin, and how it is kept: the gate of the phases. What the tools take and give: `actors::tool`.
 
-mod change;
-mod look;
 mod policy;
-mod record;
+pub(crate) mod read;
+mod redact_args;
+pub(crate) mod write;
 
 use actors::tool::Place;
 use domain::Hash;
@@ -21,10 +21,10 @@ use sandbox::beneath::BeneathError;
 use serde_json::Value;
 
 pub use actors::tool::{Catalog, GROUPS, PLAN_DECIDE, ToolError, ToolSpec, group};
-pub use change::{Changing, change};
-pub use look::{Looking, look, look_at_hand};
 pub use policy::{denied, step_denied, unknown_words, why_denied};
-pub use record::{kept_arguments, kept_result};
+pub use read::{Looking, look, look_at_hand};
+pub use redact_args::{kept_arguments, kept_result};
+pub use write::{Changing, change};
 
 /// What a tool came to.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,7 @@ use domain::{
     Action, Automation, CallState, Does, ErrorCategory, EventKind, EventRecord, Gate, Limits, ModelTask,
     PARALLEL, PlanSpec, PlanState, Policy, ProjectLink, SpendKind, Step, Work,
 };
-use engine::plans::{
+use engine::{
     Engine, EngineOptions, ExecuteOptions, ModelsSetup, NewPlanRequest, PlanFacts, Price, ProviderSettings,
     Speaks, wall_now,
 };
@@ -60,7 +60,7 @@ async fn engine_with(dir: &Path, url: &str, change: impl FnOnce(&mut ModelsSetup
         recovery: Policy::default(),
         retention: Duration::from_secs(3600),
         models,
-        contexts: engine::contexts::ContextsSetup::default(),
+        contexts: engine::context::ContextsSetup::default(),
     };
     Engine::open(options).await.unwrap()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use domain::context::{Budget, ContextRequest, Depth, PlanFacts, QUERY_BYTES_MAX, View};
 use domain::{ContextId, RelPath};
-use engine::contexts::{
+use engine::context::{
     AssembledContext, ContextAsk, ContextError, ContextProject, Contexts, LexicalCounter, Name,
     PipelineError, built_in_strategies,
 };

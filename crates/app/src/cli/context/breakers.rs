@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use engine::contexts::built_in_strategies;
-use engine::plans::{StrategyBreaker, reset_strategy_breakers, strategy_breakers};
+use engine::context::built_in_strategies;
+use engine::{StrategyBreaker, reset_strategy_breakers, strategy_breakers};
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use domain::context::Focus;
 use domain::{RelPath, RootNo};
-use engine::contexts::Sought;
+use engine::context::Sought;
 
 use crate::failure::{Failure, codes};
 

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use engine::contexts::{Contexts, ContextsSetup, ExecutorConfig};
-use engine::plans::ProviderSettings;
+use engine::ProviderSettings;
+use engine::context::{Contexts, ContextsSetup, ExecutorConfig};
 
 use crate::failure::{Failure, codes};
 

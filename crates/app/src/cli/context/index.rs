@@ -1,6 +1,6 @@
 //! `agents context index`: the index of a project itself.
 
-use engine::contexts::{ContextProject, Contexts, IndexState, Verified};
+use engine::context::{ContextProject, Contexts, IndexState, Verified};
 use serde_json::{Value, json};
 
 use super::ask::ProjectsArgs;
@@ -74,7 +74,7 @@ pub(super) async fn run(args: IndexArgs, invocation: &Invocation) -> Result<Repo
 async fn verified(
     contexts: &Contexts,
     project: &ContextProject,
-) -> Result<Verified, engine::contexts::ContextError> {
+) -> Result<Verified, engine::context::ContextError> {
     let (contexts, own) = (contexts.clone(), project.clone());
     blocking(move |stop| contexts.verify_index(&own, stop)).await
 }

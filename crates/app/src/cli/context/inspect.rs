@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use domain::RelPath;
-use engine::contexts::{Inspected, Neighbour};
+use engine::context::{Inspected, Neighbour};
 use serde_json::{Value, json};
 
 use super::ask::ProjectsArgs;

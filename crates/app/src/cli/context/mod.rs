@@ -24,7 +24,7 @@ pub(super) use held::HeldContexts;
 pub(super) use tool::request;
 
 use clap::Subcommand;
-use engine::contexts::ContextError;
+use engine::context::ContextError;
 use sync::{CancelReason, CancellationToken, Observed};
 
 use super::stops::Stops;

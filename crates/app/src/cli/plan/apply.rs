@@ -6,7 +6,7 @@
 //! 3. What is advised to type again has all that was typed, so that a commit does not get lost on the way.
 
 use domain::{ByteText, Plan, Run};
-use engine::plans::{
+use engine::{
     ApplyError, ApplyRequest, ApplySummary, CheckedTree, DiffRequest, Engine, Preview, RecheckWhen,
 };
 use serde_json::{Value, json};
@@ -187,7 +187,7 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
 }
 
 /// Whether there is anything to say yes to: what is refused anyway needs no question.
-fn may_ask(preview: &Preview, facts: &engine::plans::PlanFacts, unchecked: bool) -> bool {
+fn may_ask(preview: &Preview, facts: &engine::PlanFacts, unchecked: bool) -> bool {
     use domain::{ApplyState, PlanState, Work};
     let is_ready = matches!(
         facts.plan.state,

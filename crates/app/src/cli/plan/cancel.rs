@@ -6,7 +6,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use engine::plans::{CancelReport, Engine};
+use engine::{CancelReport, Engine};
 use futures_util::{StreamExt, stream};
 use serde_json::json;
 use store::PlanFilter;

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use domain::{CallNo, NetChange, Redactor, RelPath, change_address};
-use engine::plans::{ApplyRequest, ChangedFiles, DiffRequest, Engine, FileDiff};
+use engine::{ApplyRequest, ChangedFiles, DiffRequest, Engine, FileDiff};
 use serde_json::{Value, json};
 
 use crate::cli::invocation::Named;

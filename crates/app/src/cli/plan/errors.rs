@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use domain::{
     Action, ErrorCategory, ErrorRecord, GatePoint, LimitReached, On, PlanState, Policy, Step, WallMs, Work,
 };
-use engine::plans::{Engine, ErrorMoment, PlanFacts};
+use engine::{Engine, ErrorMoment, PlanFacts};
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;

@@ -1,6 +1,6 @@
 //! `agents plan execute`: runs a plan, as far as a person has to be asked.
 
-use engine::plans::{Cast, ExecuteOptions};
+use engine::{Cast, ExecuteOptions};
 
 use crate::cli::tape::TapeArgs;
 use crate::cli::{Invocation, detach, run, task, work};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::plans::{Engine, GcReport, GcRequest};
+use engine::{Engine, GcReport, GcRequest};
 use serde_json::json;
 use store::GivenBack;
 

@@ -6,7 +6,7 @@
 //! 3. A line above each call says whose it is, what was called with what, and how it ended.
 
 use domain::{CallNo, ToolCall, money};
-use engine::plans::{ASK_MODEL, CallLog, Reveal};
+use engine::{ASK_MODEL, CallLog, Reveal};
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;

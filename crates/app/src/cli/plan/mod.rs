@@ -19,7 +19,7 @@ mod use_plan;
 mod watch;
 
 use clap::Subcommand;
-use engine::plans::{Engine, PlanFacts};
+use engine::{Engine, PlanFacts};
 
 use super::invocation::Named;
 use super::{Invocation, alone};

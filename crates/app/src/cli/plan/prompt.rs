@@ -7,7 +7,7 @@
 //!    goes on.
 //! 3. `--dry-run` writes nothing.
 
-use engine::plans::{Affected, Engine, Guided, Taken};
+use engine::{Affected, Engine, Guided, Taken};
 use serde_json::json;
 
 use crate::cli::invocation::Named;

@@ -1,6 +1,6 @@
 //! `agents plan resume`: goes on with a plan that failed or was broken off.
 
-use engine::plans::Cast;
+use engine::Cast;
 
 use crate::cli::limit::{self, LimitArg};
 use crate::cli::tape::TapeArgs;

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use domain::{EventKind, EventRecord, JobState, PlanId};
-use engine::plans::{Engine, PlanFacts};
+use engine::{Engine, PlanFacts};
 use serde_json::{Value, json};
 
 use crate::cli::invocation::{Named, short_id};

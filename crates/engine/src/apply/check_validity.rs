@@ -1,0 +1,376 @@
+//! Whether what the checks of a plan said holds for the user's tree as it is now.
+//!
+//! A result belongs to the changes that it ran on and to the tree that they were in. An apply believes it only if both are
+//! the same; else the required checks run once more on what the tree would become.
+//!
+//! # Invariants
+//! 1. Nothing is written on a tree that the required checks did not pass on, unless a person said so (`never`), which the
+//!    record of the apply tells.
+//! 2. The tree is compared under the locks, after the journal was prepared and before it is committed.
+//! 3. A check of the project that got the user's trust after the plan had run has no result: it is run here, whatever was
+//!    said of running checks again.
+//! 4. What git ignores does not count: build output must not call for checks for ever. Whoever has checks that read ignored
+//!    files says `always`.
+//!
+//! # Not here
+//! How checks are run again: `phases::recheck`. How trees are compared: [`sandbox::TreeStamp`].
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use domain::{
+    ApplyKind, ApplyStage, CallNo, Hash, NetChange, Outcome, Plan, PlanId, Reason, ValidationResult, net_hash,
+};
+use sandbox::{CaptureRules, TreeComparison, TreeMoves, TreeStamp};
+use serde::{Deserialize, Serialize};
+use store::{PlanFilter, StoreError};
+
+use super::ApplySummary;
+use super::merge::Wanted;
+use super::transaction;
+use super::transaction::{Authority, CarryError, Errand};
+use crate::engine::House;
+use crate::plan::create::path_of;
+use crate::query::details::{rechecks_of, results_of};
+use crate::run::plan_sandbox::content::Stored;
+use crate::run::{Recheck, Rechecked, red, required};
+
+/// How often the checks are run again on a tree that does not come to rest.
+const RECHECKS_MAX: u32 = 3;
+/// How many files and plans that came in between are named.
+const NAMED_MAX: usize = 20;
+/// How many applied plans of a project are looked through for those.
+const PLANS_MAX: usize = 200;
+
+/// The kind of the reason that a check failed on the merged tree.
+const RECHECK_REASON: &str = "recheck";
+/// The kind of the reason that the tree does not come to rest.
+const MOVING_REASON: &str = "tree_moving";
+/// The kind of the reason that names what moved.
+const MOVED_REASON: &str = "moved";
+/// The kind of the reason that names a plan that was applied or undone meanwhile.
+const PLAN_REASON: &str = "applied_meanwhile";
+
+/// What the reasons of a constrained plan are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConstrainedBy {
+    /// A check that failed on the merged tree.
+    Recheck,
+    /// A tree that did not come to rest.
+    MovingTree,
+    /// A conflict, or another gate.
+    Other,
+}
+
+impl ConstrainedBy {
+    /// By the kinds of the reasons.
+    pub fn of(reasons: &[Reason]) -> ConstrainedBy {
+        let has = |kind| reasons.iter().any(|reason| reason.kind == kind);
+        match (has(RECHECK_REASON), has(MOVING_REASON)) {
+            (true, _) => ConstrainedBy::Recheck,
+            (false, true) => ConstrainedBy::MovingTree,
+            (false, false) => ConstrainedBy::Other,
+        }
+    }
+}
+
+/// When an apply runs the required checks again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecheckWhen {
+    /// If the tree or the choice is another than they ran on.
+    #[default]
+    Auto,
+    /// In any case.
+    Always,
+    /// In no case.
+    Never,
+}
+
+impl RecheckWhen {
+    /// By its name in the settings.
+    pub fn parse(word: &str) -> Option<RecheckWhen> {
+        match word {
+            "auto" => Some(RecheckWhen::Auto),
+            "always" => Some(RecheckWhen::Always),
+            "never" => Some(RecheckWhen::Never),
+            _ => None,
+        }
+    }
+}
+
+/// The tree that the required checks of an apply passed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckedTree {
+    /// There are none, or none that needs a process.
+    #[default]
+    None,
+    /// The one that was there: it had not moved since.
+    ThisTree,
+    /// The one that it became: they were run again.
+    MergedTree,
+    /// That of the plan's sandbox; a person did not want it compared.
+    NotCompared,
+}
+
+/// A check that an apply ran again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RerunCheck {
+    /// Its name.
+    pub check: String,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// The call that ran it; 0 for an apply that has no job.
+    pub call: CallNo,
+}
+
+impl RerunCheck {
+    fn new(result: &ValidationResult) -> RerunCheck {
+        RerunCheck {
+            check: result.validation.clone(),
+            outcome: result.outcome,
+            duration_ms: result.duration_ms,
+            call: result.call,
+        }
+    }
+}
+
+/// What the checks of an apply are worth.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChecksAtApply {
+    /// The tree that they passed on.
+    pub on: CheckedTree,
+    /// Those that were run again, the last time.
+    pub ran: Vec<RerunCheck>,
+}
+
+/// Carries an apply through on a tree that its required checks passed on. `unrun` are the checks that have no result.
+pub(crate) async fn carry_checked(
+    house: &Arc<House>,
+    mut errand: Errand<'_>,
+    authority: &Authority<'_>,
+    when: RecheckWhen,
+    unrun: &[String],
+) -> Result<ApplySummary, CarryError> {
+    let (plan, contents) = (errand.plan, Stored(house.store.as_ref()));
+    let is_checked = !required(plan).is_empty();
+    if !is_checked || (when == RecheckWhen::Never && unrun.is_empty()) {
+        errand.summary.checks.on = if is_checked { CheckedTree::NotCompared } else { CheckedTree::None };
+        return transaction::carry(house, &errand, authority, &contents).await;
+    }
+    errand.summary.checks.on = CheckedTree::ThisTree;
+    let changes = hash_wanted(&errand.wanted);
+    let mut known = match when {
+        RecheckWhen::Auto | RecheckWhen::Never => believed(house, plan, &changes).await?,
+        RecheckWhen::Always => None,
+    };
+    let (own, passed_before) = (known.clone(), errand.summary.validations.0);
+    let (mut first, mut last) = (None, TreeMoves::default());
+    let mut rechecks = 0;
+    loop {
+        let stamp = match known.take() {
+            Some(stamp) => stamp,
+            None if rechecks == RECHECKS_MAX => break,
+            None => {
+                rechecks += 1;
+                let recheck = Recheck { house, plan, authority, wanted: &errand.wanted, net_hash: changes };
+                let Rechecked { stamp, results } = recheck.run().await?;
+                let ran: Vec<RerunCheck> = results.iter().map(RerunCheck::new).collect();
+                let failed = red(results);
+                if !failed.is_empty() {
+                    let moved = moved(house, plan, own.as_ref(), first.as_ref()).await?;
+                    return Err(CarryError::Red { plan: plan.id, reasons: reasons(&failed, unrun, moved) });
+                }
+                if !ran.is_empty() {
+                    let ran_first = ran.iter().filter(|check| unrun.contains(&check.check)).count();
+                    errand.summary.validations.0 = passed_before + ran_first;
+                    errand.summary.checks = ChecksAtApply { on: CheckedTree::MergedTree, ran };
+                }
+                stamp
+            }
+        };
+        errand.checked = Some(stamp);
+        match transaction::carry(house, &errand, authority, &contents).await {
+            Err(CarryError::TreeMoved { moves }) => {
+                first.get_or_insert_with(|| moves.clone());
+                last = moves;
+            }
+            carried => return carried,
+        }
+    }
+    let mut reasons = vec![Reason {
+        kind: MOVING_REASON.to_owned(),
+        subject: "your tree".to_owned(),
+        message: format!("it changed during each of {RECHECKS_MAX} runs of the checks"),
+    }];
+    reasons.extend(moved(house, plan, None, Some(&last)).await?);
+    Err(CarryError::TreeMoving { plan: plan.id, reasons })
+}
+
+/// What moved in the trees of a plan since the stamp.
+pub(crate) async fn moves_since(
+    house: &House,
+    plan: &Plan,
+    stamp: &TreeStamp,
+    authority: &Authority<'_>,
+) -> Result<TreeMoves, CarryError> {
+    let failed = |why: &dyn std::fmt::Display| CarryError::Failed { plan: plan.id, why: why.to_string() };
+    let scope = authority.scope().clone();
+    let trees = PlanTrees::new(house, plan);
+    let (stamp, asked) = (stamp.clone(), scope.clone());
+    let compared = tokio::task::spawn_blocking(move || {
+        let is_over = || asked.is_cancelled();
+        trees.compare(&stamp, usize::MAX, true, &is_over)
+    });
+    let moves = compared.await.map_err(|error| failed(&error))?;
+    scope.check().map_err(|_| CarryError::Cancelled { plan: plan.id })?;
+    Ok(moves)
+}
+
+/// The user's trees of a plan, and what counts in them.
+pub(crate) struct PlanTrees {
+    roots: Vec<PathBuf>,
+    rules: CaptureRules,
+    leave_out: Vec<PathBuf>,
+}
+
+impl PlanTrees {
+    pub(crate) fn new(house: &House, plan: &Plan) -> PlanTrees {
+        PlanTrees {
+            roots: plan.projects.iter().map(|project| path_of(&project.root)).collect(),
+            // What is protected from the plan can be changed by others, and be read by checks.
+            rules: CaptureRules { ignore: plan.spec.ignore.clone(), ..CaptureRules::default() },
+            leave_out: vec![house.options.data_dir.clone(), house.options.sandbox_dir.clone()],
+        }
+    }
+
+    pub(crate) fn compare(
+        &self,
+        stamp: &TreeStamp,
+        entries_max: usize,
+        asks_git: bool,
+        is_over: &(dyn Fn() -> bool + Sync),
+    ) -> TreeMoves {
+        let Self { roots, rules, leave_out } = self;
+        stamp.compare(&TreeComparison { roots, rules, leave_out, asks_git, entries_max }, is_over)
+    }
+}
+
+/// What was chosen of the changes, as one hash: that of all of them when nothing was left out.
+fn hash_wanted(wanted: &[Wanted]) -> Hash {
+    let changes: Vec<NetChange> = wanted.iter().map(|wanted| wanted.change.clone()).collect();
+    net_hash(&changes)
+}
+
+/// The oldest tree that a required check passed on with these changes; `None` if one of them did not, or nothing is known of
+/// its tree.
+async fn believed(house: &House, plan: &Plan, changes: &Hash) -> Result<Option<TreeStamp>, StoreError> {
+    let calls = house.calls(plan).await?;
+    let (changes, mut results) = (changes.to_string(), results_of(&calls));
+    results.extend(rechecks_of(&calls));
+    let stamp_of = |name: &str| -> Option<TreeStamp> {
+        let is_it = |result: &&ValidationResult| result.validation == name && result.net_hash == changes;
+        let latest = results.iter().rfind(is_it).filter(|result| result.outcome == Outcome::Passed)?;
+        serde_json::from_value(latest.base_stamp.clone()).ok()
+    };
+    let stamps: Option<Vec<TreeStamp>> = required(plan).iter().map(|check| stamp_of(&check.name)).collect();
+    Ok(stamps.and_then(|stamps| stamps.into_iter().min_by_key(TreeStamp::at_ms)))
+}
+
+/// The failed checks, then what moved.
+fn reasons(failed: &[ValidationResult], unrun: &[String], moved: Vec<Reason>) -> Vec<Reason> {
+    let one = |result: &ValidationResult| {
+        let said = result.message.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let what = match (result.outcome, unrun.contains(&result.validation)) {
+            (Outcome::Passed | Outcome::Failed, false) => "passed alone, fails on your present tree",
+            (Outcome::Errored, false) => "passed alone, could not be finished on your present tree",
+            (Outcome::Passed | Outcome::Failed, true) => "fails on your present tree",
+            (Outcome::Errored, true) => "could not be finished on your present tree",
+        };
+        let message = if said.is_empty() { what.to_owned() } else { format!("{what}: {}", said.trim()) };
+        Reason { kind: RECHECK_REASON.to_owned(), subject: result.validation.clone(), message }
+    };
+    failed.iter().map(one).chain(moved).collect()
+}
+
+/// What moved since the checks ran, and the plans that were applied or undone meanwhile.
+async fn moved(
+    house: &House,
+    plan: &Plan,
+    since: Option<&TreeStamp>,
+    moves: Option<&TreeMoves>,
+) -> Result<Vec<Reason>, StoreError> {
+    let mut reasons = Vec::new();
+    if let Some(moves) = moves {
+        let more = moves.more + moves.places.len().saturating_sub(NAMED_MAX);
+        reasons.extend(named_places(plan, moves).take(NAMED_MAX).map(|subject| Reason {
+            kind: MOVED_REASON.to_owned(),
+            subject,
+            message: "changed since the plan's checks ran".to_owned(),
+        }));
+        reasons.extend((more > 0).then(|| Reason {
+            kind: MOVED_REASON.to_owned(),
+            subject: "…".to_owned(),
+            message: format!("and {more} more"),
+        }));
+    }
+    if let Some(since) = since {
+        for (id, what, title) in applied_since(house, plan, since.at_ms()).await? {
+            reasons.push(Reason {
+                kind: PLAN_REASON.to_owned(),
+                subject: id.to_string(),
+                message: format!("was {what} meanwhile: {title}"),
+            });
+        }
+    }
+    Ok(reasons)
+}
+
+/// The places that moved, as people name them.
+pub(crate) fn named_places<'a>(plan: &'a Plan, moves: &'a TreeMoves) -> impl Iterator<Item = String> + 'a {
+    moves.places.iter().map(|(root, path)| {
+        let path = path.as_ref().map_or_else(|| "./".to_owned(), ToString::to_string);
+        match plan.projects.get(usize::from(root.0)).filter(|_| plan.projects.len() > 1) {
+            Some(project) => format!("{}:{path}", project.alias),
+            None => path,
+        }
+    })
+}
+
+/// Other plans of the same projects that were applied or undone since then.
+async fn applied_since(
+    house: &House,
+    plan: &Plan,
+    since_ms: u64,
+) -> Result<Vec<(PlanId, &'static str, String)>, StoreError> {
+    let mut found = Vec::new();
+    for project in &plan.projects {
+        let filter = PlanFilter {
+            phase: Some("apply".to_owned()),
+            state: Some("applied".to_owned()),
+            root: Some(project.root.as_bytes().to_vec()),
+            limit: PLANS_MAX,
+        };
+        let (plans, _) = house.store.plans(&filter).await?;
+        for other in plans.into_iter().filter(|other| other.id != plan.id) {
+            let is_later = |at: Option<domain::WallMs>| at.is_some_and(|at| at.0 >= since_ms);
+            let applies = house.store.applies(other.id).await?;
+            let last = applies.iter().rfind(|apply| {
+                let stands = matches!(apply.stage, ApplyStage::Applied);
+                stands && is_later(apply.ended)
+            });
+            let Some(last) = last.filter(|_| found.len() < NAMED_MAX) else { continue };
+            let what = match last.kind {
+                ApplyKind::Apply => "applied",
+                ApplyKind::Undo => "undone",
+            };
+            if !found.iter().any(|(id, _, _)| *id == other.id) {
+                found.push((other.id, what, other.title.clone()));
+            }
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,279 @@
+//! The locks of an apply: the plan's row, the projects' rows, and the kernel's lock on each root.
+//!
+//! # Invariants
+//! 1. Rows are taken in order of resource, so that two applies never wait for each other in a circle.
+//! 2. Rows are renewed while held. The kernel's lock on a root is what guards it from other data directories, and it
+//!    goes with the process.
+//! 3. Whoever holds rows shows a life sign as long, and its rows name it. So a holder that is gone is known at once, and
+//!    nobody waits for its leases.
+//! 4. Who writes to a project has the lock of its root, be it an apply or the recovery of one. The locks of roots come
+//!    before that of a journal.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::{Hash, Lock, LockHeld, LockRequest, LockResource, Plan, WorkerId};
+use rustix::fs::{FlockOperation, flock};
+use sandbox::journal::JournalRoot;
+use store::{LockStoreError, StoreError};
+use tokio::task::JoinHandle;
+
+use crate::engine::House;
+use crate::plan::create::path_of;
+use crate::workers::registry::{Presence, Serves, is_present};
+
+const LEASE: Duration = Duration::from_secs(2);
+const RENEW_EVERY: Duration = Duration::from_millis(500);
+/// How long another apply is waited for.
+const WAIT: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Why the locks were not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum LocksError {
+    /// Somebody else holds one.
+    #[error("{what} is locked by {owner}")]
+    Held {
+        /// What.
+        what: String,
+        /// By whom.
+        owner: String,
+    },
+    /// A project's root cannot be opened.
+    #[error("project {root} cannot be opened: {source}")]
+    Root {
+        /// Its path.
+        root: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Nobody could see that this process lives.
+    #[error("the life sign of this process cannot be shown: {0}")]
+    Presence(#[source] std::io::Error),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The locks of one apply.
+pub(crate) struct Locks {
+    house: Arc<House>,
+    rows: Vec<Lock>,
+    renewing: JoinHandle<()>,
+    roots: RootLocks,
+    // Dropped last: without it the rows count for nothing.
+    _presence: Presence,
+}
+
+impl Locks {
+    /// Takes the locks of the plan and of its projects, waiting for whoever has them.
+    pub(crate) async fn take(house: &Arc<House>, plan: &Plan, what: &str) -> Result<Self, LocksError> {
+        let deadline = house.clock.now().saturating_add(WAIT);
+        let holder = WorkerId::from_u128(house.ids.ulid());
+        let presence =
+            Presence::show(&house.options.data_dir, holder, Serves::Nobody).map_err(LocksError::Presence)?;
+        let owner = format!("{what} of plan {} {}", plan.id, signed(holder));
+        let projects =
+            plan.projects.iter().map(|project| LockResource::Project(Hash::of(project.root.as_bytes())));
+        let mut resources: Vec<LockResource> = projects.chain([LockResource::Plan(plan.id)]).collect();
+        resources.sort();
+        let mut rows = Vec::new();
+        for resource in resources {
+            match take_row(house, resource, &owner, deadline).await {
+                Ok(row) => rows.push(row),
+                Err(error) => {
+                    release(house, &rows).await;
+                    return Err(error);
+                }
+            }
+        }
+        let roots = match lock_roots(house, plan, deadline).await {
+            Ok(roots) => roots,
+            Err(error) => {
+                release(house, &rows).await;
+                return Err(error);
+            }
+        };
+        let renewing = tokio::spawn(renew(Arc::clone(house), rows.clone()));
+        Ok(Self { house: Arc::clone(house), rows, renewing, roots, _presence: presence })
+    }
+
+    /// Those of the projects' roots.
+    pub(crate) fn roots(&self) -> &RootLocks {
+        &self.roots
+    }
+
+    /// Frees them.
+    pub(crate) async fn release(self) {
+        self.renewing.abort();
+        release(&self.house, &self.rows).await;
+    }
+}
+
+impl Drop for Locks {
+    fn drop(&mut self) {
+        self.renewing.abort();
+    }
+}
+
+/// The kernel's locks on the roots of projects.
+#[derive(Debug, Default)]
+pub(crate) struct RootLocks(Vec<RootLock>);
+
+#[derive(Debug)]
+struct RootLock {
+    path: PathBuf,
+    inode: (u64, u64),
+    // Held for its lock.
+    _root: File,
+}
+
+impl RootLocks {
+    /// Takes the locks of these roots without waiting, but for those that `held` has; none when somebody else has one.
+    /// A root that cannot be opened has nothing to be guarded.
+    pub(crate) fn try_take(roots: impl IntoIterator<Item = PathBuf>, held: &RootLocks) -> Option<RootLocks> {
+        let mut taken = RootLocks::default();
+        for path in roots {
+            let Ok(root) = File::open(&path) else { continue };
+            let Ok(inode) = inode_of(&root) else { continue };
+            if held.0.iter().chain(&taken.0).any(|lock| lock.inode == inode) {
+                continue;
+            }
+            flock(&root, FlockOperation::NonBlockingLockExclusive).ok()?;
+            taken.0.push(RootLock { path, inode, _root: root });
+        }
+        Some(taken)
+    }
+
+    /// Whether one of a journal's roots is among these. A directory that was made anew in its place is another.
+    pub(crate) fn has_one_of(&self, roots: &[JournalRoot]) -> bool {
+        let is = |lock: &RootLock, root: &JournalRoot| lock.path == root.path && lock.inode.1 == root.ino;
+        roots.iter().any(|root| self.0.iter().any(|lock| is(lock, root)))
+    }
+}
+
+fn inode_of(root: &File) -> std::io::Result<(u64, u64)> {
+    root.metadata().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+/// The words by which a holder of rows is known.
+fn signed(holder: WorkerId) -> String {
+    format!("(process {}, {holder})", std::process::id())
+}
+
+/// The holder that signed so.
+fn holder_of(owner: &str) -> Option<WorkerId> {
+    owner.strip_suffix(')')?.rsplit_once(", ")?.1.parse().ok()
+}
+
+async fn take_row(
+    house: &House,
+    resource: LockResource,
+    owner: &str,
+    deadline: Duration,
+) -> Result<Lock, LocksError> {
+    loop {
+        let request = LockRequest { resource, owner: owner.to_owned(), boot: house.boot, lease: LEASE };
+        match house.store.take_lock(request).await {
+            Ok(row) => return Ok(row),
+            Err(LockStoreError::Store(error)) => return Err(error.into()),
+            Err(LockStoreError::Held(held)) => {
+                if free_of_the_dead(house, &held).await? {
+                    continue;
+                }
+                if house.clock.now() >= deadline {
+                    return Err(LocksError::Held { what: held.resource.to_string(), owner: held.owner });
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        }
+    }
+}
+
+/// Frees a row whose holder is gone; says whether it is. The row's number sees to it that nobody else's is freed.
+async fn free_of_the_dead(house: &House, held: &LockHeld) -> Result<bool, StoreError> {
+    let is_gone = |holder| !is_present(&house.options.data_dir, holder);
+    if !holder_of(&held.owner).is_some_and(is_gone) {
+        return Ok(false);
+    }
+    let rows = house.store.locks().await?;
+    if let Some(row) = rows.iter().find(|row| row.resource == held.resource && row.owner == held.owner) {
+        house.store.release_lock(row).await?;
+    }
+    Ok(true)
+}
+
+async fn lock_roots(house: &House, plan: &Plan, deadline: Duration) -> Result<RootLocks, LocksError> {
+    let mut paths: Vec<_> = plan.projects.iter().map(|project| path_of(&project.root)).collect();
+    paths.sort();
+    let mut roots = RootLocks::default();
+    for path in paths {
+        let root = open_root(&path)?;
+        while flock(&root.1, FlockOperation::NonBlockingLockExclusive).is_err() {
+            if house.clock.now() >= deadline {
+                let what = path.display().to_string();
+                return Err(LocksError::Held { what, owner: "another process".to_owned() });
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        roots.0.push(RootLock { path, inode: root.0, _root: root.1 });
+    }
+    Ok(roots)
+}
+
+fn open_root(path: &Path) -> Result<((u64, u64), File), LocksError> {
+    let failed = |source| LocksError::Root { root: path.display().to_string(), source };
+    let root = File::open(path).map_err(failed)?;
+    Ok((inode_of(&root).map_err(failed)?, root))
+}
+
+async fn renew(house: Arc<House>, rows: Vec<Lock>) {
+    loop {
+        tokio::time::sleep(RENEW_EVERY).await;
+        for row in &rows {
+            // The kernel's lock still guards the files when a renewal fails.
+            let _ = house.store.renew_lock(row, LEASE).await;
+        }
+    }
+}
+
+async fn release(house: &House, rows: &[Lock]) {
+    for row in rows {
+        // What is not freed runs out.
+        let _ = house.store.release_lock(row).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_is_known_by_what_it_signed() {
+        let holder = WorkerId::from_u128(0x0194_2f3a_0000_0000_0000_0000_0000_0007);
+        assert_eq!(holder_of(&format!("apply of plan 01J {}", signed(holder))), Some(holder));
+        assert_eq!(holder_of("apply of plan 01J (process 4711)"), None);
+        assert_eq!(holder_of("somebody"), None);
+    }
+
+    #[test]
+    fn the_lock_of_a_root_has_one_holder_and_is_not_asked_for_twice() {
+        let dir = std::env::temp_dir();
+        let dir = dir.join(format!("agents-locks-{}", std::process::id()));
+        let roots = || [dir.join("a"), dir.join("b"), dir.join("absent")];
+        for name in ["a", "b"] {
+            std::fs::create_dir_all(dir.join(name)).unwrap();
+        }
+        let none = RootLocks::default();
+        let held = RootLocks::try_take([dir.join("a")], &none).unwrap();
+        assert!(RootLocks::try_take(roots(), &none).is_none(), "somebody has one");
+        let rest = RootLocks::try_take(roots(), &held).unwrap();
+        assert_eq!(rest.0.iter().map(|lock| &lock.path).collect::<Vec<_>>(), [&dir.join("b")]);
+        drop((held, rest));
+        assert_eq!(RootLocks::try_take(roots(), &none).unwrap().0.len(), 2);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

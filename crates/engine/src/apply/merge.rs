@@ -1,0 +1,510 @@
+//! A plan's changes merged with the user's files as they are now: what the journal is to do, or what stands in the way.
+//!
+//! # Invariants
+//! 1. Nothing is written here.
+//! 2. Every file is read beneath its project's root, through no link.
+//! 3. What is to be written over is named by its state, so that the journal finds out if it changed meanwhile.
+//! 4. A link that is removed by the same changes is on the way of nothing that is made in its place.
+//! 5. What a mode keeps us from reading is as a journal left it, if nothing touched it since: see [`LeftBy`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use domain::{
+    ConflictKind, FileMerge, FileState, Hash, Kind, Merge, NetChange, Place, Plan, Region, RelPath, RootNo,
+    Sides, TEXT_BYTES_MAX, hunks_in_conflict, merge, merge_file,
+};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
+use sandbox::beneath::{self, BeneathError, Links};
+use sandbox::content::ContentSource;
+use sandbox::journal::{Attributes, Bytes, Change, Image};
+
+use crate::plan::create::path_of;
+
+/// A change that a person wants to have.
+pub(crate) struct Wanted {
+    pub(crate) change: NetChange,
+    /// What people call it.
+    pub(crate) address: String,
+    /// The plan's content, when it is not the recorded one because only some hunks are wanted.
+    pub(crate) content: Option<Vec<u8>>,
+    /// Whom a file that is made anew shall belong to, and what hangs on it; none: as files made there.
+    pub(crate) attributes: Option<Attributes>,
+    /// Whether the plan's file wins over a conflict.
+    pub(crate) take: bool,
+    /// Whether it is only a directory that holds others of what is wanted: it is not counted.
+    pub(crate) is_carrier: bool,
+}
+
+/// The files of the changes that have other names, which no change mentions: by device and inode, wherever the other names
+/// are.
+pub(crate) fn linked_elsewhere<'a>(
+    roots: &Roots,
+    changes: impl IntoIterator<Item = &'a NetChange>,
+) -> BTreeSet<(RootNo, RelPath)> {
+    let mut names: BTreeMap<(u64, u64), (u64, Vec<&NetChange>)> = BTreeMap::new();
+    for change in changes {
+        let here = change.from.as_ref().unwrap_or(&change.path);
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        let held = roots
+            .of(change.root)
+            .and_then(|root| beneath::open(root.as_fd(), here, flags, Mode::empty(), Links::Refuse).ok());
+        let Some(stat) = held.and_then(|held| rustix::fs::fstat(held).ok()) else { continue };
+        let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
+        if is_file && stat.st_nlink > 1 {
+            let known = names.entry((stat.st_dev, stat.st_ino)).or_insert((stat.st_nlink, Vec::new()));
+            known.1.push(change);
+        }
+    }
+    let is_file = |state: Option<FileState>| state.is_some_and(|state| state.kind == Kind::File);
+    let elsewhere = names.into_values().filter(|(links, here)| *links > here.len() as u64);
+    elsewhere
+        .flat_map(|(_, here)| here)
+        .filter(|change| change.from.is_none() && is_file(change.after))
+        .map(|change| (change.root, change.path.clone()))
+        .collect()
+}
+
+/// How many paths these changes touch that a person counts, and which.
+pub(crate) fn counted(changes: &[Change], wanted: &[Wanted]) -> BTreeSet<(RootNo, RelPath)> {
+    let carriers: BTreeSet<(RootNo, &RelPath)> = wanted
+        .iter()
+        .filter(|wanted| wanted.is_carrier)
+        .map(|wanted| (wanted.change.root, &wanted.change.path))
+        .collect();
+    let all = changes.iter().map(|change| (change.root, &change.path));
+    let counted = all.filter(|place| !carriers.contains(place));
+    counted.map(|(root, path)| (root, path.clone())).collect()
+}
+
+/// What stands in the way of one file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conflict {
+    /// The file or the hunk, as people call it.
+    pub address: String,
+    /// Why.
+    pub kind: ConflictKind,
+    /// Both sides of each place, where the conflict is about lines.
+    pub places: Vec<ConflictPlace>,
+}
+
+/// One place that both changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConflictPlace {
+    /// The line in the user's file, from 1.
+    pub line: u32,
+    /// What the user has there.
+    pub yours: Vec<u8>,
+    /// What the plan has there.
+    pub plans: Vec<u8>,
+}
+
+/// What came of merging.
+#[derive(Default)]
+pub(crate) struct Merged {
+    pub(crate) changes: Vec<Change>,
+    /// Files that have both the user's edits and the plan's.
+    pub(crate) merged: Vec<String>,
+    /// Files that are as the plan wants them already.
+    pub(crate) already: Vec<String>,
+    pub(crate) conflicts: Vec<Conflict>,
+}
+
+/// Why nothing could be merged.
+#[derive(Debug, thiserror::Error)]
+pub enum MergingError {
+    /// A path would leave its project.
+    #[error("{path} leads out of its project")]
+    Escapes {
+        /// The path.
+        path: RelPath,
+    },
+    /// A content is not kept any more, or was too large to be kept.
+    #[error("the content of {address} is not kept")]
+    ContentMissing {
+        /// The file.
+        address: String,
+    },
+    /// A file would lose its capabilities.
+    #[error("{address} has file capabilities, which it would lose: only root can put them back")]
+    Capabilities {
+        /// The file.
+        address: String,
+    },
+    /// A file cannot be read.
+    #[error("{address} cannot be read: {source}")]
+    Io {
+        /// The file.
+        address: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// The roots of a plan's projects, held open.
+pub(crate) struct Roots(BTreeMap<RootNo, OwnedFd>);
+
+impl Roots {
+    pub(crate) fn open(plan: &Plan) -> Result<Self, MergingError> {
+        let mut roots = BTreeMap::new();
+        for (project, no) in plan.projects.iter().zip(0..) {
+            let path = path_of(&project.root);
+            let root = beneath::open_root(&path).map_err(|source| unreadable(&path, source))?;
+            roots.insert(RootNo(no), root);
+        }
+        Ok(Self(roots))
+    }
+
+    fn of(&self, root: RootNo) -> Option<&OwnedFd> {
+        self.0.get(&root)
+    }
+}
+
+fn unreadable(path: &Path, source: io::Error) -> MergingError {
+    MergingError::Io { address: path.display().to_string(), source }
+}
+
+/// What an earlier journal left, for an undo: it says what is in files that nobody may read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeftBy {
+    /// When its last file had been written, in seconds and nanoseconds of the file system's clock.
+    pub(crate) at: (i64, i64),
+}
+
+impl LeftBy {
+    /// Whether what has this record was not touched since.
+    fn knows(self, stat: &Stat) -> bool {
+        #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
+        let changed = (stat.st_ctime as i64, stat.st_ctime_nsec as i64);
+        changed <= self.at
+    }
+}
+
+/// A file as it lies there now.
+struct Found {
+    state: FileState,
+    /// The bytes of what may be merged by lines.
+    bytes: Option<Vec<u8>>,
+    inode: (u64, u64),
+    links: u64,
+    /// Whether it could not be read, and a journal says what it is.
+    is_unread: bool,
+}
+
+/// Merges everything that is wanted. `left_by` is the journal that is undone.
+pub(crate) fn merge_all(
+    roots: &Roots,
+    wanted: &[Wanted],
+    contents: &dyn ContentSource,
+    left_by: Option<LeftBy>,
+) -> Result<Merged, MergingError> {
+    let mut merged = Merged::default();
+    let gone_links: BTreeSet<(RootNo, &RelPath)> = wanted.iter().filter_map(gone_link).collect();
+    let mut inodes: BTreeMap<(u64, u64), (Option<Hash>, String)> = BTreeMap::new();
+    for wanted in wanted {
+        let Some(root) = roots.of(wanted.change.root) else { continue };
+        let here = wanted.change.from.as_ref().unwrap_or(&wanted.change.path);
+        let look = |path: &RelPath, expected: Option<FileState>| {
+            let looking = Looking { root, address: &wanted.address, expected, left_by };
+            match looking.found(path) {
+                Err(MergingError::Escapes { .. }) if is_below(&gone_links, wanted.change.root, path) => {
+                    Ok(None)
+                }
+                found => found,
+            }
+        };
+        let now = look(here, wanted.change.before)?;
+        let there = match &wanted.change.from {
+            Some(_) => look(&wanted.change.path, None)?,
+            None => None,
+        };
+        if let Some(now) = now.as_ref().filter(|now| now.links > 1) {
+            let result = wanted.change.after.map(|after| after.hash);
+            match inodes.get(&now.inode) {
+                Some((other, _)) if *other != result => {
+                    merged.conflicts.push(conflict(wanted, ConflictKind::Linked));
+                    continue;
+                }
+                Some(_) | None => {
+                    inodes.insert(now.inode, (result, wanted.address.clone()));
+                }
+            }
+        }
+        Merging { wanted, now, there, contents }.merge(&mut merged)?;
+    }
+    Ok(merged)
+}
+
+/// The link that a change removes, or puts something else in the place of.
+fn gone_link(wanted: &Wanted) -> Option<(RootNo, &RelPath)> {
+    let change = &wanted.change;
+    let is_link = |state: FileState| state.kind == Kind::Symlink;
+    let goes =
+        change.before.is_some_and(is_link) && (change.from.is_some() || !change.after.is_some_and(is_link));
+    goes.then(|| (change.root, change.from.as_ref().unwrap_or(&change.path)))
+}
+
+fn is_below(places: &BTreeSet<(RootNo, &RelPath)>, root: RootNo, path: &RelPath) -> bool {
+    let mut above = path.parent();
+    while let Some(directory) = above {
+        if places.contains(&(root, &directory)) {
+            return true;
+        }
+        above = directory.parent();
+    }
+    false
+}
+
+fn conflict(wanted: &Wanted, kind: ConflictKind) -> Conflict {
+    Conflict { address: wanted.address.clone(), kind, places: Vec::new() }
+}
+
+/// One change and what it meets.
+struct Merging<'a> {
+    wanted: &'a Wanted,
+    now: Option<Found>,
+    there: Option<Found>,
+    contents: &'a dyn ContentSource,
+}
+
+impl Merging<'_> {
+    fn merge(&self, merged: &mut Merged) -> Result<(), MergingError> {
+        let state = |found: &Option<Found>| found.as_ref().map(|found| found.state);
+        let sides = Sides::of(&self.wanted.change, state(&self.now), state(&self.there));
+        match merge_file(&sides) {
+            FileMerge::AlreadyThere => merged.already.push(self.wanted.address.clone()),
+            FileMerge::Write(post) => merged.changes.push(self.write(post, self.plan_bytes(&post))),
+            FileMerge::Remove => merged.changes.push(self.removal()),
+            FileMerge::Move(post) => merged.changes.extend(self.movement(post, self.plan_bytes(&post))),
+            FileMerge::MergeLines { mode } => self.merge_lines(mode, merged)?,
+            FileMerge::Conflict(_) if self.wanted.take => merged.changes.extend(self.taken(&sides)),
+            FileMerge::Conflict(kind) => merged.conflicts.push(conflict(self.wanted, kind)),
+        }
+        Ok(())
+    }
+
+    fn merge_lines(&self, mode: u16, merged: &mut Merged) -> Result<(), MergingError> {
+        let base = self.content(self.wanted.change.before)?;
+        let plan = match &self.wanted.content {
+            Some(content) => content.clone(),
+            None => self.content(self.wanted.change.after)?,
+        };
+        let now = self.now.as_ref().and_then(|now| now.bytes.clone()).unwrap_or_default();
+        let (bytes, is_merged) = match merge(&base, &now, &plan) {
+            Merge::Same => (now, false),
+            Merge::Merged(bytes) => (bytes, true),
+            Merge::Conflict(_) if self.wanted.take => (plan, false),
+            Merge::Conflict(regions) => {
+                let places = regions.iter().map(|region| ConflictPlace {
+                    line: region.now.start + 1,
+                    yours: lines(&now, region.now.start, region.now.end),
+                    plans: lines(&plan, region.plan.start, region.plan.end),
+                });
+                let address = self.hunk_address(&base, &plan, &regions);
+                let places = places.collect();
+                merged.conflicts.push(Conflict { address, kind: ConflictKind::Lines(regions), places });
+                return Ok(());
+            }
+        };
+        if is_merged {
+            merged.merged.push(self.wanted.address.clone());
+        }
+        let post = FileState::file(&bytes, mode);
+        match self.wanted.change.from {
+            Some(_) => merged.changes.extend(self.movement(post, Bytes::Here(bytes))),
+            None => merged.changes.push(self.write(post, Bytes::Here(bytes))),
+        }
+        Ok(())
+    }
+
+    /// The file with the first of its hunks that is in conflict.
+    fn hunk_address(&self, base: &[u8], plan: &[u8], regions: &[Region]) -> String {
+        match hunks_in_conflict(base, plan, regions).first() {
+            Some(number) => format!("{}#{number}", self.wanted.address),
+            None => self.wanted.address.clone(),
+        }
+    }
+
+    /// The plan's file over whatever is there.
+    fn taken(&self, sides: &Sides) -> Vec<Change> {
+        let Some(post) = sides.plan else { return vec![self.removal()] };
+        match sides.place {
+            Place::Moves { .. } => self.movement(post, self.plan_bytes(&post)),
+            Place::Stays => vec![self.write(post, self.plan_bytes(&post))],
+        }
+    }
+
+    fn write(&self, post: FileState, bytes: Bytes) -> Change {
+        Change {
+            root: self.wanted.change.root,
+            path: self.wanted.change.path.clone(),
+            from: None,
+            pre: self.now.as_ref().map(as_found),
+            post: Some(Image { state: post, bytes, attributes: self.wanted.attributes.clone() }),
+        }
+    }
+
+    fn removal(&self) -> Change {
+        let path = self.wanted.change.from.as_ref().unwrap_or(&self.wanted.change.path);
+        Change {
+            root: self.wanted.change.root,
+            path: path.clone(),
+            from: None,
+            pre: self.now.as_ref().map(as_found),
+            post: None,
+        }
+    }
+
+    fn movement(&self, post: FileState, bytes: Bytes) -> Vec<Change> {
+        let arrival = Change {
+            root: self.wanted.change.root,
+            path: self.wanted.change.path.clone(),
+            from: self.wanted.change.from.clone(),
+            pre: self.there.as_ref().map(as_found),
+            post: Some(Image { state: post, bytes, attributes: self.wanted.attributes.clone() }),
+        };
+        let departure = self.now.is_some().then(|| self.removal());
+        std::iter::once(arrival).chain(departure).collect()
+    }
+
+    /// Where the bytes of what is to be written are.
+    fn plan_bytes(&self, post: &FileState) -> Bytes {
+        let narrowed = self.wanted.content.as_ref().filter(|content| Hash::of(content) == post.hash);
+        let present = self.now.as_ref().filter(|now| now.state.hash == post.hash);
+        match (narrowed, present.and_then(|now| now.bytes.clone())) {
+            (Some(content), _) => Bytes::Here(content.clone()),
+            (None, Some(bytes)) => Bytes::Here(bytes),
+            (None, None) => Bytes::Content,
+        }
+    }
+
+    fn content(&self, state: Option<FileState>) -> Result<Vec<u8>, MergingError> {
+        let missing = || MergingError::ContentMissing { address: self.wanted.address.clone() };
+        let state = state.ok_or_else(missing)?;
+        let mut bytes = Vec::new();
+        let mut reader = self.contents.open(&state.hash).map_err(|_| missing())?;
+        reader.read_to_end(&mut bytes).map_err(|_| missing())?;
+        // A damaged base would merge into something that nobody wrote.
+        if Hash::of(&bytes) == state.hash { Ok(bytes) } else { Err(missing()) }
+    }
+}
+
+fn as_found(found: &Found) -> Image {
+    let bytes = if found.is_unread { Bytes::Content } else { Bytes::AsFound };
+    Image { state: found.state, bytes, attributes: None }
+}
+
+fn lines(text: &[u8], from: u32, to: u32) -> Vec<u8> {
+    let all = text.split_inclusive(|byte| *byte == b'\n');
+    all.skip(from as usize).take(to.saturating_sub(from) as usize).collect::<Vec<_>>().concat()
+}
+
+/// How one path is looked at.
+struct Looking<'a> {
+    root: &'a OwnedFd,
+    address: &'a str,
+    /// What should lie there.
+    expected: Option<FileState>,
+    left_by: Option<LeftBy>,
+}
+
+impl Looking<'_> {
+    /// What lies at a path now.
+    fn found(&self, path: &RelPath) -> Result<Option<Found>, MergingError> {
+        let io_error = |source: io::Error| self.io_error(source);
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        let file = match beneath::open(self.root.as_fd(), path, flags, Mode::empty(), Links::Refuse) {
+            Ok(file) => file,
+            Err(BeneathError::Escapes { path }) => return Err(MergingError::Escapes { path }),
+            Err(BeneathError::Io { source, .. }) => {
+                let is_absent =
+                    matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+                let is_closed = source.kind() == io::ErrorKind::PermissionDenied;
+                return match (is_absent, is_closed && self.is_way_known(path)) {
+                    (true, _) => Ok(None),
+                    (false, true) => Ok(self.expected.map(unread)),
+                    (false, false) => Err(io_error(source)),
+                };
+            }
+        };
+        let stat =
+            rustix::fs::statat(&file, c"", AtFlags::EMPTY_PATH).map_err(|errno| io_error(errno.into()))?;
+        let mode = (stat.st_mode & 0o7777) as u16;
+        let kind = rustix::fs::FileType::from_raw_mode(stat.st_mode);
+        let (state, bytes) = if kind.is_dir() {
+            (FileState::dir(mode), None)
+        } else if kind.is_symlink() {
+            let target =
+                rustix::fs::readlinkat(&file, c"", Vec::new()).map_err(|errno| io_error(errno.into()))?;
+            (FileState::symlink(target.as_bytes()), None)
+        } else if kind.is_file() {
+            drop(file);
+            match file_state(self.root, path, mode) {
+                Ok(read) => read,
+                Err(source) if source.kind() == io::ErrorKind::PermissionDenied => {
+                    return self.known(&stat, mode).map(Some).ok_or_else(|| io_error(source));
+                }
+                Err(source) => return Err(io_error(source)),
+            }
+        } else {
+            // A socket or a device: something is there, and it is nothing that can be merged.
+            (FileState { kind: Kind::File, mode, size: 0, hash: Hash::of(b"special"), text: false }, None)
+        };
+        let inode = (stat.st_dev, stat.st_ino);
+        Ok(Some(Found { state, bytes, inode, links: stat.st_nlink, is_unread: false }))
+    }
+
+    /// The file that may not be read, if it is what the journal left.
+    fn known(&self, stat: &Stat, mode: u16) -> Option<Found> {
+        let is_left = self.left_by.is_some_and(|left_by| left_by.knows(stat));
+        let is_expected = |expected: &FileState| {
+            expected.kind == Kind::File
+                && expected.mode == mode
+                && i64::try_from(expected.size).is_ok_and(|size| size == stat.st_size)
+        };
+        self.expected.filter(|expected| is_left && is_expected(expected)).map(unread)
+    }
+
+    /// Whether the directory that keeps us from the path is as the journal left it: then what lies in it is too.
+    fn is_way_known(&self, path: &RelPath) -> bool {
+        let mut above = path.parent();
+        while let Some(directory) = above {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW;
+            if let Ok(held) =
+                beneath::open(self.root.as_fd(), &directory, flags, Mode::empty(), Links::Refuse)
+            {
+                let stat = rustix::fs::fstat(&held);
+                return self.left_by.zip(stat.ok()).is_some_and(|(left_by, stat)| left_by.knows(&stat));
+            }
+            above = directory.parent();
+        }
+        false
+    }
+
+    fn io_error(&self, source: io::Error) -> MergingError {
+        MergingError::Io { address: self.address.to_owned(), source }
+    }
+}
+
+fn unread(state: FileState) -> Found {
+    Found { state, bytes: None, inode: (0, 0), links: 1, is_unread: true }
+}
+
+fn file_state(root: &OwnedFd, path: &RelPath, mode: u16) -> io::Result<(FileState, Option<Vec<u8>>)> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = beneath::open(root.as_fd(), path, flags, Mode::empty(), Links::Refuse)
+        .map_err(BeneathError::into_io)?;
+    let mut file = std::fs::File::from(file);
+    let size = file.metadata()?.len();
+    if size <= TEXT_BYTES_MAX {
+        let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
+        file.read_to_end(&mut bytes)?;
+        return Ok((FileState::file(&bytes, mode), Some(bytes)));
+    }
+    let mut hasher = blake3::Hasher::new();
+    let size = hasher.update_reader(&mut file)?.count();
+    let hash = Hash::from_bytes(*hasher.finalize().as_bytes());
+    Ok((FileState { kind: Kind::File, mode, size, hash, text: false }, None))
+}

@@ -1,0 +1,594 @@
+//! `apply`: brings a plan's changes into the user's files, all that were chosen or none.
+//!
+//! # Invariants
+//! 1. What cannot be chosen, and what its checks do not let through, is refused before the plan moves.
+//! 2. An apply runs as a job of the plan, but for a plan that was applied and undone: that one is final, and is applied
+//!    again under its lock.
+//! 3. Asked again for an apply that stands, the answer is the earlier one. Asked for another choice, it is refused.
+//! 4. An apply that waits is replaced by a later choice as long as nobody who lives works on it: its job is taken over,
+//!    and ended as one that applied nothing. Whoever had it cannot seal it any more.
+
+pub(crate) mod abandon;
+pub(crate) mod check_validity;
+mod clean_filter;
+pub(crate) mod crash_recovery;
+mod git_commit;
+pub(crate) mod invariants;
+pub(crate) mod locks;
+mod lost_journal;
+pub(crate) mod merge;
+mod selection;
+pub(crate) mod transaction;
+mod undo;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use domain::{
+    ApplyId, ApplyKind, ApplyRecord, ApplyStage, ApplyState, JobState, NetChange, Phase, Plan, PlanEvent,
+    PlanId, PlanState, Reason, RelPath, RootNo, SelectionError, ValidationSummary, WallMs, Work,
+};
+use serde::{Deserialize, Serialize};
+use store::{PlanStoreError, StoreError};
+use sync::{CancellationToken, Observed};
+
+use crate::engine::Engine;
+use crate::plan::execute::ExecuteError;
+use crate::run::ApplyAs;
+use crate::run::plan_sandbox::content::Stored;
+use check_validity::{ChecksAtApply, ConstrainedBy, RecheckWhen};
+use locks::LocksError;
+use merge::{Conflict, MergingError, Roots};
+use transaction::{Authority, CarryError};
+
+/// How often an apply that waits is replaced before others are let have their way.
+const REPLACED_MAX: usize = 3;
+
+/// How long an apply that is stopped may take to end.
+const WITHDRAW_WAIT: Duration = Duration::from_secs(180);
+
+/// What a person wants to have applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ApplyRequest {
+    /// Only these files, directories, globs and hunks.
+    pub only: Vec<String>,
+    /// Not these.
+    pub reject: Vec<String>,
+    /// The plan's file over a conflict.
+    pub take: Vec<String>,
+    /// Whether nothing to apply is fine.
+    pub allow_empty: bool,
+    /// Commit the changes, and nothing else, with this message.
+    pub commit: Option<String>,
+    /// Put the changes on a new branch of this name, and leave the tree alone.
+    pub branch: Option<String>,
+    /// Write files that have other names in place, so that those change too.
+    pub through_links: bool,
+    /// When the required checks are run again; none: as the settings say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recheck: Option<RecheckWhen>,
+    /// Apply though checks of a project did not run because the user does not trust them.
+    #[serde(skip_serializing_if = "is_false")]
+    pub unchecked: bool,
+}
+
+impl ApplyRequest {
+    /// Whether it names a part of the changes.
+    pub fn is_partial(&self) -> bool {
+        !self.only.is_empty() || !self.reject.is_empty()
+    }
+
+    /// Returns whether the checks let it through, or missing trust alone stands in the way and the user waives that.
+    pub(crate) fn is_let_through(&self, checks: &ValidationSummary) -> bool {
+        checks.may_be_applied() || (self.unchecked && checks.waits_for_trust())
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// What an apply or an undo did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApplySummary {
+    /// Its name.
+    pub apply: ApplyId,
+    /// How many files it changed.
+    pub files: usize,
+    /// Lines added.
+    pub insertions: u64,
+    /// Lines removed.
+    pub deletions: u64,
+    /// Files that have both the user's edits and the plan's.
+    pub merged: Vec<String>,
+    /// Files that could not be written in place and were replaced.
+    pub replaced: Vec<String>,
+    /// What the person left out.
+    pub left_out: Vec<String>,
+    /// Required checks that passed, and how many there are.
+    pub validations: (usize, usize),
+    /// The tree that they passed on.
+    #[serde(default)]
+    pub checks: ChecksAtApply,
+    /// Until when it can be undone.
+    pub undo_until: WallMs,
+    /// The commit that was made.
+    pub commit: Option<String>,
+    /// Whether it stood already, and nothing was done now.
+    #[serde(default)]
+    pub already: bool,
+}
+
+/// What an apply would do.
+#[derive(Clone, Debug)]
+pub struct Preview {
+    /// The plan.
+    pub plan: Plan,
+    /// Files that would change.
+    pub files: Vec<String>,
+    /// Of them, those merged with the user's edits.
+    pub merged: Vec<String>,
+    /// Files that are as the plan wants them already.
+    pub already: Vec<String>,
+    /// What stands in the way.
+    pub conflicts: Vec<Conflict>,
+    /// What the person left out.
+    pub left_out: Vec<String>,
+    /// What the checks say.
+    pub validations: ValidationSummary,
+    /// Files that have other names, which the plan does not mention.
+    pub linked: Vec<String>,
+}
+
+/// Why nothing was applied or undone.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// The plan is not at a point where it can be applied or undone.
+    #[error("plan {plan} is {state}")]
+    NotReady {
+        /// The plan.
+        plan: PlanId,
+        /// Where it stands.
+        state: PlanState,
+    },
+    /// Another process works on it.
+    #[error("plan {plan} is being worked on by {worker}")]
+    Busy {
+        /// The plan.
+        plan: PlanId,
+        /// Who has it.
+        worker: String,
+    },
+    /// It is being applied with another choice.
+    #[error("plan {plan} is being applied with another choice by {worker}")]
+    OtherChoice {
+        /// The plan.
+        plan: PlanId,
+        /// Who does it.
+        worker: String,
+    },
+    /// It is applied, with another choice.
+    #[error("plan {plan} is applied already, with {files} of {of} files")]
+    AlreadyApplied {
+        /// The plan.
+        plan: PlanId,
+        /// How many files were applied, as a whole or in part.
+        files: usize,
+        /// How many the plan changed.
+        of: usize,
+        /// What was left out.
+        left_out: Vec<String>,
+    },
+    /// A word names nothing that the plan changed.
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
+    /// It was to read only.
+    #[error("plan {plan} was made to read only")]
+    ReadOnly {
+        /// The plan.
+        plan: PlanId,
+    },
+    /// There is nothing to do.
+    #[error("plan {plan} has nothing to apply")]
+    NothingToApply {
+        /// The plan.
+        plan: PlanId,
+    },
+    /// A required check failed, or did not run for these changes.
+    #[error("the checks of plan {plan} do not let it through")]
+    Validation {
+        /// The plan.
+        plan: PlanId,
+        /// What they say.
+        summary: ValidationSummary,
+    },
+    /// A required check passed in the plan's sandbox and failed on the merged tree. Nothing was written.
+    #[error("the checks of plan {plan} fail on the present tree")]
+    Recheck {
+        /// The plan.
+        plan: PlanId,
+        /// The checks, then what moved since they passed.
+        reasons: Vec<Reason>,
+    },
+    /// The tree changed during every run of the checks. Nothing was written.
+    #[error("the tree that plan {plan} is to be applied to does not come to rest")]
+    TreeMoving {
+        /// The plan.
+        plan: PlanId,
+        /// What moved last.
+        reasons: Vec<Reason>,
+    },
+    /// Files are too large to be kept.
+    #[error("{} files of plan {plan} are too large to be applied", files.len())]
+    TooLarge {
+        /// The plan.
+        plan: PlanId,
+        /// Which.
+        files: Vec<String>,
+    },
+    /// The user's files and the plan do not go together.
+    #[error("plan {plan} was not applied: {} conflicts, nothing was written", conflicts.len())]
+    Conflicts {
+        /// The plan.
+        plan: PlanId,
+        /// Where.
+        conflicts: Vec<Conflict>,
+        /// What stands in the way in other words, where the places are not known any more.
+        reasons: Vec<Reason>,
+    },
+    /// Its journal is gone.
+    #[error("plan {plan} cannot be undone any more: its journal is gone")]
+    UndoExpired {
+        /// The plan.
+        plan: PlanId,
+    },
+    /// Its journal does not say any more what was there before.
+    #[error("plan {plan} cannot be undone: its journal is damaged")]
+    UndoDamaged {
+        /// The plan.
+        plan: PlanId,
+        /// Where the journal lies.
+        journal: std::path::PathBuf,
+    },
+    /// There is a branch of this name.
+    #[error("branch {name} exists")]
+    BranchExists {
+        /// The name.
+        name: String,
+    },
+    /// Somebody else has just brought the plan to this end.
+    #[error("plan {plan} was brought to this end by another process just now")]
+    Settled {
+        /// The plan.
+        plan: PlanId,
+    },
+    /// Whoever asked for it stopped it before it wrote anything: the plan is as it was.
+    #[error("the apply of plan {plan} was stopped")]
+    Withdrawn {
+        /// The plan.
+        plan: PlanId,
+    },
+    /// The apply was cancelled before it wrote anything.
+    #[error("the apply of plan {plan} was cancelled")]
+    Cancelled {
+        /// The plan.
+        plan: PlanId,
+    },
+    /// It failed, and the user's files are as they were.
+    #[error("plan {plan} was not applied: {why}")]
+    Failed {
+        /// The plan.
+        plan: PlanId,
+        /// What stood in the way.
+        why: String,
+    },
+    /// It can be neither finished nor rolled back now. The next process that opens the data directory tries again.
+    #[error("the apply of plan {plan} is stuck: {why}")]
+    Stuck {
+        /// The plan.
+        plan: PlanId,
+        /// What stands in the way.
+        why: String,
+    },
+    /// The locks were not to be had.
+    #[error(transparent)]
+    Locks(#[from] LocksError),
+    /// The files cannot be read.
+    #[error(transparent)]
+    Merging(#[from] MergingError),
+    /// The plan cannot be read or moved.
+    #[error(transparent)]
+    Plan(#[from] PlanStoreError),
+    /// This process cannot work.
+    #[error(transparent)]
+    Execute(Box<ExecuteError>),
+}
+
+impl From<StoreError> for ApplyError {
+    fn from(error: StoreError) -> Self {
+        Self::Plan(error.into())
+    }
+}
+
+impl From<ExecuteError> for ApplyError {
+    fn from(error: ExecuteError) -> Self {
+        match error {
+            ExecuteError::Busy { plan, worker } => Self::Busy { plan, worker },
+            ExecuteError::Plan(error) => Self::Plan(error),
+            ExecuteError::NotReady { plan, state } | ExecuteError::Final { plan, state } => {
+                Self::NotReady { plan, state }
+            }
+            other @ (ExecuteError::Complete { .. }
+            | ExecuteError::Unstored { .. }
+            | ExecuteError::NoWorker(_)) => Self::Execute(Box::new(other)),
+        }
+    }
+}
+
+impl Engine {
+    /// What an apply would do, without doing it.
+    ///
+    /// # Errors
+    /// A word names nothing, or a file or content cannot be read.
+    pub async fn preview(&self, id: PlanId, request: &ApplyRequest) -> Result<Preview, ApplyError> {
+        let plan = self.house.store.plan(id).await?;
+        let chosen = self.house.chosen(&plan, request).await?;
+        let validations = self.house.checks_of_chosen(&plan, &chosen).await?;
+        let roots = Roots::open(&plan)?;
+        let merged = merge::merge_all(&roots, &chosen.wanted, &Stored(self.house.store.as_ref()), None)?;
+        let wanted = chosen.wanted.iter().map(|wanted| &wanted.change);
+        let linked = addresses(&merge::linked_elsewhere(&roots, wanted), &plan);
+        let files = merge::counted(&merged.changes, &chosen.wanted);
+        let files = files.iter().map(|(_, path)| path.to_string()).collect();
+        Ok(Preview {
+            plan,
+            files,
+            merged: merged.merged,
+            already: merged.already,
+            conflicts: merged.conflicts,
+            left_out: chosen.left_out,
+            validations,
+            linked,
+        })
+    }
+
+    /// The files of these changes of a plan that have other names, which they do not mention; a file that cannot be
+    /// looked at has none. It blocks while it looks.
+    pub fn linked(&self, plan: &Plan, changes: &[NetChange]) -> Vec<String> {
+        let Ok(roots) = Roots::open(plan) else { return Vec::new() };
+        addresses(&merge::linked_elsewhere(&roots, changes), plan)
+    }
+
+    /// Applies what was chosen of a plan.
+    ///
+    /// # Errors
+    /// As [`ApplyError`] says; in every case but a stuck one the user's files are as they were.
+    pub async fn apply(&self, id: PlanId, request: &ApplyRequest) -> Result<ApplySummary, ApplyError> {
+        self.apply_unless(id, request, &CancellationToken::new().observe()).await
+    }
+
+    /// The same, unless `stop` is cancelled before anything is written: the plan is then as it was.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply), and [`ApplyError::Withdrawn`].
+    pub async fn apply_unless(
+        &self,
+        id: PlanId,
+        request: &ApplyRequest,
+        stop: &Observed,
+    ) -> Result<ApplySummary, ApplyError> {
+        let plan = self.house.store.plan(id).await?;
+        let state = plan.state;
+        match state {
+            PlanState::Apply(ApplyState::Applied) if plan.undone_at.is_none() => {
+                return self.earlier(&plan, request).await;
+            }
+            PlanState::Execute(Work::Complete) | PlanState::Apply(_) if !is_cancelled(state) => {}
+            PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {
+                return Err(ApplyError::NotReady { plan: id, state });
+            }
+        }
+        self.may_apply(&plan, request).await?;
+        if state == PlanState::Apply(ApplyState::Applied) {
+            return match transaction::apply(&self.house, &plan, request, &Authority::LockHolder { stop })
+                .await
+            {
+                Err(CarryError::Settled { .. }) => self.earlier(&plan, request).await,
+                carried => Ok(carried?),
+            };
+        }
+        self.queue_apply(plan, request).await?;
+        let mut running = std::pin::pin!(self.run_live_job(id, ApplyAs::Asked));
+        let ran = tokio::select! {
+            ran = &mut running => ran,
+            _ = stop.cancelled() => {
+                // One that has begun to write is finished; whatever else stands in the way is told by what became of it.
+                let _ = self.withdraw_apply(id, WITHDRAW_WAIT).await;
+                running.await
+            }
+        };
+        ran?;
+        match self.outcome(id, request).await {
+            Err(ApplyError::NotReady { plan, state: PlanState::Execute(Work::Complete) })
+                if stop.is_cancelled() =>
+            {
+                Err(ApplyError::Withdrawn { plan })
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Refuses what can be refused before anything moves.
+    async fn may_apply(&self, plan: &Plan, request: &ApplyRequest) -> Result<(), ApplyError> {
+        if plan.spec.read_only {
+            return Err(ApplyError::ReadOnly { plan: plan.id });
+        }
+        let chosen = self.house.chosen(plan, request).await?;
+        if chosen.wanted.is_empty() && !request.allow_empty {
+            return Err(ApplyError::NothingToApply { plan: plan.id });
+        }
+        let summary = self.house.checks_of_chosen(plan, &chosen).await?;
+        if !request.is_let_through(&summary) {
+            return Err(ApplyError::Validation { plan: plan.id, summary });
+        }
+        let files = transaction::too_large(plan, &chosen.wanted);
+        if files.is_empty() { Ok(()) } else { Err(ApplyError::TooLarge { plan: plan.id, files }) }
+    }
+
+    /// Queues the apply, or finds it queued. One that waits with another choice is replaced.
+    async fn queue_apply(&self, mut plan: Plan, request: &ApplyRequest) -> Result<(), ApplyError> {
+        let id = plan.id;
+        for _ in 0..REPLACED_MAX {
+            let event = match plan.state {
+                PlanState::Execute(Work::Complete) => PlanEvent::Advance,
+                PlanState::Apply(ApplyState::Constrained) => PlanEvent::Reapply,
+                PlanState::Apply(ApplyState::Errored) => PlanEvent::Retry,
+                PlanState::Apply(ApplyState::Queued | ApplyState::Processing) => {
+                    let asked: Option<ApplyRequest> =
+                        serde_json::from_value(plan.request.clone()).ok().flatten();
+                    if asked.unwrap_or_default() == *request {
+                        return Ok(());
+                    }
+                    self.replace(&plan).await?;
+                    plan = self.house.store.plan(id).await?;
+                    continue;
+                }
+                // It came to its end meanwhile, which is told by its outcome.
+                PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => return Ok(()),
+            };
+            let request = serde_json::to_value(request).unwrap_or_default();
+            self.move_with(&plan, event, Phase::Apply, "person", request).await?;
+            return Ok(());
+        }
+        Err(ApplyError::OtherChoice { plan: id, worker: "others, again and again".to_owned() })
+    }
+
+    /// Ends an apply that waits without applying anything, unless somebody who lives works on it or it has begun to
+    /// write.
+    async fn replace(&self, plan: &Plan) -> Result<(), ApplyError> {
+        let other = |worker: String| ApplyError::OtherChoice { plan: plan.id, worker };
+        let Some(job) = self.live_job(plan.id).await? else { return Ok(()) };
+        if job.sealed_at.is_some() {
+            return Err(other("an apply that has begun to write".to_owned()));
+        }
+        let owner = job.worker.filter(|_| job.state == JobState::Running);
+        if let Some(worker) = owner.filter(|_| !self.house.owner_is_gone(&job)) {
+            return Err(other(format!("worker {worker}, which lives")));
+        }
+        match self.run_live_job(plan.id, ApplyAs::Replaced).await {
+            // Somebody was faster.
+            Err(ExecuteError::Busy { worker, .. }) => Err(other(format!("{worker}, which lives"))),
+            ran => Ok(ran?),
+        }
+    }
+
+    /// What became of an apply that ran as a job.
+    async fn outcome(&self, id: PlanId, request: &ApplyRequest) -> Result<ApplySummary, ApplyError> {
+        let plan = self.house.store.plan(id).await?;
+        match plan.state {
+            PlanState::Apply(ApplyState::Applied) => {
+                let summary = self.earlier(&plan, request).await?;
+                Ok(ApplySummary { already: false, ..summary })
+            }
+            PlanState::Apply(ApplyState::Constrained) => {
+                match ConstrainedBy::of(&plan.constrained_by) {
+                    ConstrainedBy::Recheck => {
+                        return Err(ApplyError::Recheck { plan: id, reasons: plan.constrained_by });
+                    }
+                    ConstrainedBy::MovingTree => {
+                        return Err(ApplyError::TreeMoving { plan: id, reasons: plan.constrained_by });
+                    }
+                    ConstrainedBy::Other => {}
+                }
+                if let Some(branch) =
+                    plan.constrained_by.iter().find(|reason| reason.kind == transaction::BRANCH)
+                {
+                    return Err(ApplyError::BranchExists { name: branch.subject.clone() });
+                }
+                let request: ApplyRequest = serde_json::from_value(plan.request.clone()).unwrap_or_default();
+                let conflicts = self.preview(id, &request).await.map(|preview| preview.conflicts);
+                Err(ApplyError::Conflicts {
+                    plan: id,
+                    conflicts: conflicts.unwrap_or_default(),
+                    reasons: plan.constrained_by,
+                })
+            }
+            PlanState::Apply(ApplyState::Cancelled) => Err(ApplyError::Cancelled { plan: id }),
+            PlanState::Apply(ApplyState::Errored) => {
+                let history = self.house.store.history(id).await?;
+                let last = history.last_failure().map(|record| record.error.message().to_owned());
+                let why = last.unwrap_or_else(|| "it failed".to_owned());
+                // Its journal is neither carried out nor rolled back: files may be written.
+                let is_open = self.house.store.applies(id).await?.iter().any(ApplyRecord::is_open);
+                Err(match is_open {
+                    true => ApplyError::Stuck { plan: id, why },
+                    false => ApplyError::Failed { plan: id, why },
+                })
+            }
+            state @ PlanState::Apply(ApplyState::Queued | ApplyState::Processing)
+            | state @ (PlanState::Strategize(_) | PlanState::Execute(_)) => {
+                Err(ApplyError::NotReady { plan: id, state })
+            }
+        }
+    }
+
+    /// The summary of the apply that stands, if it is of the same choice.
+    async fn earlier(&self, plan: &Plan, request: &ApplyRequest) -> Result<ApplySummary, ApplyError> {
+        let applies = self.house.store.applies(plan.id).await?;
+        let stands = applies
+            .iter()
+            .rev()
+            .find(|apply| apply.kind == ApplyKind::Apply && apply.stage == ApplyStage::Applied);
+        let gone = || ApplyError::Failed { plan: plan.id, why: "its record is gone".to_owned() };
+        let stands = stands.ok_or_else(gone)?;
+        let applied: Option<ApplyRequest> = serde_json::from_value(stands.selection.clone()).ok().flatten();
+        let applied = applied.unwrap_or_default();
+        if applied != *request {
+            self.refuse_other(plan, &applied, request).await?;
+        }
+        let summary: ApplySummary = serde_json::from_value(stands.summary.clone()).map_err(|_| gone())?;
+        Ok(ApplySummary { already: true, ..summary })
+    }
+
+    /// Refuses a request that asks for something else than was applied; other words for the same are fine.
+    async fn refuse_other(
+        &self,
+        plan: &Plan,
+        applied: &ApplyRequest,
+        request: &ApplyRequest,
+    ) -> Result<(), ApplyError> {
+        let (was, asked) = (self.house.chosen(plan, applied).await?, self.house.chosen(plan, request).await?);
+        let has_same_end = (&applied.commit, &applied.branch) == (&request.commit, &request.branch);
+        if has_same_end && asked.is_covered_by(&was) {
+            return Ok(());
+        }
+        Err(ApplyError::AlreadyApplied {
+            plan: plan.id,
+            files: was.wanted.iter().filter(|wanted| !wanted.is_carrier).count(),
+            of: was.net.len(),
+            left_out: was.left_out,
+        })
+    }
+}
+
+impl From<CarryError> for ApplyError {
+    fn from(error: CarryError) -> Self {
+        error.into_apply_error()
+    }
+}
+
+/// What people call these files of a plan.
+fn addresses(places: &BTreeSet<(RootNo, RelPath)>, plan: &Plan) -> Vec<String> {
+    let alias = |root: RootNo| plan.projects.get(usize::from(root.0)).filter(|_| plan.projects.len() > 1);
+    let address = |(root, path): &(RootNo, RelPath)| match alias(*root) {
+        Some(project) => format!("{}:{path}", project.alias),
+        None => path.to_string(),
+    };
+    places.iter().map(address).collect()
+}
+
+fn is_cancelled(state: PlanState) -> bool {
+    state == PlanState::Apply(ApplyState::Cancelled)
+}

@@ -1,0 +1,171 @@
+//! What a person chose of a plan's changes, and what its checks say about them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use domain::{
+    CallNo, Choosable, ChosenPart, Kind, Narrowed, NetChange, Outcome, Plan, ProjectAlias, RootNo, Selection,
+    ValidationResult, ValidationSummary, fold, fold_all, narrow, net_hash,
+};
+use store::StoreError;
+
+use super::invariants::what_breaks;
+use super::merge::Wanted;
+use super::{ApplyError, ApplyRequest};
+use crate::engine::House;
+use crate::query::details::verdicts_of;
+use crate::query::diff::aliases;
+
+/// What a person chose of a plan's changes.
+pub(crate) struct ChosenChanges {
+    pub(crate) net: Vec<NetChange>,
+    pub(crate) wanted: Vec<Wanted>,
+    pub(crate) left_out: Vec<String>,
+}
+
+impl ChosenChanges {
+    /// Whether whoever has `other` has these: the same files and hunks, and the plan's file wherever that is to win.
+    pub(crate) fn is_covered_by(&self, other: &ChosenChanges) -> bool {
+        let parts = |chosen: &ChosenChanges| -> Vec<(String, Option<Vec<u8>>)> {
+            chosen.wanted.iter().map(|wanted| (wanted.address.clone(), wanted.content.clone())).collect()
+        };
+        let taken = |chosen: &ChosenChanges| -> BTreeSet<String> {
+            chosen.wanted.iter().filter(|wanted| wanted.take).map(|wanted| wanted.address.clone()).collect()
+        };
+        parts(self) == parts(other) && taken(self).is_subset(&taken(other))
+    }
+}
+
+impl House {
+    /// The changes of a plan's present attempt, cut down to what was chosen.
+    pub(crate) async fn chosen(
+        self: &Arc<Self>,
+        plan: &Plan,
+        request: &ApplyRequest,
+    ) -> Result<ChosenChanges, ApplyError> {
+        let entries = self.entries(plan).await?;
+        let net = fold(&entries);
+        let names = aliases(plan);
+        let selection = Selection::parse(&request.only, &request.reject, &request.take, &names);
+        let is_plain = request.only.is_empty() && request.reject.is_empty() && request.take.is_empty();
+        let diffs: Vec<_> = if is_plain {
+            Vec::new()
+        } else {
+            net.iter().map(|change| self.file_diff(change.clone(), &names)).collect()
+        };
+        let choosable: Vec<Choosable<'_>> = diffs
+            .iter()
+            .map(|diff| Choosable {
+                change: &diff.change,
+                hunks: u32::try_from(diff.hunks.len()).unwrap_or(u32::MAX),
+            })
+            .collect();
+        let chosen = selection.choose(&choosable)?;
+        let (mut wanted, mut left_out) = (Vec::new(), Vec::new());
+        for (at, change) in net.iter().enumerate() {
+            let address = domain::change_address(change, &names);
+            let whole = |take| Wanted {
+                change: change.clone(),
+                address: address.clone(),
+                content: None,
+                attributes: None,
+                take,
+                is_carrier: false,
+            };
+            let (Some(chosen), Some(diff)) = (chosen.get(at), diffs.get(at)) else {
+                wanted.push(whole(false));
+                continue;
+            };
+            match &chosen.part {
+                ChosenPart::None => left_out.push(address),
+                ChosenPart::Whole => wanted.push(whole(chosen.take)),
+                ChosenPart::Hunks(numbers) => {
+                    let narrowed = narrow(change, diff.before.as_deref(), diff.after.as_deref(), numbers);
+                    match narrowed {
+                        Narrowed::Nothing => left_out.push(address),
+                        Narrowed::Whole => wanted.push(whole(chosen.take)),
+                        Narrowed::Part { change, content } => {
+                            let all = 1..=u32::try_from(diff.hunks.len()).unwrap_or(u32::MAX);
+                            let missing = all.filter(|number| !numbers.contains(number));
+                            left_out.extend(missing.map(|number| format!("{address}#{number}")));
+                            wanted.push(Wanted {
+                                change,
+                                address,
+                                content: Some(content),
+                                attributes: None,
+                                take: chosen.take,
+                                is_carrier: false,
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        add_carriers(&mut wanted, fold_all(&entries), &names);
+        Ok(ChosenChanges { net, wanted, left_out })
+    }
+
+    /// What the checks say about what was chosen. The rules among the invariants need no process: they are held against
+    /// that alone. The other checks have run on all changes.
+    pub(crate) async fn checks_of_chosen(
+        &self,
+        plan: &Plan,
+        chosen: &ChosenChanges,
+    ) -> Result<ValidationSummary, StoreError> {
+        let rules = plan.spec.invariant_checks();
+        if rules.is_empty() {
+            return self.checks(plan, &chosen.net).await;
+        }
+        let (broken, present) = (self.broken_by_chosen(plan, &chosen.wanted), net_hash(&chosen.net));
+        let judged = rules.iter().map(|rule| {
+            let what = what_breaks(&rule.name, &broken);
+            ValidationResult {
+                validation: rule.name.clone(),
+                mode: rule.mode,
+                outcome: if what.is_some() { Outcome::Failed } else { Outcome::Passed },
+                message: what.unwrap_or_default(),
+                duration_ms: 0,
+                attempt: plan.attempt,
+                call: CallNo(0),
+                net_hash: present.to_string(),
+                base_stamp: serde_json::Value::Null,
+            }
+        });
+        let mut results = verdicts_of(&self.calls(plan).await?);
+        results.extend(judged);
+        self.sum_up_checks(plan, &results, &present).await
+    }
+
+    /// What the checks say about these changes.
+    pub(crate) async fn checks(
+        &self,
+        plan: &Plan,
+        net: &[NetChange],
+    ) -> Result<ValidationSummary, StoreError> {
+        let checks = plan.spec.all_checks();
+        // Most plans have none, and some have thousands of calls.
+        let results = if checks.is_empty() { Vec::new() } else { verdicts_of(&self.calls(plan).await?) };
+        self.sum_up_checks(plan, &results, &net_hash(net)).await
+    }
+}
+
+/// Adds the directories that the plan made above what is wanted, with their modes, whoever chose what.
+fn add_carriers(wanted: &mut Vec<Wanted>, all: Vec<NetChange>, names: &[ProjectAlias]) {
+    let is_made = |wanted: &&Wanted| wanted.change.after.is_some();
+    let made: BTreeSet<(RootNo, Vec<u8>)> = wanted
+        .iter()
+        .filter(is_made)
+        .map(|wanted| (wanted.change.root, wanted.change.path.as_bytes().to_vec()))
+        .collect();
+    for change in all {
+        let is_new_dir = change.before.is_none() && change.after.is_some_and(|after| after.kind == Kind::Dir);
+        let below = [change.path.as_bytes(), b"/"].concat();
+        let first = made.range((change.root, below.clone())..).next();
+        let holds = first.is_some_and(|(root, path)| *root == change.root && path.starts_with(&below));
+        if is_new_dir && holds && !made.contains(&(change.root, change.path.as_bytes().to_vec())) {
+            let address = domain::change_address(&change, names);
+            let (content, attributes) = (None, None);
+            wanted.push(Wanted { change, address, content, attributes, take: false, is_carrier: true });
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What the nodes of a plan were given to read, as it was kept.
+//!
+//! # Invariants
+//! The text is what the model was given, byte for byte, or it is told that it is not kept any more: it is never made anew.
+
+use std::io::Read;
+
+use domain::context::ContextRecord;
+use domain::{Hash, PlanId};
+use store::PlanStoreError;
+
+use crate::engine::Engine;
+
+/// Why the text of a context cannot be told.
+#[derive(Debug, thiserror::Error)]
+#[error("the text of context {id} is not kept any more, or cannot be read: {source}")]
+pub struct TextUnread {
+    /// Which.
+    pub id: domain::ContextId,
+    /// What the store said.
+    #[source]
+    pub source: std::io::Error,
+}
+
+impl Engine {
+    /// The contexts that the nodes of a plan were given, in the order of their giving.
+    ///
+    /// # Errors
+    /// There is no such plan, or the store failed.
+    pub async fn given_contexts(&self, id: PlanId) -> Result<Vec<ContextRecord>, PlanStoreError> {
+        let plan = self.house.store.plan(id).await?;
+        Ok(self.house.store.contexts(plan.id).await?)
+    }
+
+    /// The text of one of them.
+    ///
+    /// # Errors
+    /// It is gone, or the store failed.
+    pub fn given_text(&self, given: &ContextRecord) -> Result<String, TextUnread> {
+        let unread = |source| TextUnread { id: given.id, source };
+        if given.text == Hash::of(b"") {
+            return Ok(String::new());
+        }
+        let mut text = String::new();
+        let content = self.house.store.open_content(&given.text);
+        content.and_then(|mut content| content.read_to_string(&mut text)).map_err(unread)?;
+        Ok(text)
+    }
+}

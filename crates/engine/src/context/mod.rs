@@ -1,0 +1,322 @@
+//! The context pipeline of this process: what a request is answered from, and with what.
+//!
+//! # Use
+//! 1. [`Contexts::new`] once for a process and a data directory; an engine has its own (`Engine::contexts`).
+//! 2. Say what is looked into: [`ContextProject`]s, or those of a plan (`Engine::plan_sight`).
+//! 3. [`Contexts::assemble`], on a thread that may block, until it is answered or `stop` says so.
+//!
+//! `projects` opens what a request looks into, `tree` and `history` join the ports of the pipeline to the sandbox's
+//! trees and to git, `of_plan` tells what a plan changed and decided, `factors` how models count, `given` what they were
+//! given; `inspect` and `keep` are what people ask of the index itself.
+//!
+//! # Invariants
+//! 1. A process has one executor, one set of breakers, one index for each root and one cache of what follows from
+//!    snapshots, however many requests it answers at once.
+//! 2. Without a redactor nothing is assembled: no text of a file is ever shown raw.
+//! 3. What a breaker does is told once, to the sink. A reset that a person asks for, in any process, is done before the next
+//!    context.
+//! 4. No file of a hidden path is indexed, named or read.
+//!
+//! # Not here
+//! Keeping contexts (`plans`), and where settings come from: whoever implements [`ContextRules`].
+
+#[cfg(not(shuttle))]
+pub(crate) mod answer;
+mod delivered;
+mod git_history;
+#[cfg(not(shuttle))]
+pub mod history_search;
+mod index_admin;
+mod inspect;
+mod plan_view;
+mod projects;
+mod settings;
+mod token_factors;
+mod trees;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use context::index::Indexes;
+use context::ports::SystemWallClock;
+use context::stages::{Stages, StrategyExecutor};
+use context::strategies::ContextStrategy;
+use context::{
+    Batch, BatchCancelled, ExecutorConfigError, Pipeline, PipelineParts, Run, SnapshotCache, Stop,
+};
+use domain::Redactor;
+use domain::context::{Candidate, ContextRequest};
+use sandbox::HiddenPaths;
+use sync::{BreakerConfig, CircuitBreaker, Clock, Observed};
+
+pub use context::index::IndexConfig;
+pub use context::{
+    Error as PipelineError, ExecutorConfig, LexicalCounter, PipelineConfig, PipelineConfigError,
+    TokenCounter, ViewRules, Views,
+};
+pub use delivered::TextUnread;
+pub use domain::context::{AssembledContext, Name};
+pub use index_admin::{IndexState, Verified};
+pub use inspect::{Inspected, InspectedDef, Neighbour, Sought};
+pub use plan_view::PlanSight;
+pub use projects::{Changes, ContextProject};
+pub use settings::{ContextRules, ContextSettings, DefaultRules, ProjectSettings, RulesError};
+
+use crate::event::EventSink;
+use crate::models::ProviderSettings;
+use crate::redaction::Secrets;
+use crate::strategies::ContextStrategies;
+use crate::workers::breaker_log::BreakerResets;
+use token_factors::TokenFactors;
+
+/// The folder of the indexes in the data directory.
+const INDEX_DIR: &str = "index";
+
+/// What the contexts of a process are made with.
+#[derive(Clone, Debug)]
+pub struct ContextsSetup {
+    /// How many strategies run at once, and how long.
+    pub executor: ExecutorConfig,
+    /// How often a strategy may fail, and how long it is skipped then.
+    pub breakers: BreakerConfig,
+    /// How much memory the snapshots of all projects may take.
+    pub memory_bytes_max: usize,
+    /// What holds for the projects of a request.
+    pub rules: Arc<dyn ContextRules>,
+    /// Paths that nothing of a plan sees, beside the data directory.
+    pub hidden: Vec<PathBuf>,
+}
+
+impl Default for ContextsSetup {
+    fn default() -> Self {
+        Self {
+            executor: ExecutorConfig::default(),
+            breakers: BreakerConfig::default(),
+            memory_bytes_max: 256 * 1024 * 1024,
+            rules: Arc::new(DefaultRules),
+            hidden: Vec::new(),
+        }
+    }
+}
+
+/// The strategies that there are, each with how much it counts where nobody says otherwise.
+pub fn built_in_strategies() -> Vec<(Name, f32)> {
+    Pipeline::strategies().iter().map(|strategy| (strategy.name().clone(), strategy.weight())).collect()
+}
+
+/// What somebody wants, and where it is looked for.
+pub struct ContextAsk {
+    /// The projects, in the order of their numbers.
+    pub projects: Vec<ContextProject>,
+    /// What is wanted.
+    pub request: ContextRequest,
+    /// Who counts.
+    pub counter: Arc<dyn TokenCounter>,
+}
+
+/// Why there is no context.
+#[derive(Debug, thiserror::Error)]
+pub enum ContextError {
+    /// Bad input, no project, or a cancel.
+    #[error(transparent)]
+    Pipeline(#[from] PipelineError),
+    /// The settings of a project or its user cannot be used.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
+    /// A value of the settings is out of its bounds.
+    #[error(transparent)]
+    Config(#[from] PipelineConfigError),
+    /// Texts cannot be shown: what takes secrets out of them cannot be made.
+    #[error("the key that secrets are marked with can be neither read nor made, so no file is shown")]
+    NoRedactor,
+    /// A project is not there, or cannot be read.
+    #[error("the project {} cannot be read: {source}", root.display())]
+    Root {
+        /// Where it should be.
+        root: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The thread that assembled it panicked: a bug.
+    #[error("the assembly of a context ended early: {0}")]
+    Panicked(String),
+}
+
+/// The context pipeline of a process. `Clone` is the same one.
+#[derive(Clone)]
+pub struct Contexts {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    rules: Arc<dyn ContextRules>,
+    strategies: Arc<ContextStrategies<dyn ContextStrategy>>,
+    /// Those of the strategies.
+    breakers: CircuitBreaker,
+    resets: BreakerResets,
+    known: Vec<Arc<dyn ContextStrategy>>,
+    indexes: Indexes,
+    cache: Arc<SnapshotCache>,
+    secrets: Arc<Secrets>,
+    clock: Arc<dyn Clock>,
+    factors: TokenFactors,
+    hide: Vec<PathBuf>,
+    /// Found when it is first asked for: a command that only lists plans looks at none of them.
+    hidden: OnceLock<HiddenPaths>,
+}
+
+impl Contexts {
+    /// The pipeline of the process whose data is kept in `data_dir`, for those who have no engine. Keys of
+    /// `providers` that the environment has are taken out of texts, as those of all providers.
+    ///
+    /// # Errors
+    /// A value of the executor's configuration is out of its bounds.
+    pub fn new(
+        setup: &ContextsSetup,
+        data_dir: &Path,
+        providers: &BTreeMap<String, ProviderSettings>,
+    ) -> Result<Contexts, ExecutorConfigError> {
+        let secrets = Arc::new(Secrets::of(data_dir, providers));
+        let clock: Arc<dyn Clock> = Arc::new(crate::clock::BootClock);
+        Contexts::of(setup, data_dir, secrets, clock, crate::workers::breaker_log::breakers_told(data_dir))
+    }
+
+    pub(crate) fn of(
+        setup: &ContextsSetup,
+        data_dir: &Path,
+        secrets: Arc<Secrets>,
+        clock: Arc<dyn Clock>,
+        sink: Arc<dyn EventSink>,
+    ) -> Result<Contexts, ExecutorConfigError> {
+        let made = CircuitBreaker::new(setup.breakers.clone(), Arc::clone(&clock));
+        // Settings are within the bounds: they are checked where they are read.
+        let breakers = made.unwrap_or_default();
+        let executor =
+            ContextStrategies::new(setup.executor.clone(), breakers.clone(), Arc::clone(&clock), sink)?;
+        let indexes = Indexes::new(
+            Some(data_dir.join(INDEX_DIR)),
+            IndexConfig::default(),
+            setup.memory_bytes_max,
+            Arc::clone(&clock),
+            Arc::new(SystemWallClock),
+        );
+        let shared = Shared {
+            rules: Arc::clone(&setup.rules),
+            strategies: Arc::new(executor),
+            breakers,
+            resets: BreakerResets::from_now(data_dir),
+            known: Pipeline::strategies(),
+            indexes,
+            cache: Arc::default(),
+            secrets,
+            clock,
+            factors: TokenFactors::default(),
+            hide: setup.hidden.iter().cloned().chain([data_dir.to_owned()]).collect(),
+            hidden: OnceLock::new(),
+        };
+        Ok(Contexts { shared: Arc::new(shared) })
+    }
+
+    /// Answers a request, on a thread that may block. Whoever stops waiting cancels `stop`.
+    ///
+    /// # Errors
+    /// Bad input, no project, settings that cannot be used, or a cancel. What else goes wrong gives less context and a
+    /// note.
+    pub async fn assemble(&self, ask: ContextAsk, stop: Observed) -> Result<AssembledContext, ContextError> {
+        let contexts = self.clone();
+        let done = tokio::task::spawn_blocking(move || contexts.assemble_here(ask, &stop)).await;
+        done.unwrap_or_else(|error| Err(ContextError::Panicked(error.to_string())))
+    }
+
+    /// The same on this thread, which may block.
+    ///
+    /// # Errors
+    /// As [`Contexts::assemble`].
+    pub fn assemble_here(&self, ask: ContextAsk, stop: &Observed) -> Result<AssembledContext, ContextError> {
+        let ContextAsk { projects, request, counter } = ask;
+        self.shared.resets.take().iter().for_each(|name| self.shared.breakers.reset(name));
+        let settings = self.settings(&projects)?;
+        let pipeline = Pipeline::new(PipelineParts {
+            config: settings.pipeline.clone(),
+            strategies: self.shared.known.clone(),
+            stages: Stages::new(Arc::new(self.executing(settings.deadline))),
+            counter,
+            redactor: self.redactor()?,
+            clock: Arc::clone(&self.shared.clock),
+            cache: Arc::clone(&self.shared.cache),
+            projects: Arc::new(self.opening(projects, settings)),
+        })?;
+        let mut context = pipeline.assemble(&request, &self.stop(stop))?;
+        context.receipt.notes.extend(less_than_asked(&request, &context));
+        Ok(context)
+    }
+
+    /// How many tokens a text about these projects may cost where nobody says how many: `context.max_tokens`.
+    ///
+    /// # Errors
+    /// The settings cannot be read.
+    pub fn max_tokens(&self, projects: &[ContextProject]) -> Result<u32, ContextError> {
+        Ok(self.settings(projects)?.pipeline.max_tokens)
+    }
+
+    /// What nothing of a plan sees.
+    pub(crate) fn hidden(&self) -> &HiddenPaths {
+        self.shared.hidden.get_or_init(|| HiddenPaths::new(self.shared.hide.iter().cloned()))
+    }
+
+    /// What is known of how models count.
+    pub(crate) fn factors(&self) -> &TokenFactors {
+        &self.shared.factors
+    }
+
+    fn settings(&self, projects: &[ContextProject]) -> Result<ContextSettings, RulesError> {
+        let roots: Vec<PathBuf> = projects.iter().map(|project| project.root.clone()).collect();
+        self.shared.rules.rules(&roots)
+    }
+
+    fn redactor(&self) -> Result<Arc<Redactor>, ContextError> {
+        self.shared.secrets.redactor().ok_or(ContextError::NoRedactor)
+    }
+
+    fn executing(&self, deadline: Duration) -> Executing {
+        let (strategies, clock) = (Arc::clone(&self.shared.strategies), Arc::clone(&self.shared.clock));
+        Executing { strategies, deadline, clock }
+    }
+
+    fn stop(&self, observed: &Observed) -> Stop {
+        Stop::new(observed.clone(), None, Arc::clone(&self.shared.clock))
+    }
+}
+
+/// Whoever says how many tokens they want and is given fewer by a setting should know why.
+fn less_than_asked(request: &ContextRequest, given: &AssembledContext) -> Option<String> {
+    let wanted = request.budget.base().min(request.budget.cap?);
+    let total = given.receipt.budget.total;
+    (total < wanted)
+        .then(|| format!("{wanted} tokens were asked for, and `context.max_tokens` allows {total} here"))
+}
+
+/// Runs the strategies of a request with the process's executor, within the time that its projects allow.
+struct Executing {
+    strategies: Arc<ContextStrategies<dyn ContextStrategy>>,
+    deadline: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+impl StrategyExecutor for Executing {
+    fn execute(&self, batch: Batch<dyn ContextStrategy>) -> Result<Vec<Run<Candidate>>, BatchCancelled> {
+        let left = batch.stop.remaining().map_or(self.deadline, |left| left.min(self.deadline));
+        let due = self.clock.now().saturating_add(left);
+        let stop = Stop::new(batch.stop.observed().clone(), Some(due), Arc::clone(&self.clock));
+        self.strategies.execute(Batch { stop, ..batch })
+    }
+}
+
+impl std::fmt::Debug for Contexts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Contexts").field("indexes", &self.shared.indexes).finish_non_exhaustive()
+    }
+}

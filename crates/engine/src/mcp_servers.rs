@@ -1,0 +1,183 @@
+//! The servers whose tools models may call: what the settings say of them, and which of them a plan needs.
+//!
+//! A tool of a server is called `SERVER.TOOL`; `SERVER.*` means all of them.
+//!
+//! # Invariants
+//! 1. A server that no settings name is found before anything runs.
+//! 2. A server may change the projects only where the settings, the phase and the plan all let it.
+//!
+//! # Not here
+//! Starting them (`phases::servers`), and the protocol (`actors::mcp`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::{Does, PlanSpec, Step, did_you_mean};
+
+pub use actors::mcp::McpSettings;
+
+use crate::engine::House;
+use crate::tools::PLAN_DECIDE;
+
+/// What parts the name of a server from that of its tool.
+const SEPARATOR: char = '.';
+/// Stands for all tools of a server.
+const ALL: &str = "*";
+
+/// How long the name of a server's tool may be.
+const TOOL_CHARS_MAX: usize = 128;
+
+/// What the settings say of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// Its program, and how its tools are taken.
+    pub program: McpSettings,
+    /// Whether it may change files at all; one that may not sees the projects read-only, and its tools only read.
+    pub writes: bool,
+}
+
+/// The servers that there are, by name.
+pub type Servers = BTreeMap<String, ServerSettings>;
+
+/// A tool of a server, as a definition names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ServerTool<'a> {
+    /// The server.
+    pub(crate) server: &'a str,
+    /// The tool; none means all.
+    pub(crate) tool: Option<&'a str>,
+}
+
+impl<'a> ServerTool<'a> {
+    /// What a name means; none when it is a tool or a group of ours.
+    pub(crate) fn of(name: &'a str) -> Option<ServerTool<'a>> {
+        let (server, tool) = Some(name).filter(|name| *name != PLAN_DECIDE)?.split_once(SEPARATOR)?;
+        Some(ServerTool { server, tool: Some(tool).filter(|tool| *tool != ALL) })
+    }
+
+    /// As a definition names it.
+    pub(crate) fn shown(&self) -> String {
+        format!("{}{SEPARATOR}{}", self.server, self.tool.unwrap_or(ALL))
+    }
+
+    /// Whether the settings of its server let it only read.
+    pub(crate) fn only_reads(&self, settings: &ServerSettings) -> bool {
+        let listed = |tool| settings.program.read_only.iter().any(|reading| reading == tool);
+        !settings.writes || self.tool.is_some_and(listed)
+    }
+}
+
+/// What a step names of servers.
+pub(crate) fn named(step: &Step) -> Vec<ServerTool<'_>> {
+    let names: Vec<&str> = match &step.does {
+        Does::Model(task) => task.tools.iter().map(String::as_str).collect(),
+        Does::Tool { name, .. } => vec![name.as_str()],
+        Does::Command(_)
+        | Does::External(_)
+        | Does::Read { .. }
+        | Does::Write { .. }
+        | Does::Edit { .. }
+        | Does::Wait { .. }
+        | Does::Actor { .. } => Vec::new(),
+    };
+    names.into_iter().filter_map(ServerTool::of).collect()
+}
+
+/// Why there is no server of this name.
+pub(crate) fn unknown(servers: &Servers, name: &str) -> String {
+    let meant = did_you_mean(name, servers.keys().map(String::as_str));
+    format!("no server `{name}` is described by your settings ([mcp.{name}]){meant}")
+}
+
+/// What stands in the way of the servers that a plan needs. None is started for it.
+pub(crate) fn preflight(house: &House, spec: &PlanSpec) -> Vec<String> {
+    let servers = &house.options.models.servers;
+    let of_strategist = spec.strategist.iter().flat_map(|strategist| &strategist.steps);
+    let mut seen = BTreeSet::new();
+    let mut findings = Vec::new();
+    for step in spec.steps.iter().chain(of_strategist) {
+        for named in named(step) {
+            let ServerTool { server, tool } = named;
+            let is_call = matches!(step.does, Does::Tool { .. });
+            findings.extend(no_tool(server, tool, is_call).map(|why| format!("node {}: {why}", step.node)));
+            if seen.insert(server) {
+                let why = match servers.get(server) {
+                    None => Some(unknown(servers, server)),
+                    Some(settings) => not_there(server, settings),
+                };
+                findings.extend(why.map(|why| format!("node {}: {why}", step.node)));
+            }
+        }
+    }
+    findings
+}
+
+/// A name that can mean no tool, whatever the server offers: what that is, is known when it is asked.
+fn no_tool(server: &str, tool: Option<&str>, is_call: bool) -> Option<String> {
+    let is_word = |tool: &str| {
+        (1..=TOOL_CHARS_MAX).contains(&tool.chars().count())
+            && tool.chars().all(|letter| letter.is_alphanumeric() || "_-./".contains(letter))
+    };
+    match tool {
+        None if is_call => {
+            Some(format!("`{server}.*` means all tools of `{server}`; a node calls one, name it"))
+        }
+        Some(tool) if !is_word(tool) => {
+            Some(format!("`{server}.{tool}` names no tool that a server can have"))
+        }
+        None | Some(_) => None,
+    }
+}
+
+/// A program without a slash is looked up on PATH; with one it may lie in the project.
+fn not_there(server: &str, settings: &ServerSettings) -> Option<String> {
+    let program = settings.program.command.first()?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there =
+        program.contains('/') || std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
+    (!is_there).then(|| format!("the program `{program}` of the server `{server}` was not found on PATH"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(writes: bool, read_only: &[&str]) -> ServerSettings {
+        let program = McpSettings {
+            command: vec!["server".to_owned()],
+            env: BTreeMap::new(),
+            pass_env: Vec::new(),
+            network: false,
+            read_only: read_only.iter().map(|name| (*name).to_owned()).collect(),
+            start_s: 1,
+            call_s: 1,
+        };
+        ServerSettings { program, writes }
+    }
+
+    #[test]
+    fn a_name_with_a_dot_is_a_servers_and_a_star_means_all_of_it() {
+        assert_eq!(ServerTool::of("read_file"), None);
+        assert_eq!(ServerTool::of("plan.decide"), None, "it is ours");
+        assert_eq!(ServerTool::of("files.read"), Some(ServerTool { server: "files", tool: Some("read") }));
+        assert_eq!(ServerTool::of("files.*"), Some(ServerTool { server: "files", tool: None }));
+        assert_eq!(ServerTool::of("files.a.b"), Some(ServerTool { server: "files", tool: Some("a.b") }));
+    }
+
+    #[test]
+    fn a_name_that_no_server_can_have_is_found_before_anything_runs() {
+        assert_eq!(no_tool("files", Some("read_file"), true), None);
+        assert_eq!(no_tool("files", None, false), None);
+        assert!(no_tool("files", None, true).unwrap().contains("a node calls one"));
+        for wrong in ["", "read file", "a,b"] {
+            assert!(no_tool("files", Some(wrong), false).is_some(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_tool_only_reads_when_the_settings_say_so() {
+        let (read, all) = (ServerTool::of("files.read").unwrap(), ServerTool::of("files.*").unwrap());
+        assert!(read.only_reads(&settings(true, &["read"])) && !all.only_reads(&settings(true, &["read"])));
+        assert!(!read.only_reads(&settings(true, &[])));
+        assert!(read.only_reads(&settings(false, &[])) && all.only_reads(&settings(false, &[])));
+    }
+}

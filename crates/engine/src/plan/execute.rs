@@ -1,0 +1,453 @@
+//! `execute` and `resume`: take a plan through its phases in this process, as far as its gates allow.
+//!
+//! This process is a worker that claims only this plan's jobs. Where others are busy, it waits for its turn.
+//!
+//! # Invariants
+//! 1. A phase runs only as a claimed job; two processes that execute one plan run one of them.
+//! 2. Finished work is never thrown away: executing again makes a new attempt and keeps the old one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::{
+    ApplyState, GatePoint, HELD, JobRefused, JobState, NewDecision, NewJob, Phase, Plan, PlanEvent, PlanId,
+    PlanState, Work,
+};
+use serde_json::Value;
+use store::{PlanMove, PlanStoreError, StoreError};
+use sync::CancellationToken;
+use sync::primitives::lock;
+use tokio::sync::broadcast;
+
+use super::gates::{Next, by_whom, phase_behind};
+use crate::engine::{Engine, House};
+use crate::query::details::{PlanFacts, store_error};
+use crate::run::{ApplyAs, PhaseRunner};
+use crate::runtime::TokioRuntime;
+use crate::worker::{AsyncWorker, Ports, StartError, Stop, WorkerConfig, WorkerConfigError, WorkerNews};
+use crate::workers::notify::{Ear, Hearing, Hint};
+use crate::workers::registry::{Presence, Serves, bury_the_dead};
+
+/// How often a plan is looked at that another process may have moved.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// After so many failures the store is not asked for work any more.
+const STORE_ERRORS_MAX: u64 = 25;
+
+/// How to execute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExecuteOptions {
+    /// A plan that is complete is executed once more, as a new attempt.
+    pub again: bool,
+    /// Stop where execute is complete, also when the plan could be applied by itself.
+    pub stop_before_apply: bool,
+}
+
+/// Why a plan was not executed.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecuteError {
+    /// Another process works on it.
+    #[error("plan {plan} is being worked on by {worker}")]
+    Busy {
+        /// The plan.
+        plan: PlanId,
+        /// Who has it.
+        worker: String,
+    },
+    /// Its work is done.
+    #[error("plan {plan} is complete")]
+    Complete {
+        /// The plan.
+        plan: PlanId,
+    },
+    /// It has to be moved by something else first.
+    #[error("plan {plan} is {state}")]
+    NotReady {
+        /// The plan.
+        plan: PlanId,
+        /// Where it stands.
+        state: PlanState,
+    },
+    /// It has ended for good.
+    #[error("plan {plan} is {state}, which is final")]
+    Final {
+        /// The plan.
+        plan: PlanId,
+        /// How it ended.
+        state: PlanState,
+    },
+    /// The plan cannot be read or moved.
+    #[error(transparent)]
+    Plan(#[from] PlanStoreError),
+    /// It failed, and the store did not take that either.
+    #[error("plan {plan} failed, which could not be stored: {why}")]
+    Unstored {
+        /// The plan.
+        plan: PlanId,
+        /// How it failed.
+        why: String,
+    },
+    /// No worker could be started in this process.
+    #[error("this process cannot work: {0}")]
+    NoWorker(String),
+}
+
+impl From<StoreError> for ExecuteError {
+    fn from(error: StoreError) -> Self {
+        Self::Plan(error.into())
+    }
+}
+
+impl From<StartError> for ExecuteError {
+    fn from(error: StartError) -> Self {
+        Self::NoWorker(error.to_string())
+    }
+}
+
+impl From<WorkerConfigError> for ExecuteError {
+    fn from(error: WorkerConfigError) -> Self {
+        Self::NoWorker(error.to_string())
+    }
+}
+
+impl Engine {
+    /// Takes the plan through its phases: to the end of execute, or of apply when it goes there by itself.
+    ///
+    /// # Errors
+    /// It is not to be executed in its state, somebody else has it, or this process cannot work.
+    pub async fn execute(&self, id: PlanId, options: ExecuteOptions) -> Result<PlanFacts, ExecuteError> {
+        self.begin(id, options).await?;
+        self.go_on(id, options).await
+    }
+
+    /// Refuses a plan that is not to be executed; one that is complete begins once more, when that is asked for. Whoever
+    /// executes a plan that waits with its strategy says yes to that.
+    pub(crate) async fn begin(&self, id: PlanId, options: ExecuteOptions) -> Result<(), ExecuteError> {
+        let plan = self.house.store.plan(id).await?;
+        if options.again && plan.state == PlanState::Execute(Work::Complete) {
+            self.move_on(&plan, PlanEvent::Again, Phase::Execute, "person").await?;
+            return Ok(());
+        }
+        if plan.state == PlanState::Strategize(Work::Complete) {
+            let job = self.new_job(id, Phase::Execute, HELD);
+            self.pass(&plan, GatePoint::Execute, job, "person").await?;
+            return Ok(());
+        }
+        may_execute(&plan)
+    }
+
+    /// Goes on with a plan that failed, or whose owner died.
+    ///
+    /// # Errors
+    /// It is final, has an owner that lives, or nothing of it failed.
+    pub async fn resume(&self, id: PlanId) -> Result<PlanFacts, ExecuteError> {
+        self.retry(id).await?;
+        self.go_on(id, ExecuteOptions { again: false, stop_before_apply: true }).await
+    }
+
+    /// Queues the phase of a plan that failed once more; one that waits or runs stays as it is.
+    pub(crate) async fn retry(&self, id: PlanId) -> Result<(), ExecuteError> {
+        let plan = self.house.store.plan(id).await?;
+        // What was to begin again, and was left before it did, is not tried the old way.
+        if self.next(&plan).await? == Next::Pass(GatePoint::Replan) {
+            let job = self.new_job(id, Phase::Strategize, HELD);
+            self.pass(&plan, GatePoint::Replan, job, by_whom(GatePoint::Replan)).await?;
+            return Ok(());
+        }
+        match plan.state {
+            state if state.is_final() => return Err(ExecuteError::Final { plan: id, state }),
+            PlanState::Strategize(Work::Errored) => {
+                self.move_on(&plan, PlanEvent::Retry, Phase::Strategize, "person").await?;
+            }
+            PlanState::Execute(Work::Errored) => {
+                self.move_on(&plan, PlanEvent::Retry, Phase::Execute, "person").await?;
+            }
+            PlanState::Apply(ApplyState::Errored) => {
+                let request = plan.request.clone();
+                self.move_with(&plan, PlanEvent::Retry, Phase::Apply, "person", request).await?;
+            }
+            PlanState::Apply(ApplyState::Constrained) | PlanState::Execute(Work::Complete) => {
+                return Err(ExecuteError::NotReady { plan: id, state: plan.state });
+            }
+            // Queued, processing under an owner that may be dead, or waiting for its next phase.
+            PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn go_on(&self, id: PlanId, options: ExecuteOptions) -> Result<PlanFacts, ExecuteError> {
+        self.clear_leftovers().await?;
+        let working = Working::begin(&self.house, id, ApplyAs::Asked)?;
+        let mut settled = 0;
+        let outcome = loop {
+            let plan = match self.house.store.plan(id).await {
+                Ok(plan) => plan,
+                Err(error) => break Err(error.into()),
+            };
+            let next = match self.next(&plan).await {
+                Ok(next) => next,
+                Err(error) => break Err(error.into()),
+            };
+            match next {
+                Next::Stop => break Ok(()),
+                Next::Pass(GatePoint::Apply) if options.stop_before_apply => break Ok(()),
+                Next::Pass(point) => {
+                    let job = self.new_job(id, phase_behind(point), HELD);
+                    match self.pass(&plan, point, job, by_whom(point)).await {
+                        // Somebody else moved it on: it is looked at again.
+                        Ok(_) | Err(ExecuteError::Busy { .. }) => working.worker.hint(),
+                        Err(error) => break Err(error),
+                    }
+                }
+                Next::Run => {
+                    if let Err(error) = self.refuse_live_owner(&plan, &working).await {
+                        break Err(error);
+                    }
+                    match working.look_again(settled).await {
+                        Ok(now) => settled = now,
+                        Err(error) => break Err(error),
+                    }
+                }
+            }
+        };
+        working.end().await;
+        outcome?;
+        Ok(self.facts(id).await?)
+    }
+
+    /// Runs the job of the plan that waits or lost its owner, to its end, and no further.
+    pub(crate) async fn run_live_job(&self, id: PlanId, apply: ApplyAs) -> Result<(), ExecuteError> {
+        self.clear_leftovers().await?;
+        let Some(job) = self.live_job(id).await? else { return Ok(()) };
+        let working = Working::begin(&self.house, id, apply)?;
+        let mut settled = 0;
+        let outcome = loop {
+            match self.house.store.job(job.id).await {
+                Err(error) => break Err(store_error(error).into()),
+                Ok(now) if now.state.is_final() => break Ok(()),
+                Ok(_) => {}
+            }
+            let plan = match self.house.store.plan(id).await {
+                Ok(plan) => plan,
+                Err(error) => break Err(error.into()),
+            };
+            if let Err(error) = self.refuse_live_owner(&plan, &working).await {
+                break Err(error);
+            }
+            match working.look_again(settled).await {
+                Ok(now) => settled = now,
+                Err(error) => break Err(error),
+            }
+        };
+        working.end().await;
+        outcome
+    }
+
+    /// Ends the leases of dead workers and removes their sandboxes, so that nobody waits for them.
+    pub(crate) async fn clear_leftovers(&self) -> Result<(), ExecuteError> {
+        bury_the_dead(&self.house.options.data_dir, self.house.store.as_ref()).await.map_err(store_error)?;
+        let dir = self.house.options.sandbox_dir.clone();
+        // What cannot be removed is told by doctor.
+        let _ = tokio::task::spawn_blocking(move || sandbox::sweep(&dir)).await;
+        Ok(())
+    }
+
+    /// Another process that lives and works on the plan is not waited for.
+    async fn refuse_live_owner(&self, plan: &Plan, working: &Working) -> Result<(), ExecuteError> {
+        let Some(job) = self.live_job(plan.id).await? else { return Ok(()) };
+        let lives = job.state == JobState::Running && !self.house.owner_is_gone(&job);
+        match job.worker {
+            Some(worker) if lives && !working.is(worker) => {
+                Err(ExecuteError::Busy { plan: plan.id, worker: format!("worker {worker}") })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Moves the plan and queues the phase that the move is for.
+    pub(crate) async fn move_on(
+        &self,
+        plan: &Plan,
+        event: PlanEvent,
+        phase: Phase,
+        by: &str,
+    ) -> Result<Plan, ExecuteError> {
+        self.move_with(plan, event, phase, by, Value::Null).await
+    }
+
+    /// The same, with what the person chose.
+    pub(crate) async fn move_with(
+        &self,
+        plan: &Plan,
+        event: PlanEvent,
+        phase: Phase,
+        by: &str,
+        request: Value,
+    ) -> Result<Plan, ExecuteError> {
+        self.move_for(plan, event, self.new_job(plan.id, phase, HELD), by, request, Vec::new()).await
+    }
+
+    /// The same, with a job that is held or not, and with what is decided by it.
+    pub(crate) async fn move_for(
+        &self,
+        plan: &Plan,
+        event: PlanEvent,
+        job: NewJob,
+        by: &str,
+        request: Value,
+        decisions: Vec<NewDecision>,
+    ) -> Result<Plan, ExecuteError> {
+        let job = Some(job);
+        let request = PlanMove {
+            plan: plan.id,
+            version: plan.version,
+            event,
+            by: by.to_owned(),
+            job,
+            request,
+            decisions,
+        };
+        match self.house.store.move_plan(request).await {
+            Err(PlanStoreError::Job(JobRefused::PlanBusy { job })) => {
+                Err(ExecuteError::Busy { plan: plan.id, worker: format!("job {job}") })
+            }
+            Err(PlanStoreError::Moved { plan }) => {
+                Err(ExecuteError::Busy { plan: plan.id, worker: "another process".to_owned() })
+            }
+            other => Ok(other?),
+        }
+    }
+}
+
+/// Whether `execute` may begin here.
+fn may_execute(plan: &Plan) -> Result<(), ExecuteError> {
+    let (id, state) = (plan.id, plan.state);
+    match state {
+        PlanState::Strategize(Work::Queued | Work::Processing | Work::Complete)
+        | PlanState::Execute(Work::Queued | Work::Processing) => Ok(()),
+        PlanState::Execute(Work::Complete) => Err(ExecuteError::Complete { plan: id }),
+        PlanState::Strategize(Work::Errored)
+        | PlanState::Execute(Work::Errored)
+        | PlanState::Apply(
+            ApplyState::Queued | ApplyState::Processing | ApplyState::Constrained | ApplyState::Errored,
+        ) => Err(ExecuteError::NotReady { plan: id, state }),
+        PlanState::Strategize(Work::Cancelled)
+        | PlanState::Execute(Work::Cancelled)
+        | PlanState::Apply(ApplyState::Applied | ApplyState::Cancelled) => {
+            Err(ExecuteError::Final { plan: id, state })
+        }
+    }
+}
+
+/// A worker of this process that serves one plan.
+pub(crate) struct Working {
+    pub(crate) worker: AsyncWorker,
+    plan: PlanId,
+    house: Arc<House>,
+    presence: Presence,
+    relay: AbortOnDrop,
+}
+
+/// A task that ends with whoever started it.
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Passes hints on: from other processes to the worker, and from the worker to who waits elsewhere.
+async fn relay(
+    house: Arc<House>,
+    worker: AsyncWorker,
+    mut news: broadcast::Receiver<WorkerNews>,
+    mut hearing: Option<Hearing>,
+) {
+    loop {
+        let hint = async {
+            match &mut hearing {
+                Some(hearing) => hearing.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            hint = hint => match hint {
+                Hint::Cancel(job) => worker.nudge(job),
+                Hint::Work | Hint::Ended(_) => worker.look(),
+            },
+            news = news.recv() => match news {
+                Ok(WorkerNews::Settled(job, _)) => house.tell_ended(job.plan),
+                Ok(WorkerNews::Claimed(_)) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return,
+            },
+        }
+    }
+}
+
+impl Working {
+    fn begin(house: &Arc<House>, plan: PlanId, apply: ApplyAs) -> Result<Self, ExecuteError> {
+        let mut config = WorkerConfig::new(house.boot);
+        config.max_workers = 1;
+        config.only = Some(plan);
+        config.plan_concurrency = house.options.plan_concurrency;
+        config.lease = house.options.lease;
+        config.wind_down_wait = house.wind_down_wait();
+        let ports = Ports {
+            store: Arc::clone(&house.store),
+            runner: Arc::new(PhaseRunner::new(Arc::clone(house), apply)),
+            runtime: Arc::new(TokioRuntime::new(tokio::runtime::Handle::current())),
+            clock: Arc::clone(&house.clock),
+            ids: Arc::clone(&house.ids),
+            token: CancellationToken::new(),
+        };
+        let worker = AsyncWorker::new(config, ports)?;
+        let id = worker.report().worker;
+        let presence = Presence::show(&house.options.data_dir, id, Serves::One(plan))
+            .map_err(|error| ExecuteError::NoWorker(error.to_string()))?;
+        // Without it others are heard of later, by looking.
+        let hearing = Hearing::begin(&house.options.data_dir, id, Ear::One).ok();
+        let relay = tokio::spawn(relay(Arc::clone(house), worker.clone(), worker.news(), hearing));
+        worker.start()?;
+        // Workers that take any plan make room for it.
+        house.send_hint(Hint::Work);
+        lock(&house.workers).push(worker.clone());
+        Ok(Self { worker, plan, house: Arc::clone(house), presence, relay: AbortOnDrop(relay) })
+    }
+
+    /// Completes when a run of this worker was settled, or when it is time to look at the store again: somebody else may
+    /// have ended the job.
+    async fn look_again(&self, settled: u64) -> Result<u64, ExecuteError> {
+        self.worker.hint();
+        let now = tokio::select! {
+            now = self.worker.settled(settled) => now,
+            () = tokio::time::sleep(LOOK_EVERY) => settled,
+        };
+        let report = self.worker.report();
+        let failure = lock(&self.house.last_failure).clone();
+        if let Some(why) = failure.filter(|_| report.unsettled > 0) {
+            return Err(ExecuteError::Unstored { plan: self.plan, why });
+        }
+        match report.store_errors {
+            0..STORE_ERRORS_MAX => Ok(now),
+            errors => {
+                let why = report.last_store_error.unwrap_or_default();
+                Err(ExecuteError::NoWorker(format!("the store failed {errors} times to give it work: {why}")))
+            }
+        }
+    }
+
+    fn is(&self, worker: domain::WorkerId) -> bool {
+        self.worker.report().worker == worker
+    }
+
+    pub(crate) async fn end(self) {
+        self.worker.stop(Stop::Release).await;
+        drop(self.relay);
+        self.house.tell_ended(self.plan);
+        let report = self.worker.report();
+        lock(&self.house.workers).retain(|worker| worker.report().worker != report.worker);
+        if report.unsettled > 0 {
+            self.presence.die();
+        }
+    }
+}

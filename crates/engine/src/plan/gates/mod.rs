@@ -1,0 +1,253 @@
+//! The gates of a plan: whether it goes on by itself, asked in this one place by commands and workers alike.
+//!
+//! # Invariants
+//! 1. A plan that stands between two phases, or failed so that another strategy is called for, moves by itself only if
+//!    [`domain::verdict`] says so; else a person moves it.
+//! 2. Whoever goes on does it with [`Engine::pass`]: the move, what is decided with it and the next job are one step.
+//!
+//! # Not here
+//! Mending what checks found: that is no move, and is asked for by the phase itself ([`PlanSpec::gate_of_fix`]).
+//!
+//! [`PlanSpec::gate_of_fix`]: domain::PlanSpec::gate_of_fix
+
+#[cfg(test)]
+mod tests;
+
+use domain::{
+    Action, ApplyState, AskWhy, Decision, DecisionKind, ErrorRecord, Gate, GateFacts, GatePoint, GateVerdict,
+    JobState, NewDecision, NewJob, Phase, Plan, PlanEvent, PlanState, REVERSIONS_MAX, ValidationSummary,
+    Work,
+};
+use serde_json::Value;
+use store::StoreError;
+
+use super::built_in_decisions;
+use crate::engine::{Engine, House};
+use crate::plan::execute::ExecuteError;
+use crate::query::details::store_error;
+
+/// A gate that a plan stands at, and what it says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gated {
+    /// Which.
+    pub point: GatePoint,
+    /// What it says.
+    pub verdict: GateVerdict,
+}
+
+impl Gated {
+    /// Why a person is asked; none when nobody is.
+    pub fn asks(&self) -> Option<AskWhy> {
+        match self.verdict {
+            GateVerdict::Go => None,
+            GateVerdict::Ask(why) => Some(why),
+        }
+    }
+
+    /// Whether the plan goes on by itself.
+    pub fn goes(&self) -> bool {
+        self.verdict == GateVerdict::Go
+    }
+}
+
+/// What a plan that is to be executed does next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Next {
+    /// Its job waits or runs.
+    Run,
+    /// It goes through this gate by itself.
+    Pass(GatePoint),
+    /// Nothing: it has ended, failed, or waits for a person.
+    Stop,
+}
+
+impl Engine {
+    /// What the plan does next by itself.
+    pub(crate) async fn next(&self, plan: &Plan) -> Result<Next, StoreError> {
+        if is_queued_or_runs(plan.state) {
+            return Ok(Next::Run);
+        }
+        let gated = self.house.gate(plan).await?;
+        Ok(gated.filter(Gated::goes).map_or(Next::Stop, |gated| Next::Pass(gated.point)))
+    }
+
+    /// Takes a plan through a gate that let it, as `by` whom it was let. `job` is the one that does what comes next.
+    pub(crate) async fn pass(
+        &self,
+        plan: &Plan,
+        point: GatePoint,
+        job: NewJob,
+        by: &str,
+    ) -> Result<Plan, ExecuteError> {
+        let decisions = match point {
+            GatePoint::Execute | GatePoint::Apply | GatePoint::Fix => Vec::new(),
+            GatePoint::Replan => self.house.going_back(plan).await?,
+        };
+        self.move_for(plan, event_of(point), job, by, Value::Null, decisions).await
+    }
+}
+
+impl House {
+    /// The gate that the plan stands at; none when it stands at none.
+    pub(crate) async fn gate(&self, plan: &Plan) -> Result<Option<Gated>, StoreError> {
+        Ok(match plan.state {
+            // Where nobody thought about it there is no strategy to be looked at: who starts the plan starts its work.
+            PlanState::Strategize(Work::Complete) if plan.spec.strategist.is_none() => {
+                Some(Gated { point: GatePoint::Execute, verdict: GateVerdict::Go })
+            }
+            PlanState::Strategize(Work::Complete) => {
+                let decisions = self.store.decisions(plan.id).await?;
+                let facts = GateFacts { confidence: least_sure(&decisions), ..unknown(plan) };
+                Some(gated(GatePoint::Execute, plan, &facts))
+            }
+            PlanState::Execute(Work::Complete) => {
+                let net = self.net_changes(plan).await?;
+                let checks = self.checks(plan, &net).await?;
+                Some(at_apply(plan, !net.is_empty(), &checks))
+            }
+            PlanState::Strategize(Work::Errored) | PlanState::Execute(Work::Errored) => {
+                if self.is_stopped_to_replan(plan).await? {
+                    return Ok(Some(Gated { point: GatePoint::Replan, verdict: GateVerdict::Go }));
+                }
+                match self.wants_another_strategy(plan).await? {
+                    None => None,
+                    Some(_) => {
+                        let decisions = self.store.decisions(plan.id).await?;
+                        let reversions_by_itself = built_in_decisions::reversions_by_itself(&decisions);
+                        let facts = GateFacts { reversions_by_itself, ..unknown(plan) };
+                        Some(gated(GatePoint::Replan, plan, &facts))
+                    }
+                }
+            }
+            PlanState::Apply(ApplyState::Errored) if self.is_stopped_to_replan(plan).await? => {
+                Some(Gated { point: GatePoint::Replan, verdict: GateVerdict::Go })
+            }
+            PlanState::Strategize(Work::Queued | Work::Processing | Work::Cancelled)
+            | PlanState::Execute(Work::Queued | Work::Processing | Work::Cancelled)
+            | PlanState::Apply(_) => None,
+        })
+    }
+
+    /// Whether a person had the plan stopped so that it begins again: that is their yes, whoever carries it out.
+    pub(crate) async fn is_stopped_to_replan(&self, plan: &Plan) -> Result<bool, StoreError> {
+        let jobs = self.store.jobs(Some(plan.id)).await.map_err(store_error)?;
+        Ok(jobs.last().is_some_and(|job| job.state == JobState::Cancelled && job.is_stopped_to_replan()))
+    }
+
+    /// The error after which the recovery wants the plan to begin again, if that is why it stands where it stands.
+    async fn wants_another_strategy(&self, plan: &Plan) -> Result<Option<ErrorRecord>, StoreError> {
+        let history = self.store.history(plan.id).await?;
+        let last = history.last_failure();
+        let wants =
+            last.filter(|record| record.recovery.action == Action::Revert && is_of(record, plan.attempt));
+        Ok(wants.cloned())
+    }
+
+    /// What is decided when a plan goes back by itself, or because a person had it stopped for that.
+    async fn going_back(&self, plan: &Plan) -> Result<Vec<NewDecision>, StoreError> {
+        if self.is_stopped_to_replan(plan).await? {
+            return self.going_back_by(plan, built_in_decisions::reversion_by_person()).await;
+        }
+        let why = self.wants_another_strategy(plan).await?;
+        let why = why.as_ref().map_or("", |record| record.error.message());
+        self.going_back_by(plan, built_in_decisions::reversion_by_itself(why)).await
+    }
+
+    /// The same with this reason; then again what holds whatever the strategy is, and what a person said.
+    pub(crate) async fn going_back_by(
+        &self,
+        plan: &Plan,
+        reversion: NewDecision,
+    ) -> Result<Vec<NewDecision>, StoreError> {
+        let decisions = self.store.decisions(plan.id).await?;
+        let said = decisions
+            .iter()
+            .filter(|decision| decision.is_live() && decision.new.kind == DecisionKind::Guidance);
+        let said = said.map(|decision| built_in_decisions::guidance(&decision.new.chosen));
+        let holds = built_in_decisions::invariants(&plan.spec, plan.attempt);
+        Ok(std::iter::once(reversion).chain(holds).chain(said).collect())
+    }
+}
+
+fn is_of(record: &ErrorRecord, attempt: u32) -> bool {
+    record.error.step().attempt == attempt
+}
+
+/// What the gate before the user's files says of a plan whose work is done.
+pub(crate) fn at_apply(plan: &Plan, has_changes: bool, checks: &ValidationSummary) -> Gated {
+    let facts = GateFacts {
+        has_changes,
+        required_checks: checks.required,
+        checks_passed: checks.lets_through(),
+        ..unknown(plan)
+    };
+    gated(GatePoint::Apply, plan, &facts)
+}
+
+fn gated(point: GatePoint, plan: &Plan, facts: &GateFacts) -> Gated {
+    Gated { point, verdict: domain::verdict(point, &plan.spec.automation, facts) }
+}
+
+/// What the plan itself tells.
+fn unknown(plan: &Plan) -> GateFacts {
+    GateFacts {
+        confidence: 1.0,
+        is_told_to_apply: plan.spec.apply == Gate::Auto,
+        is_read_only: plan.spec.read_only,
+        has_changes: false,
+        required_checks: 0,
+        checks_passed: false,
+        fixes_left: plan.spec.fix_attempts,
+        has_strategist: plan.spec.strategist.is_some(),
+        reversions_by_itself: 0,
+        reversions_left: REVERSIONS_MAX.saturating_sub(plan.reversions),
+    }
+}
+
+/// The lowest confidence of what was decided and stands.
+fn least_sure(decisions: &[Decision]) -> f32 {
+    let counts = |decision: &&Decision| {
+        decision.is_live() && matches!(decision.new.kind, DecisionKind::Strategy | DecisionKind::Choice)
+    };
+    decisions.iter().filter(counts).filter_map(|decision| decision.new.confidence).fold(1.0, f32::min)
+}
+
+/// The phase that lies behind a gate.
+pub(crate) const fn phase_behind(point: GatePoint) -> Phase {
+    match point {
+        GatePoint::Execute | GatePoint::Fix => Phase::Execute,
+        GatePoint::Apply => Phase::Apply,
+        GatePoint::Replan => Phase::Strategize,
+    }
+}
+
+const fn event_of(point: GatePoint) -> PlanEvent {
+    match point {
+        GatePoint::Execute | GatePoint::Apply => PlanEvent::Advance,
+        GatePoint::Fix => PlanEvent::Retry,
+        GatePoint::Replan => PlanEvent::Revert,
+    }
+}
+
+/// Who takes a plan through a gate by itself, for the record.
+pub(crate) const fn by_whom(point: GatePoint) -> &'static str {
+    match point {
+        GatePoint::Execute | GatePoint::Apply | GatePoint::Fix => "gate",
+        GatePoint::Replan => "recovery",
+    }
+}
+
+fn is_queued_or_runs(state: PlanState) -> bool {
+    match state {
+        PlanState::Strategize(work) | PlanState::Execute(work) => match work {
+            Work::Queued | Work::Processing => true,
+            Work::Complete | Work::Errored | Work::Cancelled => false,
+        },
+        PlanState::Apply(apply) => match apply {
+            ApplyState::Queued | ApplyState::Processing => true,
+            ApplyState::Applied | ApplyState::Constrained | ApplyState::Errored | ApplyState::Cancelled => {
+                false
+            }
+        },
+    }
+}

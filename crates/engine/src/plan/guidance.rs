@@ -1,0 +1,252 @@
+//! `prompt`: what a person says to a plan that was made, and what becomes of the plan by that.
+//!
+//! # Invariants
+//! 1. What was said, the counters and the move that it brings are one step: all of it is kept, or nothing.
+//! 2. Of a plan that somebody works on nothing is moved: it reads what was said by itself. One that is to begin again is
+//!    stopped first (`replan`).
+//! 3. A look at what would happen writes nothing.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use domain::{
+    ApplyState, HELD, NewDecision, Phase, Plan, PlanEvent, PlanId, PlanRefused, PlanState, REVERSIONS_MAX,
+    Work,
+};
+use serde_json::Value;
+use store::{DecisionStoreError, PlanStoreError, StoreError};
+
+use super::built_in_decisions;
+use super::execute::{ExecuteError, ExecuteOptions};
+use crate::engine::Engine;
+use crate::query::decisions::Affected;
+use crate::query::details::PlanFacts;
+
+/// How long the owner of a plan that is to begin again may take to stop: as long as for a cancel.
+const REPLAN_WAIT: Duration = Duration::from_secs(180);
+
+/// How long what a person says may be.
+pub const GUIDANCE_BYTES_MAX: usize = 16 * 1024;
+
+/// How to take what a person says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// As something to be heeded besides.
+    Besides,
+    /// As a reason to begin again with a new strategy.
+    Replan,
+}
+
+/// What became of a plan to which something was said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guided {
+    /// It stands where it stood, and heeds it when it goes on.
+    Kept,
+    /// It had failed, and its phase is queued once more.
+    Retried,
+    /// It begins again with a new strategy, which is queued.
+    Replanned,
+    /// The same of a plan that was being worked on: whoever did goes on with it.
+    HandedOn,
+}
+
+/// Why nothing was said to a plan.
+#[derive(Debug, thiserror::Error)]
+pub enum GuideError {
+    /// There is nothing said, or too much.
+    #[error("a word to a plan has from 1 to {GUIDANCE_BYTES_MAX} bytes, this has {bytes}")]
+    Length {
+        /// How much it is.
+        bytes: usize,
+    },
+    /// It has ended for good.
+    #[error("plan {plan} is {state}, which is final")]
+    Final {
+        /// The plan.
+        plan: PlanId,
+        /// How it ended.
+        state: PlanState,
+    },
+    /// It waits or is worked on, and cannot be moved now.
+    #[error("plan {plan} is {state}")]
+    Busy {
+        /// The plan.
+        plan: PlanId,
+        /// Where it stands.
+        state: PlanState,
+    },
+    /// It is asked to stop, and its owner has not answered in time. It begins again when it has.
+    #[error("plan {plan} is asked to stop and has not yet")]
+    NotStopped {
+        /// The plan.
+        plan: PlanId,
+    },
+    /// It has begun again as often as may be.
+    #[error("plan {plan} has begun again as often as it may")]
+    ReversionsSpent {
+        /// The plan.
+        plan: PlanId,
+    },
+    /// The plan cannot be read or moved.
+    #[error(transparent)]
+    Plan(#[from] PlanStoreError),
+    /// It was not recorded.
+    #[error(transparent)]
+    Decision(#[from] DecisionStoreError),
+}
+
+impl From<StoreError> for GuideError {
+    fn from(error: StoreError) -> Self {
+        Self::Plan(error.into())
+    }
+}
+
+impl From<ExecuteError> for GuideError {
+    fn from(error: ExecuteError) -> Self {
+        match error {
+            ExecuteError::Plan(error) => Self::Plan(error),
+            ExecuteError::NotReady { plan, state } => Self::Busy { plan, state },
+            ExecuteError::Final { plan, state } => Self::Final { plan, state },
+            ExecuteError::Busy { plan, .. }
+            | ExecuteError::Complete { plan }
+            | ExecuteError::Unstored { plan, .. } => {
+                Self::Busy { plan, state: PlanState::Execute(Work::Processing) }
+            }
+            ExecuteError::NoWorker(why) => Self::Plan(StoreError::Broken { why }.into()),
+        }
+    }
+}
+
+impl Engine {
+    /// Says something to a plan.
+    ///
+    /// # Errors
+    /// As [`GuideError`] says; then nothing was written.
+    pub async fn guide(&self, id: PlanId, text: &str, taken: Taken) -> Result<Guided, GuideError> {
+        if text.trim().is_empty() || text.len() > GUIDANCE_BYTES_MAX {
+            return Err(GuideError::Length { bytes: text.trim().len().max(text.len()) });
+        }
+        let plan = self.house.store.plan(id).await?;
+        let said = built_in_decisions::guidance(&self.house.redactor.redact_text(text.trim()));
+        match (taken, after_a_word(&plan)?) {
+            (Taken::Replan, _) if is_processing(plan.state) => {
+                may_replan(&plan)?;
+                // Kept whatever becomes of the rest: should this process die now, the plan heeds it as it is.
+                self.house.store.add_guidance(id, said).await?;
+                self.stop_to_replan(id, REPLAN_WAIT).await
+            }
+            (Taken::Replan, _) => {
+                may_replan(&plan)?;
+                let holds = built_in_decisions::invariants(&plan.spec, plan.attempt);
+                let decisions = std::iter::once(built_in_decisions::reversion_by_person())
+                    .chain(holds)
+                    .chain([said])
+                    .collect();
+                self.move_said(&plan, PlanEvent::Revert, Phase::Strategize, decisions).await?;
+                Ok(Guided::Replanned)
+            }
+            (Taken::Besides, Some(phase)) => {
+                self.move_said(&plan, PlanEvent::Retry, phase, vec![said]).await?;
+                Ok(Guided::Retried)
+            }
+            (Taken::Besides, None) => {
+                self.house.store.add_guidance(id, said).await?;
+                Ok(Guided::Kept)
+            }
+        }
+    }
+
+    /// What would give way if this were said, without saying it.
+    ///
+    /// # Errors
+    /// As [`GuideError`] says.
+    pub async fn would_affect(&self, id: PlanId, taken: Taken) -> Result<Affected, GuideError> {
+        let plan = self.house.store.plan(id).await?;
+        after_a_word(&plan)?;
+        if taken == Taken::Besides {
+            return Ok(Affected::default());
+        }
+        may_replan(&plan)?;
+        let all = self.house.store.decisions(id).await?;
+        let below_root = all.iter().filter(|decision| decision.seq > 1 && decision.is_live());
+        let decisions: BTreeSet<u32> = below_root.map(|decision| decision.seq).collect();
+        let mut since: BTreeSet<u32> = decisions.clone();
+        since.insert(1);
+        let files = self.files_since(&plan, &all, &since).await?;
+        Ok(Affected { decisions, files })
+    }
+
+    /// Goes on with a plan that a word has queued, as far as its gates allow.
+    ///
+    /// # Errors
+    /// Somebody else has it, or this process cannot work.
+    pub async fn carry_on(&self, id: PlanId) -> Result<PlanFacts, ExecuteError> {
+        self.go_on(id, ExecuteOptions { again: false, stop_before_apply: true }).await
+    }
+
+    /// Leaves such a plan to the workers.
+    ///
+    /// # Errors
+    /// Somebody works on it.
+    pub async fn leave_guided(&self, id: PlanId) -> Result<(), ExecuteError> {
+        self.let_go(id).await
+    }
+
+    async fn move_said(
+        &self,
+        plan: &Plan,
+        event: PlanEvent,
+        phase: Phase,
+        decisions: Vec<NewDecision>,
+    ) -> Result<(), GuideError> {
+        let job = self.new_job(plan.id, phase, HELD);
+        let moved = self.move_for(plan, event, job, "person", Value::Null, decisions).await;
+        match moved {
+            Err(ExecuteError::Plan(PlanStoreError::Refused(PlanRefused::ReversionsSpent))) => {
+                Err(GuideError::ReversionsSpent { plan: plan.id })
+            }
+            Err(ExecuteError::Busy { .. }) => {
+                let now = self.house.store.plan(plan.id).await?;
+                Err(GuideError::Busy { plan: plan.id, state: now.state })
+            }
+            moved => {
+                moved?;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The phase that is done once more after a word; none when the plan stays where it is.
+fn after_a_word(plan: &Plan) -> Result<Option<Phase>, GuideError> {
+    match plan.state {
+        state if state.is_final() => Err(GuideError::Final { plan: plan.id, state }),
+        PlanState::Strategize(Work::Errored) => Ok(Some(Phase::Strategize)),
+        PlanState::Execute(Work::Errored) => Ok(Some(Phase::Execute)),
+        // An apply that failed is not helped by words.
+        PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => Ok(None),
+    }
+}
+
+/// Whether somebody works on it.
+fn is_processing(state: PlanState) -> bool {
+    match state {
+        PlanState::Strategize(work) | PlanState::Execute(work) => work == Work::Processing,
+        PlanState::Apply(apply) => apply == ApplyState::Processing,
+    }
+}
+
+/// Whether the plan can begin again; one that is worked on, once it is stopped.
+fn may_replan(plan: &Plan) -> Result<(), GuideError> {
+    if is_processing(plan.state) {
+        let is_spent = plan.reversions >= REVERSIONS_MAX;
+        return if is_spent { Err(GuideError::ReversionsSpent { plan: plan.id }) } else { Ok(()) };
+    }
+    match plan.moved(PlanEvent::Revert, Vec::new(), plan.updated) {
+        Ok(_) => Ok(()),
+        Err(PlanRefused::ReversionsSpent) => Err(GuideError::ReversionsSpent { plan: plan.id }),
+        Err(PlanRefused::BadTransition(_) | PlanRefused::Decision(_)) => {
+            Err(GuideError::Busy { plan: plan.id, state: plan.state })
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Cancels that were asked for and never acknowledged, because the process that was to obey died on the way: whoever comes
+//! next finishes them.
+//!
+//! # Invariants
+//! 1. Only what somebody asked to cancel is cancelled: a plan whose owner just died waits for a person. One that was to be
+//!    stopped to begin again does that.
+//! 2. Without a worker that is gone this costs one look at a directory.
+//! 3. It never stands in the way: what cannot be finished now is left as it was, and told as broken off.
+//!
+//! # Not here
+//! How a cancel takes the place of a dead owner: `cancel`.
+
+use std::time::Duration;
+
+use domain::{APPLY_WITHDRAWN, CancelRequest, Job, JobState, PlanId, STOPPED_TO_REPLAN};
+
+use crate::engine::Engine;
+use crate::workers::registry::gone_workers;
+
+/// How long one of them may take.
+const FINISH_WAIT: Duration = Duration::from_secs(30);
+
+impl Engine {
+    /// Finishes what was left of cancels; says of which plans.
+    pub async fn finish_cancels(&self) -> Vec<PlanId> {
+        let gone = gone_workers(&self.house.options.data_dir);
+        if gone.is_empty() {
+            return Vec::new();
+        }
+        let jobs = self.house.store.jobs(None).await.unwrap_or_default();
+        let asked = |job: Job| {
+            let is_left =
+                job.state == JobState::Running && job.worker.is_some_and(|worker| gone.contains(&worker));
+            job.cancel.filter(|_| is_left).map(|cancel| (job.plan, cancel))
+        };
+        let mut finished = Vec::new();
+        for (plan, CancelRequest { reason, .. }) in jobs.into_iter().filter_map(asked) {
+            let is_finished = match reason.as_str() {
+                STOPPED_TO_REPLAN => self.stop_to_replan(plan, FINISH_WAIT).await.is_ok(),
+                APPLY_WITHDRAWN => self.withdraw_apply(plan, FINISH_WAIT).await.is_ok(),
+                _ => self.cancel(plan, &reason, FINISH_WAIT).await.is_ok(),
+            };
+            if is_finished {
+                finished.push(plan);
+            }
+        }
+        finished
+    }
+}

@@ -1,0 +1,166 @@
+//! What a plan decided, for whoever asks: all of it, one decision with what hangs on it, found by its name.
+//!
+//! # Invariants
+//! 1. A word names a decision by its name, the beginning of its name, or `PLAN:NUMBER`.
+//! 2. What a decision affects is told for the plan as it stands: of decisions those that stand, of files those that its
+//!    present attempt changed after the decision.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use domain::{Decision, Plan, PlanId, affected, change_address, fold};
+use store::{PlanStoreError, StoreError};
+
+use super::diff::aliases;
+use crate::engine::Engine;
+use crate::query::find::FindError;
+
+/// How many letters of a name tell when the decision was taken.
+const TIME_CHARS: usize = 10;
+/// How many are told that a word may mean.
+const CANDIDATES_MAX: usize = 10;
+
+/// What hangs on a decision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Affected {
+    /// The numbers of the decisions that would be taken anew, itself among them.
+    pub decisions: BTreeSet<u32>,
+    /// The files that were changed since, as people name them.
+    pub files: Vec<String>,
+}
+
+/// One decision of a plan.
+#[derive(Clone, Debug)]
+pub struct DecisionFacts {
+    /// The plan.
+    pub plan: Plan,
+    /// The decision.
+    pub decision: Decision,
+    /// All of the plan, in order.
+    pub all: Vec<Decision>,
+    /// What hangs on it.
+    pub affected: Affected,
+}
+
+/// Why no decision was found.
+#[derive(Debug, thiserror::Error)]
+pub enum FindDecisionError {
+    /// There is none.
+    #[error("there is no decision `{word}`")]
+    NotFound {
+        /// What was asked for.
+        word: String,
+    },
+    /// Several begin so.
+    #[error("`{word}` is the beginning of several decisions' names")]
+    Ambiguous {
+        /// What was asked for.
+        word: String,
+        /// Some that begin so: their names, and as `PLAN:NUMBER`.
+        candidates: Vec<String>,
+    },
+    /// The plan before the colon.
+    #[error(transparent)]
+    Plan(#[from] FindError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Engine {
+    /// All that a plan decided, in order, what gave way among it.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn decisions(&self, plan: PlanId) -> Result<Vec<Decision>, StoreError> {
+        self.house.store.decisions(plan).await
+    }
+
+    /// The decision that `word` names: its plan and its number. `here` is the project in which `@last` is looked for.
+    ///
+    /// # Errors
+    /// None or several are meant, or the store failed.
+    pub async fn find_decision(
+        &self,
+        word: &str,
+        here: Option<&Path>,
+    ) -> Result<(PlanId, u32), FindDecisionError> {
+        let not_found = || FindDecisionError::NotFound { word: word.to_owned() };
+        if let Some((plan, number)) = word.rsplit_once(':') {
+            let plan = self.find(plan, here).await?;
+            let seq: u32 = number.parse().map_err(|_| not_found())?;
+            let known = self.house.store.decisions(plan).await?;
+            return match known.iter().any(|decision| decision.seq == seq) {
+                true => Ok((plan, seq)),
+                false => Err(not_found()),
+            };
+        }
+        let prefix = word.to_ascii_uppercase();
+        if prefix.is_empty() || !prefix.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Err(not_found());
+        }
+        let found = self.decisions_like(&prefix).await?;
+        match found.as_slice() {
+            [] => Err(not_found()),
+            [(plan, decision)] => Ok((*plan, decision.seq)),
+            [..] => {
+                let shown = |(plan, decision): &(PlanId, Decision)| {
+                    format!("{} ({plan}:{})", decision.id, decision.seq)
+                };
+                let candidates = found.iter().map(shown).collect();
+                Err(FindDecisionError::Ambiguous { word: word.to_owned(), candidates })
+            }
+        }
+    }
+
+    /// The decisions whose names begin so. No plan decides before it is made, so that later ones are not asked.
+    async fn decisions_like(&self, prefix: &str) -> Result<Vec<(PlanId, Decision)>, StoreError> {
+        let when = prefix.get(..TIME_CHARS).unwrap_or(prefix);
+        let mut found = Vec::new();
+        for plan in self.house.store.plans_like("", usize::MAX).await?.into_iter().rev() {
+            if plan.to_string().get(..when.len()).is_some_and(|made| made > when) {
+                continue;
+            }
+            let decisions = self.house.store.decisions(plan).await?;
+            let alike = decisions.into_iter().filter(|decision| decision.id.to_string().starts_with(prefix));
+            found.extend(alike.map(|decision| (plan, decision)));
+            if found.len() >= CANDIDATES_MAX {
+                found.truncate(CANDIDATES_MAX);
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// All that is known of one decision; none when the plan has no such number.
+    ///
+    /// # Errors
+    /// There is no such plan, or the store failed.
+    pub async fn explain(&self, plan: PlanId, seq: u32) -> Result<Option<DecisionFacts>, PlanStoreError> {
+        let plan = self.house.store.plan(plan).await?;
+        let all = self.house.store.decisions(plan.id).await?;
+        let Some(decision) = all.iter().find(|decision| decision.seq == seq).cloned() else {
+            return Ok(None);
+        };
+        let decisions = affected(&all, seq);
+        let files = self.files_since(&plan, &all, &decisions).await?;
+        Ok(Some(DecisionFacts { plan, decision, all, affected: Affected { decisions, files } }))
+    }
+
+    /// The files that the present attempt changed after the first of these decisions was taken.
+    pub(crate) async fn files_since(
+        &self,
+        plan: &Plan,
+        all: &[Decision],
+        decisions: &BTreeSet<u32>,
+    ) -> Result<Vec<String>, StoreError> {
+        let taken = all.iter().filter(|decision| decisions.contains(&decision.seq));
+        // The prompt is older than any attempt.
+        let of_this = taken.filter(|decision| decision.seq == 1 || decision.new.attempt == plan.attempt);
+        let Some(first) = of_this.map(|decision| decision.new.at_entry).min() else { return Ok(Vec::new()) };
+        let mut entries = self.entries(plan).await?;
+        entries.retain(|entry| entry.no > first);
+        let aliases = aliases(plan);
+        Ok(fold(&entries).iter().map(|change| change_address(change, &aliases)).collect())
+    }
+}

@@ -1,0 +1,415 @@
+//! All that is known of a plan, gathered for whoever shows it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use domain::{ApplyRecord, ChangeEntry, End, EventKind, EventRecord, JobState, Ms, carriers};
+use domain::{
+    CallNo, CallState, ErrorHistory, Job, Ledger, NetChange, NodeOutcome, NodeRun, NotCaptured, Outcome,
+    PhaseTime, Plan, PlanId, SandboxRecord, ToolCall, ValidationResult, ValidationSummary, WallMs, fold,
+    net_hash, phase_times,
+};
+use store::{JobStoreError, PlanFilter, PlanStoreError, StoreError};
+
+use super::effective_changes::{TAKE_BACK, standing};
+use super::result_text::answer;
+use crate::engine::Engine;
+use crate::plan::gates::Gated;
+use crate::query::queue_position::QueuePlace;
+use crate::workers::registry::is_present;
+
+/// The tool by which validations are recorded.
+pub(crate) const VALIDATE: &str = "validate";
+/// The tool by which checks are recorded that an apply ran again.
+pub(crate) const RECHECK: &str = "recheck";
+/// The tool that runs a command.
+pub(crate) const RUN_COMMAND: &str = "run_command";
+/// The tool that reads a file.
+pub(crate) const READ_FILE: &str = "read_file";
+/// The tool that writes a file.
+pub(crate) const WRITE_FILE: &str = "write_file";
+/// The tool that replaces a piece of a file.
+pub(crate) const EDIT_FILE: &str = "edit_file";
+/// How the start of a server is kept, whose tools are called `SERVER.TOOL`.
+pub(crate) const START_SERVER: &str = "start_server";
+/// How what the servers of a node wrote is kept that no call of their tools accounts for.
+pub(crate) const END_SERVER: &str = "end_server";
+/// How a question to a model is kept, with what it answered.
+pub const ASK_MODEL: &str = "ask_model";
+/// The tool that lets time pass.
+pub(crate) const WAIT: &str = "wait";
+
+/// How often a plan that moves all the time is looked at.
+const LOOKS_MAX: u32 = 5;
+
+/// One thing that a plan did in its present attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepFacts {
+    /// Its node.
+    pub node: String,
+    /// How it settled; none when it has not.
+    pub outcome: Option<NodeOutcome>,
+    /// How its last call ended, or that it runs.
+    pub state: CallState,
+    /// How often it was tried.
+    pub tries: u32,
+    /// How long the last try took, of a model all that it was asked and called; none while it runs.
+    pub duration_ms: Option<u64>,
+    /// How many entries it recorded.
+    pub changed: usize,
+}
+
+impl StepFacts {
+    /// What is known of a node before it is looked at closely.
+    fn of(node: &str, state: CallState) -> StepFacts {
+        StepFacts { node: node.to_owned(), outcome: None, state, tries: 0, duration_ms: None, changed: 0 }
+    }
+}
+
+/// What a node waits for, that passes by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waits {
+    /// The node.
+    pub node: String,
+    /// What for, redacted.
+    pub why: String,
+    /// Until when; none where nobody can tell.
+    pub until: Option<WallMs>,
+}
+
+impl Waits {
+    /// What is left of it.
+    pub fn left(&self, now: WallMs) -> Option<Duration> {
+        self.until.map(|until| Duration::from_millis(until.0.saturating_sub(now.0)))
+    }
+}
+
+/// All that is known of a plan.
+#[derive(Clone, Debug)]
+pub struct PlanFacts {
+    /// The plan itself.
+    pub plan: Plan,
+    /// Its command as a person would type it, without secrets.
+    pub shown: String,
+    /// The job that waits or runs.
+    pub live_job: Option<Job>,
+    /// Where it stands in the queue; none when it does not wait there.
+    pub place: Option<QueuePlace>,
+    /// Whether it is between two phases, and a worker that lives is about to queue the next.
+    pub goes_on: bool,
+    /// The gate that it stands at; none when it stands at none.
+    pub gate: Option<Gated>,
+    /// Whether that job runs under a worker that is no more: it can be resumed or cancelled.
+    pub owner_is_gone: bool,
+    /// The sandbox of the present attempt.
+    pub sandbox: Option<SandboxRecord>,
+    /// What capture left out of the present attempt.
+    pub not_captured: NotCaptured,
+    /// The calls of the present attempt.
+    pub calls: Vec<ToolCall>,
+    /// The same, told by node.
+    pub steps: Vec<StepFacts>,
+    /// What the present attempt changed all in all.
+    pub net: Vec<NetChange>,
+    /// Lines added, of text files.
+    pub insertions: u64,
+    /// Lines removed, of text files.
+    pub deletions: u64,
+    /// What the checks say about these changes.
+    pub validations: ValidationSummary,
+    /// Every check that ran in the present attempt.
+    pub results: Vec<ValidationResult>,
+    /// What a node of it waits for at this moment; none when none does.
+    pub waits: Option<Waits>,
+    /// What it answers: the text of its actor's result; none while there is none.
+    pub answer: Option<String>,
+    /// What failed.
+    pub errors: ErrorHistory,
+    /// What it may use, and what it used.
+    pub ledger: Ledger,
+    /// Applies and undos.
+    pub applies: Vec<ApplyRecord>,
+    /// When its phases began and ended, in all attempts.
+    pub phases: Vec<PhaseTime>,
+}
+
+/// A plan in a list.
+#[derive(Clone, Debug)]
+pub struct PlanRow {
+    /// The plan.
+    pub plan: Plan,
+    /// How many files its present attempt changed.
+    pub files: usize,
+}
+
+impl Engine {
+    /// All that is known of a plan.
+    ///
+    /// # Errors
+    /// There is no such plan, or the store failed.
+    pub async fn facts(&self, id: PlanId) -> Result<PlanFacts, PlanStoreError> {
+        let mut tries = LOOKS_MAX;
+        loop {
+            let facts = self.gather(self.house.store.plan(id).await?).await?;
+            // A plan that moved while it was looked at would seem to be worked on by nobody.
+            tries -= 1;
+            if tries == 0 || self.house.store.plan(id).await?.version == facts.plan.version {
+                return Ok(facts);
+            }
+        }
+    }
+
+    async fn gather(&self, plan: Plan) -> Result<PlanFacts, PlanStoreError> {
+        let (store, id) = (&self.house.store, plan.id);
+        let entries = self.entries(&plan).await?;
+        let calls = self.house.calls(&plan).await?;
+        let mut runs = store.node_runs(id).await?;
+        runs.retain(|run| run.attempt == plan.attempt);
+        let sandboxes = store.sandboxes(id).await?;
+        let sandbox = sandboxes.into_iter().rev().find(|sandbox| sandbox.attempt == plan.attempt);
+        let net = fold(&entries);
+        let results = results_of(&calls);
+        let validations = self.house.sum_up_checks(&plan, &verdicts_of(&calls), &net_hash(&net)).await?;
+        let (insertions, deletions) = self.count_lines(&net);
+        let live_job = self.live_job(id).await?;
+        // What was left to the workers is taken over by one that lives.
+        let is_taken_over = |job: &Job| !job.is_held() && self.has_worker_for(&job.keys);
+        let owner_is_gone =
+            live_job.as_ref().is_some_and(|job| self.house.owner_is_gone(job) && !is_taken_over(job));
+        let place = match &live_job {
+            Some(job) => self.house.queue_place(job).await?,
+            None => None,
+        };
+        let gate = self.house.gate(&plan).await?;
+        let goes_on = self.goes_on(&plan, gate).await?;
+        let is_worked_on =
+            live_job.as_ref().is_some_and(|job| job.state == JobState::Running) && !owner_is_gone;
+        let waits = match is_worked_on {
+            true => self.waits(id, &calls, &runs).await?,
+            false => None,
+        };
+        Ok(PlanFacts {
+            shown: self.house.redactor.redact_text(&plan.spec.shown()),
+            live_job,
+            place,
+            goes_on,
+            gate,
+            owner_is_gone,
+            not_captured: sandbox.as_ref().map(|sandbox| sandbox.not_captured.clone()).unwrap_or_default(),
+            sandbox,
+            steps: steps_of(&calls, &entries, &runs),
+            calls,
+            insertions,
+            deletions,
+            answer: answer(&plan, &runs).map(|run| run.text.clone()).filter(|text| !text.trim().is_empty()),
+            validations,
+            net,
+            results,
+            waits,
+            errors: store.history(id).await?,
+            ledger: store.ledger(id).await?,
+            applies: store.applies(id).await?,
+            phases: self.phase_times(id).await?,
+            plan,
+        })
+    }
+
+    async fn phase_times(&self, id: PlanId) -> Result<Vec<PhaseTime>, StoreError> {
+        Ok(phase_times(&self.house.store.events_of(id, EventKind::PlanMoved).await?))
+    }
+
+    /// What was last waited for, while that lasts.
+    async fn waits(
+        &self,
+        id: PlanId,
+        calls: &[ToolCall],
+        runs: &[NodeRun],
+    ) -> Result<Option<Waits>, StoreError> {
+        let told = self.house.store.events_of(id, EventKind::NodeWaiting).await?;
+        let now = self.house.wall();
+        Ok(told.iter().rev().find_map(|event| still_waits(event, calls, runs, now)))
+    }
+
+    /// Plans, newest first, and how many match in all.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn list(&self, filter: &PlanFilter) -> Result<(Vec<PlanRow>, usize), StoreError> {
+        let (plans, total) = self.house.store.plans(filter).await?;
+        let mut rows = Vec::with_capacity(plans.len());
+        let ids: Vec<PlanId> = plans.iter().map(|plan| plan.id).collect();
+        let known = self.house.store.files_changed(&ids).await?;
+        for plan in plans {
+            let files = match known.get(&plan.id) {
+                Some(files) => *files,
+                None => match self.house.net_changes(&plan).await {
+                    Ok(net) => net.len(),
+                    // Whoever looks at that plan is told; the others are listed.
+                    Err(StoreError::Damaged { .. }) => 0,
+                    Err(error) => return Err(error),
+                },
+            };
+            rows.push(PlanRow { plan, files });
+        }
+        Ok((rows, total))
+    }
+
+    /// The entries of the present attempt, in order.
+    pub(crate) async fn entries(&self, plan: &Plan) -> Result<Vec<ChangeEntry>, StoreError> {
+        self.house.entries(plan).await
+    }
+
+    /// Where the plan stands in the queue; none when it does not wait there.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn queue_place(&self, plan: PlanId) -> Result<Option<QueuePlace>, StoreError> {
+        match self.live_job(plan).await? {
+            Some(job) => self.house.queue_place(&job).await,
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) async fn live_job(&self, plan: PlanId) -> Result<Option<Job>, StoreError> {
+        let jobs = self.house.store.jobs(Some(plan)).await.map_err(store_error)?;
+        Ok(jobs.into_iter().rev().find(|job| !job.state.is_final()))
+    }
+}
+
+impl Engine {
+    /// Whether the job runs under a worker that is no more, whatever its lease says.
+    pub fn owner_is_gone(&self, job: &Job) -> bool {
+        self.house.owner_is_gone(job)
+    }
+}
+
+impl crate::engine::House {
+    /// Whether the job runs under a worker that is no more.
+    pub(crate) fn owner_is_gone(&self, job: &Job) -> bool {
+        let Some(worker) = job.worker.filter(|_| job.state == JobState::Running) else { return false };
+        let now = Ms::from(self.clock.now());
+        job.boot != Some(self.boot) || job.lease_until <= now || !is_present(&self.options.data_dir, worker)
+    }
+
+    /// The entries of the plan's present attempt that stand, in order. A changeset belongs to the attempt of its calls.
+    pub(crate) async fn entries(&self, plan: &Plan) -> Result<Vec<ChangeEntry>, StoreError> {
+        let entries = self.store.entries(plan.id, plan.attempt).await?;
+        if entries.is_empty() {
+            return Ok(entries);
+        }
+        Ok(standing(entries, &self.calls(plan).await?))
+    }
+
+    /// What the plan's present attempt changed, all in all.
+    pub(crate) async fn net_changes(&self, plan: &Plan) -> Result<Vec<NetChange>, StoreError> {
+        let calls = self.calls(plan).await?;
+        if calls.iter().any(|call| call.new.tool == TAKE_BACK) {
+            return Ok(fold(&standing(self.store.entries(plan.id, plan.attempt).await?, &calls)));
+        }
+        self.store.net_changes(plan.id, plan.attempt).await
+    }
+
+    /// The calls of the plan's present attempt.
+    pub(crate) async fn calls(&self, plan: &Plan) -> Result<Vec<ToolCall>, StoreError> {
+        let mut calls = self.store.calls(plan.id).await?;
+        calls.retain(|call| call.new.attempt == plan.attempt);
+        Ok(calls)
+    }
+}
+
+/// What was said by the checks among these calls.
+pub(crate) fn results_of(calls: &[ToolCall]) -> Vec<ValidationResult> {
+    said_by(VALIDATE, calls)
+}
+
+/// What was said by the checks that an apply ran again.
+pub(crate) fn rechecks_of(calls: &[ToolCall]) -> Vec<ValidationResult> {
+    said_by(RECHECK, calls)
+}
+
+/// What the checks said that count for a plan: those that ran in its sandbox and, of a check that did not run there because
+/// the user trusted it later, the run at an apply that it passed.
+pub(crate) fn verdicts_of(calls: &[ToolCall]) -> Vec<ValidationResult> {
+    let mut results = results_of(calls);
+    let is_first = |again: &ValidationResult| {
+        let is_same =
+            |own: &ValidationResult| own.validation == again.validation && own.net_hash == again.net_hash;
+        again.outcome == Outcome::Passed && !results.iter().any(is_same)
+    };
+    let first: Vec<_> = rechecks_of(calls).into_iter().filter(is_first).collect();
+    results.extend(first);
+    results
+}
+
+fn said_by(tool: &str, calls: &[ToolCall]) -> Vec<ValidationResult> {
+    let ended = calls.iter().filter(|call| call.new.tool == tool).filter_map(|call| call.end.as_ref());
+    ended.filter_map(|end| serde_json::from_value(end.result.clone()).ok()).collect()
+}
+
+/// What was done, in the order in which it began; what was passed over comes where it settled.
+fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry], runs: &[NodeRun]) -> Vec<StepFacts> {
+    let mut changed: HashMap<CallNo, usize> = HashMap::new();
+    let ends = entries.iter().map(|entry| End::of(entry.root, &entry.path, entry.before, entry.after));
+    let carriers = carriers(ends);
+    for (_, entry) in entries.iter().enumerate().filter(|(at, _)| !carriers.contains(at)) {
+        *changed.entry(entry.call).or_default() += 1;
+    }
+    let mut steps: Vec<StepFacts> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    // What the calls of nodes of models took so far: between them a plan may rest for as long as it likes.
+    let mut asked: HashMap<&str, u64> = HashMap::new();
+    for call in calls.iter().filter(|call| call.new.tool != TAKE_BACK) {
+        let place = *places.entry(&call.new.node).or_insert(steps.len());
+        if place == steps.len() {
+            steps.push(StepFacts::of(&call.new.node, call.state()));
+        }
+        let step = &mut steps[place];
+        step.state = call.state();
+        if call.new.tool == ASK_MODEL {
+            asked.entry(&call.new.node).or_insert(0);
+        }
+        let took = call.end.as_ref().map(|end| end.duration_ms);
+        (step.tries, step.duration_ms) = match asked.get_mut(call.new.node.as_str()) {
+            Some(sum) => {
+                *sum = sum.saturating_add(took.unwrap_or(0));
+                (1, took.map(|_| *sum))
+            }
+            None => (step.tries + 1, took),
+        };
+        step.changed = changed.get(&call.no).copied().unwrap_or(0);
+    }
+    for run in runs {
+        let least_tries = u32::from(places.contains_key(run.path.as_str()));
+        let place = *places.entry(&run.path).or_insert(steps.len());
+        if place == steps.len() {
+            steps.push(StepFacts::of(&run.path, CallState::Cancelled));
+        }
+        let step = &mut steps[place];
+        step.outcome = Some(run.outcome);
+        step.tries = run.tries.max(least_tries);
+        step.changed = usize::try_from(run.changed).unwrap_or(usize::MAX);
+    }
+    steps
+}
+
+/// The wait that the event tells of, unless it is over: its time has passed, or its node went on or has settled.
+fn still_waits(event: &EventRecord, calls: &[ToolCall], runs: &[NodeRun], now: WallMs) -> Option<Waits> {
+    let node = event.data["path"].as_str()?;
+    let until = event.data["ms"].as_u64().map(|ms| WallMs(event.at.0.saturating_add(ms)));
+    let is_past = until.is_some_and(|until| until <= now);
+    let went_on = calls.iter().any(|call| call.new.node == node && call.started > event.at);
+    let has_settled = runs.iter().any(|run| run.path == node && run.finished >= event.at);
+    if is_past || went_on || has_settled {
+        return None;
+    }
+    Some(Waits { node: node.to_owned(), why: event.data["why"].as_str()?.to_owned(), until })
+}
+
+/// A question about jobs that only the store itself can fail.
+pub(crate) fn store_error(error: JobStoreError) -> StoreError {
+    match error {
+        JobStoreError::Store(error) => error,
+        JobStoreError::Refused(refused) => StoreError::Broken { why: refused.to_string() },
+        JobStoreError::QueueFull { .. } => StoreError::Broken { why: error.to_string() },
+    }
+}

@@ -1,0 +1,180 @@
+//! What a plan changed, with contents and hunks: what is reviewed.
+
+use domain::{
+    CallNo, FileState, Hunk, Kind, LinesChanged, NetChange, NotCaptured, Plan, PlanId, ProjectAlias,
+    ProjectLink, RootNo, fold, hunks, lines_changed,
+};
+use sandbox::capture::UNKNOWN_CONTENT;
+use store::PlanStoreError;
+
+use crate::engine::{Engine, House};
+use crate::run::plan_sandbox::content::Stored;
+
+/// What to show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiffRequest {
+    /// Only what this call changed, against what it found.
+    pub call: Option<CallNo>,
+}
+
+/// One changed file.
+#[derive(Clone, Debug)]
+pub struct FileDiff {
+    /// What changed.
+    pub change: NetChange,
+    /// What people call it: its path, with the project before it if there are several.
+    pub address: String,
+    /// The short name of its project.
+    pub alias: String,
+    /// The content before; none when there was no file, when it is no text, or when it is not kept.
+    pub before: Option<Vec<u8>>,
+    /// The content after; none as `before`.
+    pub after: Option<Vec<u8>>,
+    /// Its parts, as `--only` and `--reject` call them.
+    pub hunks: Vec<Hunk>,
+    /// Lines added and removed.
+    pub lines: LinesChanged,
+    /// Whether it is a file that has no lines.
+    pub binary: bool,
+    /// What of it could not be read when it was captured.
+    pub unread: Unread,
+}
+
+/// What of a changed file could not be read when it was captured: nobody knows whether it has lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// Nothing: all was read.
+    Nothing,
+    /// What it was made upon.
+    Base,
+    /// What it became.
+    Content,
+}
+
+impl Unread {
+    fn of(change: &NetChange) -> Unread {
+        let is_unread = |state: Option<FileState>| state.is_some_and(|state| state.hash == UNKNOWN_CONTENT);
+        match (is_unread(change.before), is_unread(change.after)) {
+            (false, false) => Unread::Nothing,
+            (true, false) => Unread::Base,
+            (_, true) => Unread::Content,
+        }
+    }
+}
+
+/// What a plan changed, without contents: those are read file by file.
+#[derive(Clone, Debug)]
+pub struct ChangedFiles {
+    /// The plan.
+    pub plan: Plan,
+    /// Each change, in order of project and path.
+    pub changes: Vec<NetChange>,
+    /// What capture left out.
+    pub not_captured: NotCaptured,
+    /// What people call its projects.
+    pub aliases: Vec<ProjectAlias>,
+}
+
+/// What a plan changed.
+#[derive(Clone, Debug)]
+pub struct DiffFacts {
+    /// The plan.
+    pub plan: Plan,
+    /// Each file, in order of project and path.
+    pub files: Vec<FileDiff>,
+    /// What capture left out.
+    pub not_captured: NotCaptured,
+}
+
+impl Engine {
+    /// What the present attempt of a plan changed.
+    ///
+    /// # Errors
+    /// There is no such plan, or the store failed.
+    pub async fn diff(&self, id: PlanId, request: &DiffRequest) -> Result<DiffFacts, PlanStoreError> {
+        let ChangedFiles { plan, changes, not_captured, aliases } = self.changed_files(id, request).await?;
+        let files = changes.into_iter().map(|change| self.file_diff(change, &aliases)).collect();
+        Ok(DiffFacts { plan, files, not_captured })
+    }
+
+    /// The same without contents and hunks, for a reader of one file after the other.
+    ///
+    /// # Errors
+    /// There is no such plan, or the store failed.
+    pub async fn changed_files(
+        &self,
+        id: PlanId,
+        request: &DiffRequest,
+    ) -> Result<ChangedFiles, PlanStoreError> {
+        let plan = self.house.store.plan(id).await?;
+        let changes = match request.call {
+            Some(call) => {
+                let mut entries = self.entries(&plan).await?;
+                entries.retain(|entry| entry.call == call);
+                fold(&entries)
+            }
+            None => self.house.net_changes(&plan).await?,
+        };
+        let sandboxes = self.house.store.sandboxes(id).await?;
+        let of_attempt = sandboxes.iter().rev().find(|sandbox| sandbox.attempt == plan.attempt);
+        let not_captured = of_attempt.map(|sandbox| sandbox.not_captured.clone()).unwrap_or_default();
+        let aliases = aliases(&plan);
+        Ok(ChangedFiles { plan, changes, not_captured, aliases })
+    }
+
+    /// One changed file, with its contents and hunks. It blocks while it reads.
+    pub fn file_diff(&self, change: NetChange, aliases: &[ProjectAlias]) -> FileDiff {
+        self.house.file_diff(change, aliases)
+    }
+
+    /// Lines added and removed by these changes.
+    pub(crate) fn count_lines(&self, net: &[NetChange]) -> (u64, u64) {
+        let mut sum = LinesChanged::default();
+        for change in net {
+            let lines = self.house.file_diff(change.clone(), &[]).lines;
+            sum.insertions += lines.insertions;
+            sum.deletions += lines.deletions;
+        }
+        (sum.insertions, sum.deletions)
+    }
+}
+
+impl House {
+    pub(crate) fn file_diff(&self, change: NetChange, aliases: &[ProjectAlias]) -> FileDiff {
+        let stored = Stored(self.store.as_ref());
+        let shown = |state: Option<FileState>| {
+            let is_shown = |state: &FileState| state.text || state.kind == Kind::Symlink;
+            state.filter(is_shown).and_then(|state| stored.read(&state.hash).ok())
+        };
+        let (before, after) = (shown(change.before), shown(change.after));
+        let hunks = hunks(before.as_deref(), after.as_deref(), &change);
+        let is_binary =
+            |state: FileState| state.kind == Kind::File && !state.text && state.hash != UNKNOWN_CONTENT;
+        FileDiff {
+            address: domain::change_address(&change, aliases),
+            alias: alias_of(aliases, change.root),
+            lines: lines_changed(&hunks),
+            binary: change.before.is_some_and(is_binary) || change.after.is_some_and(is_binary),
+            unread: Unread::of(&change),
+            before,
+            after,
+            hunks,
+            change,
+        }
+    }
+}
+
+/// What people call the projects of a plan.
+pub(crate) fn aliases(plan: &Plan) -> Vec<ProjectAlias> {
+    aliases_of(&plan.projects)
+}
+
+pub(crate) fn aliases_of(projects: &[ProjectLink]) -> Vec<ProjectAlias> {
+    let numbered = projects.iter().zip(0..);
+    numbered.map(|(project, no)| ProjectAlias { root: RootNo(no), alias: project.alias.clone() }).collect()
+}
+
+fn alias_of(aliases: &[ProjectAlias], root: RootNo) -> String {
+    let known = aliases.iter().find(|project| project.root == root);
+    known.map(|project| project.alias.clone()).unwrap_or_default()
+}

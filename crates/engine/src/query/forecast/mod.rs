@@ -1,0 +1,737 @@
+//! The conflict forecast: plans that are not applied yet and change the same paths, told before anybody applies.
+//!
+//! Two plans meet where their net changes touch one place of the disk. How they meet is found out by carrying each of
+//! them out after the other, on the states alone and, where that is not enough, on the lines that each replaces
+//! ([`footprint`]). Only where these do not tell are the texts merged.
+//!
+//! # Invariants
+//! 1. A forecast does not depend on which of the two is asked about: the worse of both orders is told.
+//! 2. A verdict is that of the merge itself. What was not compared, for want of time, is counted and not guessed.
+//! 3. What one forecast reads, compares, merges and lists has a bound each, so that no number of plans and files makes it
+//!    slow or large.
+//! 4. A forecast is about the two plans: what the user's files are like now plays no part. That is `preview`.
+//! 5. Nothing is written but footprints that were missing.
+
+mod footprint;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::{
+    ApplyState, Base, ConflictKind, FileMerge, FileState, Hash, Kind, LinesVerdict, Merge, NetChange, Plan,
+    PlanId, PlanState, ProjectAlias, ReplacedLines, RootNo, Sides, Work, change_address, compare_lines,
+    merge, merge_file,
+};
+use sandbox::content::ContentSource;
+use store::{ChangedPlan, PlanStoreError, StoreError};
+
+use crate::engine::{Engine, House};
+use crate::run::plan_sandbox::content::Stored;
+use footprint::{Footprint, TouchedFile, edited_text};
+
+/// How many plans are compared with each other, the newest first: with more of them most pairs are news to nobody.
+const PLANS_MAX: usize = 100;
+/// How many plans are compared with one.
+const PLANS_OF_ONE_MAX: usize = 1_000;
+/// How many files of all plans together are compared, those of the newest plans first.
+const FILES_MAX: usize = 40_000;
+/// A plan with more files has no footprint.
+const FOOTPRINT_FILES_MAX: usize = 10_000;
+/// With more files, the end of a plan's work does not wait for its footprint.
+const FILES_AT_ONCE_MAX: usize = 2_000;
+/// How much time of the processor the making of missing footprints may take.
+const MAKING_MAX: Duration = Duration::from_secs(1);
+/// After how many changes the time is looked at.
+const LOOK_AT_TIMER_EVERY: usize = 16;
+/// How many bytes of contents are kept at hand while texts are merged.
+const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// How much one forecast may take.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// Time of the processor for comparing.
+    compare: Duration,
+    /// Texts that are merged.
+    merges: usize,
+    /// Paths of one pair of plans that are listed.
+    listed_of_pair: usize,
+    /// Paths of all pairs that are listed, beside the first of each pair.
+    listed: usize,
+}
+
+/// For all plans at once, which is looked at often and shows little.
+const OF_ALL: Bounds =
+    Bounds { compare: Duration::from_millis(30), merges: 200, listed_of_pair: 20, listed: 4_000 };
+/// For one plan.
+const OF_ONE: Bounds =
+    Bounds { compare: Duration::from_millis(500), merges: 5_000, listed_of_pair: 10_000, listed: 20_000 };
+
+/// How two plans meet at one path, the harmless way first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ForecastKind {
+    /// Both change the file, and both changes go together.
+    SameFile,
+    /// Both change it in ways that no merge brings together.
+    NoMerge,
+    /// One deletes or moves what the other changes.
+    OneDeletes,
+    /// Both change the same lines, or lines that touch.
+    SameLines,
+}
+
+impl ForecastKind {
+    /// The name that programs read.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ForecastKind::SameFile => "same_file",
+            ForecastKind::NoMerge => "no_merge",
+            ForecastKind::OneDeletes => "one_deletes",
+            ForecastKind::SameLines => "same_lines",
+        }
+    }
+
+    /// Whether the plan that is applied second will stand before a conflict.
+    pub const fn is_conflict(self) -> bool {
+        match self {
+            ForecastKind::SameFile => false,
+            ForecastKind::NoMerge | ForecastKind::OneDeletes | ForecastKind::SameLines => true,
+        }
+    }
+}
+
+/// A path that two plans change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForecastPath {
+    /// What people call it: its path, with the project before it if the plan has several.
+    pub address: String,
+    /// How the plans meet there.
+    pub kind: ForecastKind,
+}
+
+/// Two plans that are not applied yet and change the same paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forecast {
+    /// The one.
+    pub plan: PlanId,
+    /// The other.
+    pub other: PlanId,
+    /// Where they meet, in order; at least one, and as many as are listed.
+    pub paths: Arc<[ForecastPath]>,
+    /// How many more paths are in conflict.
+    pub more_conflicts: usize,
+    /// How many more paths both change in ways that go together.
+    pub more_merges: usize,
+    /// The worst of all paths.
+    pub kind: ForecastKind,
+}
+
+impl Forecast {
+    /// The plan that meets this one here; none when this one has no part in it.
+    pub fn other_than(&self, plan: PlanId) -> Option<PlanId> {
+        match plan {
+            _ if plan == self.plan => Some(self.other),
+            _ if plan == self.other => Some(self.plan),
+            _ => None,
+        }
+    }
+}
+
+/// What was found, and how much was not looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forecasts {
+    /// Each pair once.
+    pub pairs: Vec<Forecast>,
+    /// How many meetings of two plans at a path were not compared, for want of time.
+    pub not_compared: usize,
+    /// How many plans were not looked at: there are too many, or they change too much.
+    pub plans_left_out: usize,
+}
+
+impl Forecasts {
+    /// How much was not looked at, in all.
+    pub fn left_out(&self) -> usize {
+        self.not_compared + self.plans_left_out
+    }
+}
+
+impl Engine {
+    /// The plans that meet this one, in the order of their ids; none when it can no more be applied.
+    ///
+    /// # Errors
+    /// There is no such plan, or the store failed.
+    pub async fn forecast(&self, id: PlanId) -> Result<Forecasts, PlanStoreError> {
+        let plan = self.house.store.plan(id).await?;
+        if !is_open(plan.state) {
+            return Ok(Forecasts::default());
+        }
+        let (changed, left_out) = self.house.changed_plans(PLANS_OF_ONE_MAX).await?;
+        let mut making = Making::new();
+        let touched = match changed.iter().find(|changed| changed.plan == id) {
+            Some(changed) => self.touched(changed, &mut making).await?,
+            None => self.house.made(plan).await?.touched,
+        };
+        let Some(one) = touched.filter(|one| !one.files.is_empty()) else {
+            return Ok(Forecasts::default());
+        };
+        let others = changed.into_iter().filter(|changed| changed.plan != id).collect();
+        let (others, also_left_out) = self.all_touched(others, &mut making).await?;
+        let mut all = vec![one];
+        all.extend(others);
+        let stored = Stored(self.house.store.as_ref());
+        let mut forecasts = Comparison::new(&all, &stored, OF_ONE).of_first();
+        forecasts.plans_left_out = left_out + also_left_out;
+        forecasts.pairs.sort_by_key(|forecast| forecast.other);
+        Ok(forecasts)
+    }
+
+    /// All plans that meet another one, each pair once, the older plan first.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn forecasts(&self) -> Result<Forecasts, StoreError> {
+        let (changed, left_out) = self.house.changed_plans(PLANS_MAX).await?;
+        let (all, also_left_out) = self.all_touched(changed, &mut Making::new()).await?;
+        let stored = Stored(self.house.store.as_ref());
+        let mut forecasts = Comparison::new(&all, &stored, OF_ALL).of_all();
+        forecasts.plans_left_out = left_out + also_left_out;
+        Ok(forecasts)
+    }
+
+    /// The plans with their changes, oldest first, and how many of them are left out.
+    async fn all_touched(
+        &self,
+        newest_first: Vec<ChangedPlan>,
+        making: &mut Making,
+    ) -> Result<(Vec<Touched>, usize), StoreError> {
+        let (mut all, mut files, mut left_out) = (Vec::new(), 0, 0);
+        for changed in &newest_first {
+            match self.touched(changed, making).await? {
+                Some(touched) if files + touched.files.len() <= FILES_MAX => {
+                    files += touched.files.len();
+                    all.push(touched);
+                }
+                Some(_) | None => left_out += 1,
+            }
+        }
+        all.reverse();
+        Ok((all, left_out))
+    }
+
+    /// A plan with its changes: by its footprint, which is made and stored where it is missing. `None` if there is no
+    /// time left for that, or the plan has come to its end or cannot be read.
+    async fn touched(
+        &self,
+        changed: &ChangedPlan,
+        making: &mut Making,
+    ) -> Result<Option<Touched>, StoreError> {
+        match changed.footprint.as_deref().and_then(footprint::from_bytes) {
+            Some(Footprint::Files(files)) => {
+                let roots = changed.projects.iter().map(|project| project.root.as_bytes().to_vec()).collect();
+                let aliases = super::diff::aliases_of(&changed.projects);
+                return Ok(Some(Touched { plan: changed.plan, roots, aliases, files }));
+            }
+            Some(Footprint::TooLarge) => return Ok(None),
+            None => {}
+        }
+        if !making.has_time() {
+            return Ok(None);
+        }
+        let plan = match self.house.store.plan(changed.plan).await {
+            Ok(plan) if is_open(plan.state) => plan,
+            // One that only a newer program can read keeps nobody from the others.
+            Err(PlanStoreError::Store(StoreError::Unreadable { .. } | StoreError::Damaged { .. })) => {
+                return Ok(None);
+            }
+            Err(PlanStoreError::Store(error)) => return Err(error),
+            Ok(_)
+            | Err(
+                PlanStoreError::NotFound { .. }
+                | PlanStoreError::Moved { .. }
+                | PlanStoreError::Refused(_)
+                | PlanStoreError::Job(_)
+                | PlanStoreError::QueueFull { .. }
+                | PlanStoreError::IdTaken { .. },
+            ) => return Ok(None),
+        };
+        let is_at_rest = plan.state != PlanState::Execute(Work::Processing);
+        let Made { touched, files, bytes } = self.house.made(plan).await?;
+        if is_at_rest {
+            let stamp = (changed.attempt, changed.entries);
+            // It is made again next time, if it cannot be stored.
+            let _ = self.house.store.keep_footprint(changed.plan, stamp, files, bytes).await;
+        }
+        Ok(touched)
+    }
+}
+
+impl House {
+    /// The newest plans that may still be applied and changed something, and how many more there are.
+    async fn changed_plans(&self, plans_max: usize) -> Result<(Vec<ChangedPlan>, usize), StoreError> {
+        self.store.changed_plans(&open_states(), plans_max).await
+    }
+
+    /// The plan with its changes, and its footprint.
+    async fn made(&self, plan: Plan) -> Result<Made, StoreError> {
+        let changes = self.net_changes(&plan).await?;
+        let files = changes.len();
+        if files > FOOTPRINT_FILES_MAX {
+            return Ok(Made { touched: None, files, bytes: footprint::too_large() });
+        }
+        let touched = Touched::new(&plan, changes, &Stored(self.store.as_ref()));
+        let bytes = footprint::to_bytes(&touched.files);
+        Ok(Made { touched: Some(touched), files, bytes })
+    }
+}
+
+/// A footprint that was made just now.
+struct Made {
+    /// `None` if the plan changes too much.
+    touched: Option<Touched>,
+    files: usize,
+    bytes: Vec<u8>,
+}
+
+/// Stores the footprint of a plan whose work is done, so that no forecast has to make it.
+pub(crate) async fn keep_footprint(house: &Arc<House>, plan: &Plan) -> Result<(), StoreError> {
+    let Some(changed) = house.store.changed_plan(plan.id).await? else { return Ok(()) };
+    let changes = house.net_changes(plan).await?;
+    let (files, stamp) = (changes.len(), (changed.attempt, changed.entries));
+    if files > FOOTPRINT_FILES_MAX {
+        return house.store.keep_footprint(plan.id, stamp, files, footprint::too_large()).await;
+    }
+    if files > FILES_AT_ONCE_MAX {
+        return Ok(());
+    }
+    let (making, plan_id, plan) = (Arc::clone(house), plan.id, plan.clone());
+    let made = tokio::task::spawn_blocking(move || {
+        let touched = Touched::new(&plan, changes, &Stored(making.store.as_ref()));
+        footprint::to_bytes(&touched.files)
+    });
+    match made.await {
+        Ok(bytes) => house.store.keep_footprint(plan_id, stamp, files, bytes).await,
+        // The next forecast makes it.
+        Err(_) => Ok(()),
+    }
+}
+
+/// The time that is left for making footprints.
+struct Making(Timer);
+
+impl Making {
+    fn new() -> Self {
+        Self(Timer::new())
+    }
+
+    fn has_time(&self) -> bool {
+        self.0.elapsed() < MAKING_MAX
+    }
+}
+
+/// The time that this thread took of the processor: how busy the machine is does not matter.
+struct Timer(Duration);
+
+impl Timer {
+    fn new() -> Self {
+        Self(Self::now())
+    }
+
+    fn now() -> Duration {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+    }
+
+    fn elapsed(&self) -> Duration {
+        // On another thread it begins anew.
+        Self::now().saturating_sub(self.0)
+    }
+}
+
+/// The states in which a plan may still be applied.
+fn open_states() -> Vec<PlanState> {
+    PlanState::ALL.into_iter().filter(|state| is_open(*state)).collect()
+}
+
+/// Whether the changes of a plan in this state are on their way to the user's files.
+fn is_open(state: PlanState) -> bool {
+    match state {
+        PlanState::Strategize(_) | PlanState::Execute(Work::Errored | Work::Cancelled) => false,
+        PlanState::Execute(Work::Queued | Work::Processing | Work::Complete) => true,
+        PlanState::Apply(ApplyState::Applied | ApplyState::Cancelled) => false,
+        PlanState::Apply(
+            ApplyState::Queued | ApplyState::Processing | ApplyState::Constrained | ApplyState::Errored,
+        ) => true,
+    }
+}
+
+/// A place on the disk.
+type At = Vec<u8>;
+
+/// A plan and its changes.
+#[derive(Clone, Debug)]
+struct Touched {
+    plan: PlanId,
+    roots: Vec<Vec<u8>>,
+    aliases: Vec<ProjectAlias>,
+    files: Vec<TouchedFile>,
+}
+
+impl Touched {
+    fn new(plan: &Plan, changes: Vec<NetChange>, contents: &dyn ContentSource) -> Touched {
+        let roots = plan.projects.iter().map(|project| project.root.as_bytes().to_vec()).collect();
+        let files = changes.into_iter().map(|change| TouchedFile::new(change, contents)).collect();
+        Touched { plan: plan.id, roots, aliases: super::diff::aliases_of(&plan.projects), files }
+    }
+
+    /// Where a change happens, and where it takes something away from.
+    fn places_of(&self, change: &NetChange) -> (At, Option<At>) {
+        let RootNo(root) = change.root;
+        let root = self.roots.get(usize::from(root)).map(Vec::as_slice).unwrap_or_default();
+        let at = |path: &domain::RelPath| [root, b"/", path.as_bytes()].concat();
+        (at(&change.path), change.from.as_ref().map(at))
+    }
+}
+
+/// A change and its places.
+struct Change<'a> {
+    net: &'a NetChange,
+    here: At,
+    from: Option<At>,
+}
+
+impl<'a> Change<'a> {
+    fn new(touched: &'a Touched, net: &'a NetChange) -> Self {
+        let (here, from) = touched.places_of(net);
+        Change { net, here, from }
+    }
+
+    /// What lies at a place after this change; `unless` where it does not touch it.
+    fn leaves(&self, at: &At, unless: Option<FileState>) -> Option<FileState> {
+        match &self.from {
+            _ if *at == self.here => self.net.after,
+            Some(from) if from == at => None,
+            Some(_) | None => unless,
+        }
+    }
+
+    fn is_of_dirs(&self) -> bool {
+        let states = [self.net.before, self.net.after];
+        states.into_iter().flatten().all(|state| state.kind == Kind::Dir)
+    }
+}
+
+/// A change at a place: which of the plans, and which of its files.
+#[derive(Clone, Copy)]
+struct Member<'a> {
+    plan: usize,
+    file: usize,
+    /// The lines of an edited text, and which of the bases at this place they are of.
+    lines: Option<(usize, &'a [ReplacedLines])>,
+}
+
+/// Two plans, as far as they were compared.
+#[derive(Clone, Default)]
+struct Pair {
+    /// Files of the first plan.
+    listed: Vec<(usize, ForecastKind)>,
+    conflicts: usize,
+    merges: usize,
+    worst: Option<ForecastKind>,
+}
+
+/// Compares plans place by place.
+struct Comparison<'a> {
+    all: &'a [Touched],
+    meetings: Meetings<'a>,
+    bounds: Bounds,
+    timer: Timer,
+    is_over: bool,
+    /// How many changes were compared with all others at their places.
+    compared: usize,
+    /// A row for each first plan, with a place for each other.
+    pairs: Vec<Pair>,
+    listed: usize,
+    not_compared: usize,
+    /// Pairs of changes that were compared at one place and meet at another one, too.
+    seen: BTreeSet<(usize, usize, usize, usize)>,
+}
+
+impl<'a> Comparison<'a> {
+    fn new(all: &'a [Touched], contents: &'a dyn ContentSource, bounds: Bounds) -> Self {
+        Self {
+            all,
+            meetings: Meetings::new(contents, bounds.merges),
+            bounds,
+            timer: Timer::new(),
+            is_over: false,
+            compared: 0,
+            pairs: Vec::new(),
+            listed: 0,
+            not_compared: 0,
+            seen: BTreeSet::new(),
+        }
+    }
+
+    /// Each plan with each other.
+    fn of_all(mut self) -> Forecasts {
+        self.pairs = vec![Pair::default(); self.all.len() * self.all.len()];
+        for members in self.places() {
+            for (no, one) in members.iter().enumerate() {
+                self.compare_one(*one, &members[no + 1..]);
+            }
+        }
+        self.into_forecasts()
+    }
+
+    /// The first plan with each other.
+    fn of_first(mut self) -> Forecasts {
+        self.pairs = vec![Pair::default(); self.all.len()];
+        for members in self.places() {
+            let (ours, others): (Vec<Member<'_>>, Vec<Member<'_>>) =
+                members.into_iter().partition(|member| member.plan == 0);
+            ours.into_iter().for_each(|one| self.compare_one(one, &others));
+        }
+        self.into_forecasts()
+    }
+
+    /// The places that more than one plan touches, in order, with who touches them, in the order of plans.
+    fn places(&self) -> Vec<Vec<Member<'a>>> {
+        let mut places: HashMap<At, Vec<Member<'a>>> = HashMap::new();
+        for (plan, touched) in self.all.iter().enumerate() {
+            for (file, TouchedFile { change, .. }) in touched.files.iter().enumerate() {
+                let (here, from) = touched.places_of(change);
+                for at in [Some(here), from].into_iter().flatten() {
+                    places.entry(at).or_default().push(Member { plan, file, lines: None });
+                }
+            }
+        }
+        let is_shared = |members: &[Member<'_>]| members.windows(2).any(|two| two[0].plan != two[1].plan);
+        let mut shared: Vec<(At, Vec<Member<'a>>)> =
+            places.into_iter().filter(|(_, members)| is_shared(members)).collect();
+        shared.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        shared.into_iter().map(|(_, members)| self.with_lines(members)).collect()
+    }
+
+    fn with_lines(&self, mut members: Vec<Member<'a>>) -> Vec<Member<'a>> {
+        let mut bases: Vec<FileState> = Vec::new();
+        for member in &mut members {
+            let TouchedFile { change, lines } = &self.all[member.plan].files[member.file];
+            if let (Some((before, _)), Some(lines)) = (edited_text(change), lines) {
+                let known = bases.iter().position(|base| *base == before);
+                let base = known.unwrap_or_else(|| {
+                    bases.push(before);
+                    bases.len() - 1
+                });
+                member.lines = Some((base, lines));
+            }
+        }
+        members
+    }
+
+    fn compare_one(&mut self, one: Member<'a>, others: &[Member<'a>]) {
+        let others = others.iter().filter(|other| other.plan != one.plan);
+        // To ask for the time costs as much as to compare some changes.
+        if self.compared.is_multiple_of(LOOK_AT_TIMER_EVERY) {
+            self.is_over |= self.timer.elapsed() > self.bounds.compare;
+        }
+        self.compared += 1;
+        if self.is_over {
+            self.not_compared += others.count();
+            return;
+        }
+        for other in others {
+            match self.kind(one, *other) {
+                Verdict::Met(kind) => self.note(one, *other, kind),
+                Verdict::Apart => {}
+                Verdict::NotCompared => self.not_compared += 1,
+            }
+        }
+    }
+
+    fn kind(&mut self, one: Member<'a>, other: Member<'a>) -> Verdict {
+        if let (Some((base, lines)), Some((same_base, other_lines))) = (one.lines, other.lines)
+            && base == same_base
+        {
+            match compare_lines(lines, other_lines) {
+                LinesVerdict::Merge => return Verdict::Met(ForecastKind::SameFile),
+                LinesVerdict::Conflict => return Verdict::Met(ForecastKind::SameLines),
+                LinesVerdict::Unsure => {}
+            }
+        }
+        let (ours, theirs) = (&self.all[one.plan], &self.all[other.plan]);
+        let (net, other_net) = (&ours.files[one.file].change, &theirs.files[other.file].change);
+        // What was moved may meet the same change at both its places.
+        let is_moved = net.from.is_some() || other_net.from.is_some();
+        if is_moved && !self.seen.insert((one.plan, one.file, other.plan, other.file)) {
+            return Verdict::Apart;
+        }
+        self.meetings.met(&Change::new(ours, net), &Change::new(theirs, other_net))
+    }
+
+    fn note(&mut self, one: Member<'_>, other: Member<'_>, kind: ForecastKind) {
+        let Some(pair) = self.pairs.get_mut(one.plan * self.all.len() + other.plan) else { return };
+        pair.worst = pair.worst.max(Some(kind));
+        let is_first = pair.listed.is_empty();
+        let has_place = pair.listed.len() < self.bounds.listed_of_pair && self.listed < self.bounds.listed;
+        if is_first || has_place {
+            self.listed += usize::from(!is_first);
+            pair.listed.push((one.file, kind));
+        } else if !kind.is_conflict() {
+            pair.merges += 1;
+        } else if let Some(place) = pair.listed.iter_mut().find(|(_, listed)| !listed.is_conflict()) {
+            // A conflict is listed before what goes together.
+            pair.merges += 1;
+            *place = (one.file, kind);
+        } else {
+            pair.conflicts += 1;
+        }
+    }
+
+    fn into_forecasts(self) -> Forecasts {
+        let plans = self.all.len().max(1);
+        let forecast = |(no, mut pair): (usize, Pair)| {
+            let kind = pair.worst?;
+            let (one, other) = (self.all.get(no / plans)?, self.all.get(no % plans)?);
+            pair.listed.sort_unstable();
+            let path = |(file, kind): (usize, ForecastKind)| {
+                let change = &one.files.get(file)?.change;
+                Some(ForecastPath { address: change_address(change, &one.aliases), kind })
+            };
+            Some(Forecast {
+                plan: one.plan,
+                other: other.plan,
+                paths: pair.listed.into_iter().filter_map(path).collect(),
+                more_conflicts: pair.conflicts,
+                more_merges: pair.merges,
+                kind,
+            })
+        };
+        let pairs = self.pairs.into_iter().enumerate().filter_map(forecast).collect();
+        Forecasts { pairs, not_compared: self.not_compared, plans_left_out: 0 }
+    }
+}
+
+/// What is known of two changes.
+enum Verdict {
+    /// They meet so.
+    Met(ForecastKind),
+    /// They do not meet, or it was told before.
+    Apart,
+    /// It would have to be merged, and enough was.
+    NotCompared,
+}
+
+/// Finds out how changes meet where their lines do not tell; what was read or merged once is not read or merged again.
+struct Meetings<'a> {
+    contents: &'a dyn ContentSource,
+    merges_left: usize,
+    /// Whether the lines of base, one and other are in conflict; of two that are merged it does not matter which is the
+    /// first, so the smaller hash is. `None` if a content is not stored.
+    merged: BTreeMap<[Hash; 3], Option<bool>>,
+    /// Contents that were read, and how many bytes they have.
+    read: BTreeMap<Hash, Arc<[u8]>>,
+    read_bytes: usize,
+}
+
+impl<'a> Meetings<'a> {
+    fn new(contents: &'a dyn ContentSource, merges_left: usize) -> Self {
+        Self { contents, merges_left, merged: BTreeMap::new(), read: BTreeMap::new(), read_bytes: 0 }
+    }
+
+    /// How two changes meet: the worse of both orders.
+    fn met(&mut self, one: &Change<'_>, other: &Change<'_>) -> Verdict {
+        let (Ok(first), Ok(second)) = (self.after(one, other), self.after(other, one)) else {
+            return Verdict::NotCompared;
+        };
+        let kind = first.max(second);
+        // Both made the same directory, or took it away: that is nobody's work.
+        if kind.is_none() && one.is_of_dirs() {
+            return Verdict::Apart;
+        }
+        Verdict::Met(kind.unwrap_or(ForecastKind::SameFile))
+    }
+
+    /// What `second` meets when `first` was applied before; none when it is there already.
+    fn after(
+        &mut self,
+        first: &Change<'_>,
+        second: &Change<'_>,
+    ) -> Result<Option<ForecastKind>, MergesSpent> {
+        let now = first.leaves(second.from.as_ref().unwrap_or(&second.here), second.net.before);
+        let there = first.leaves(&second.here, None);
+        // What a change was made upon may not be known; here it counts for as much as is known of it.
+        let sides = Sides { trust: Base::Known, ..Sides::of(second.net, now, there) };
+        Ok(match merge_file(&sides) {
+            FileMerge::AlreadyThere => None,
+            FileMerge::Write(_) | FileMerge::Remove | FileMerge::Move(_) => Some(ForecastKind::SameFile),
+            FileMerge::MergeLines { .. } => Some(self.lines(second.net.before, now, second.net.after)?),
+            FileMerge::Conflict(kind) => Some(match kind {
+                ConflictKind::ChangedDeleted | ConflictKind::DeletedChanged => ForecastKind::OneDeletes,
+                ConflictKind::Lines(_) => ForecastKind::SameLines,
+                ConflictKind::BothCreated
+                | ConflictKind::BaseMoved
+                | ConflictKind::Mode
+                | ConflictKind::Kind
+                | ConflictKind::Occupied
+                | ConflictKind::Linked
+                | ConflictKind::Binary => ForecastKind::NoMerge,
+            }),
+        })
+    }
+
+    fn lines(
+        &mut self,
+        base: Option<FileState>,
+        now: Option<FileState>,
+        plan: Option<FileState>,
+    ) -> Result<ForecastKind, MergesSpent> {
+        let (Some(base), Some(now), Some(plan)) = (base, now, plan) else { return Ok(ForecastKind::NoMerge) };
+        let hashes = [base.hash, now.hash.min(plan.hash), now.hash.max(plan.hash)];
+        let is_conflict = match self.merged.get(&hashes) {
+            Some(known) => *known,
+            None => {
+                self.merges_left = self.merges_left.checked_sub(1).ok_or(MergesSpent)?;
+                let is_conflict = self.is_conflict(&hashes);
+                self.merged.insert(hashes, is_conflict);
+                is_conflict
+            }
+        };
+        Ok(match is_conflict {
+            Some(true) => ForecastKind::SameLines,
+            Some(false) => ForecastKind::SameFile,
+            // A content that is not kept cannot be merged by whoever applies either.
+            None => ForecastKind::NoMerge,
+        })
+    }
+
+    fn is_conflict(&mut self, hashes: &[Hash; 3]) -> Option<bool> {
+        let [base, one, other] = hashes.each_ref().map(|hash| self.read(hash));
+        match merge(&base?, &one?, &other?) {
+            Merge::Same | Merge::Merged(_) => Some(false),
+            Merge::Conflict(_) => Some(true),
+        }
+    }
+
+    fn read(&mut self, hash: &Hash) -> Option<Arc<[u8]>> {
+        if let Some(known) = self.read.get(hash) {
+            return Some(Arc::clone(known));
+        }
+        let mut bytes = Vec::new();
+        self.contents.open(hash).ok()?.read_to_end(&mut bytes).ok()?;
+        if self.read_bytes + bytes.len() > READ_BYTES_MAX {
+            self.read.clear();
+            self.read_bytes = 0;
+        }
+        self.read_bytes += bytes.len();
+        let bytes: Arc<[u8]> = bytes.into();
+        self.read.insert(*hash, Arc::clone(&bytes));
+        Some(bytes)
+    }
+}
+
+/// As many texts were merged as may be.
+struct MergesSpent;
+
+#[cfg(test)]
+mod tests;

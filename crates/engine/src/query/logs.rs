@@ -1,0 +1,154 @@
+//! What happened in a plan, call by call: what commands wrote, what tools answered, what models were asked and said.
+//!
+//! # Invariants
+//! 1. The secrets of an output are hidden, unless whoever looks says otherwise. It is kept as it was written.
+//! 2. A call whose process died is told as such as soon as nobody can be at it any more: the plan rests, or has another
+//!    owner than the one under whom the call began.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+
+use domain::{CallNo, CallState, EventKind, JobState, KeptOutput, Plan, PlanId, ToolCall, WallMs};
+use serde_json::Value;
+use store::{PlanStoreError, StoreError};
+
+use super::details::{ASK_MODEL, END_SERVER, RECHECK, RUN_COMMAND, START_SERVER, VALIDATE};
+use super::effective_changes::TAKE_BACK;
+use super::result_text::{answer, speaker};
+use crate::engine::{Engine, House};
+use crate::run::plan_sandbox::content::Stored;
+use crate::run::plan_sandbox::location::log_dir;
+
+/// Whether secrets are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reveal {
+    /// A mark stands in the place of each.
+    Hidden,
+    /// They are shown.
+    Shown,
+}
+
+/// The output of one call.
+#[derive(Clone, Debug)]
+pub struct CallLog {
+    /// The call.
+    pub call: ToolCall,
+    /// Whether what there is to see of it is what a process printed, and not an answer.
+    pub is_printed: bool,
+    /// What it wrote to its output, or answered, as far as it was kept.
+    pub stdout: Vec<u8>,
+    /// What it wrote to its error output, as far as it was kept.
+    pub stderr: Vec<u8>,
+    /// How many bytes of both were not kept.
+    pub left_out: u64,
+    /// Whether nobody knows how it ended, since its process is gone.
+    pub is_broken_off: bool,
+    /// Whether what it says is the plan's answer.
+    pub is_answer: bool,
+}
+
+impl Engine {
+    /// The outputs of the present attempt, of one call or of all, in the order in which the calls began.
+    ///
+    /// # Errors
+    /// There is no such plan, or the store failed.
+    pub async fn logs(
+        &self,
+        id: PlanId,
+        only: Option<CallNo>,
+        reveal: Reveal,
+    ) -> Result<Vec<CallLog>, PlanStoreError> {
+        let plan = self.house.store.plan(id).await?;
+        let calls = self.house.calls(&plan).await?;
+        let answering = self.answering_call(&plan, &calls).await?;
+        let lived_since = self.lived_since(id, &calls).await?;
+        let sandboxes = self.house.store.sandboxes(id).await?;
+        let sandbox = sandboxes.into_iter().rfind(|sandbox| sandbox.attempt == plan.attempt);
+        // Between its beginning and the store's word a sandbox lies where one does that nobody held.
+        let dir = sandbox
+            .map_or_else(|| self.house.sandbox_home(&plan), |sandbox| OsString::from_vec(sandbox.dir).into());
+        let wanted = |call: &ToolCall| only.is_none_or(|no| no == call.no);
+        let logs = calls.into_iter().filter(wanted).map(|call| CallLog {
+            is_broken_off: call.end.is_none() && lived_since.is_none_or(|since| call.started < since),
+            is_answer: answering == Some(call.no),
+            ..self.house.log_of(&dir, call)
+        });
+        Ok(match reveal {
+            Reveal::Hidden => logs.map(|log| self.house.hidden(log)).collect(),
+            Reveal::Shown => logs.collect(),
+        })
+    }
+
+    /// The question to a model whose answer is the plan's.
+    async fn answering_call(&self, plan: &Plan, calls: &[ToolCall]) -> Result<Option<CallNo>, StoreError> {
+        let runs = self.house.store.node_runs(plan.id).await?;
+        let Some(node) = answer(plan, &runs).map(|run| speaker(&plan.spec, run)) else { return Ok(None) };
+        let is_it = |call: &&ToolCall| {
+            call.new.tool == ASK_MODEL && call.new.node == node && call.state() == CallState::Ok
+        };
+        Ok(calls.iter().rfind(is_it).map(|call| call.no))
+    }
+
+    /// Since when whoever works on the plan does; none when nobody does. Not looked up when all calls have ended.
+    async fn lived_since(&self, id: PlanId, calls: &[ToolCall]) -> Result<Option<WallMs>, StoreError> {
+        if calls.iter().all(|call| call.end.is_some()) {
+            return Ok(None);
+        }
+        let job = self.live_job(id).await?;
+        if !job.is_some_and(|job| job.state == JobState::Running && !self.owner_is_gone(&job)) {
+            return Ok(None);
+        }
+        let moves = self.house.store.events_of(id, EventKind::JobMoved).await?;
+        let claimed = moves.iter().rfind(|event| event.data["to"] == JobState::Running.as_str());
+        Ok(claimed.map(|event| event.at))
+    }
+}
+
+impl House {
+    fn hidden(&self, log: CallLog) -> CallLog {
+        let hide = |bytes: Vec<u8>| match self.redactor.redactor() {
+            Some(redactor) => redactor.redact(&bytes).into_owned(),
+            None => b"[text withheld: no redactor]\n".to_vec(),
+        };
+        CallLog { stdout: hide(log.stdout), stderr: hide(log.stderr), ..log }
+    }
+
+    fn log_of(&self, sandbox: &Path, call: ToolCall) -> CallLog {
+        let kept = |output: Option<KeptOutput>| {
+            output.and_then(|output| Stored(self.store.as_ref()).read(&output.hash).ok()).unwrap_or_default()
+        };
+        let is_printed = is_printed(&call.new.tool);
+        let (stdout, stderr, left_out) = match &call.end {
+            Some(end) => {
+                let stdout = match is_printed {
+                    true => kept(end.stdout),
+                    false => answered(&end.result).into_bytes(),
+                };
+                let outputs = [end.stdout, end.stderr].into_iter().flatten();
+                (stdout, kept(end.stderr), outputs.map(|output| output.left_out).sum())
+            }
+            None => {
+                let live = |name| std::fs::read(log_dir(sandbox, call.no).join(name)).unwrap_or_default();
+                (live("stdout"), live("stderr"), 0)
+            }
+        };
+        CallLog { call, is_printed, stdout, stderr, left_out, is_broken_off: false, is_answer: false }
+    }
+}
+
+/// Whether what there is to see of such a call is what its process printed.
+fn is_printed(tool: &str) -> bool {
+    [RUN_COMMAND, VALIDATE, RECHECK, START_SERVER, END_SERVER, TAKE_BACK].contains(&tool)
+}
+
+/// What a tool or a model answered, as text: what it says in words, or all of it.
+fn answered(result: &Value) -> String {
+    match result {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            result["text"].as_str().map_or_else(|| result.to_string(), str::to_owned)
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Where a plan stands in the queue: how many slots are busy, and how many plans come before it.
+//!
+//! # Invariants
+//! Who waits for a person is no part of the queue: a held job counts when a process that lives serves its plan.
+
+use domain::{Job, JobState, Ms, Phase};
+use store::StoreError;
+
+use super::details::store_error;
+use crate::engine::House;
+use crate::workers::registry::{Served, served};
+
+/// Where a queued plan stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuePlace {
+    /// How many plans may work at once (`plan.concurrency`).
+    pub slots: u32,
+    /// How many of these do.
+    pub busy: usize,
+    /// How many plans wait and come first.
+    pub before: usize,
+    /// Whether a process lives that will take it up.
+    pub is_served: bool,
+    /// Whether it waits for a process of its own, and not for a worker.
+    pub is_held: bool,
+}
+
+impl QueuePlace {
+    /// Whether it has to wait for a slot.
+    pub fn waits_for_slot(&self) -> bool {
+        usize::try_from(self.slots).is_ok_and(|slots| self.busy >= slots)
+    }
+}
+
+impl House {
+    /// How many plans wait before all that were left to the workers, each with a process of its own that lives. A worker
+    /// that takes any plan leaves as many slots to them: they would never be faster than one that is at work already.
+    pub(crate) async fn waiting_first(&self) -> Result<usize, StoreError> {
+        let served = served(&self.options.data_dir);
+        if served.plans.is_empty() {
+            return Ok(0);
+        }
+        let live = self.store.live_jobs().await.map_err(store_error)?;
+        let queued = live.iter().filter(|job| job.state == JobState::Queued);
+        // They come in order of id.
+        let first = queued.take_while(|job| job.is_held());
+        Ok(first.filter(|job| served.plans.contains(&job.plan)).count())
+    }
+
+    /// Where this job stands in the queue; none when it does not wait.
+    pub(crate) async fn queue_place(&self, job: &Job) -> Result<Option<QueuePlace>, StoreError> {
+        if job.state != JobState::Queued {
+            return Ok(None);
+        }
+        let served = served(&self.options.data_dir);
+        let live = self.store.live_jobs().await.map_err(store_error)?;
+        Ok(self.place_among(job, &live, &served))
+    }
+
+    /// The same, among these jobs.
+    pub(crate) fn place_among(&self, job: &Job, live: &[Job], served: &Served) -> Option<QueuePlace> {
+        // An apply that is held for a process of its own waits for no slot.
+        if job.state != JobState::Queued || (job.phase == Phase::Apply && job.is_held()) {
+            return None;
+        }
+        let now = Ms::from(self.clock.now());
+        let is_busy = |other: &&Job| other.state == JobState::Running && !other.lease_is_dead(now, self.boot);
+        let waits = |other: &&Job| {
+            let is_wanted = !other.is_held() || served.plans.contains(&other.plan);
+            other.state == JobState::Queued && other.id < job.id && is_wanted
+        };
+        Some(QueuePlace {
+            slots: self.options.plan_concurrency,
+            busy: live.iter().filter(is_busy).count(),
+            before: live.iter().filter(waits).count(),
+            is_served: served.has_for_job(job),
+            is_held: job.is_held(),
+        })
+    }
+}

@@ -1,0 +1,35 @@
+//! What a plan answers: the text of the node that its actor names as its result.
+//!
+//! # Invariants
+//! 1. Only a node that succeeded answers. Where it was done again to mend what a check found, its last word counts.
+//! 2. The text has lost its secrets where it was made, and has the bound of every node's text.
+
+use domain::{Does, NodeOutcome, NodeRun, Phase, Plan, PlanSpec};
+
+/// What stands between the name of a node and the number of a round that mends.
+const MEND_MARK: &str = ".fix";
+
+/// The run whose text is the answer of the plan's present attempt, among runs that are in order.
+pub(crate) fn answer<'a>(plan: &Plan, runs: &'a [NodeRun]) -> Option<&'a NodeRun> {
+    let node = plan.spec.result_step()?.node.as_str();
+    let is_of_it = |path: &str| match path.strip_prefix(node) {
+        Some(rest) => rest.is_empty() || rest.starts_with(MEND_MARK),
+        None => false,
+    };
+    let of_attempt = |run: &&NodeRun| run.phase == Phase::Execute && run.attempt == plan.attempt;
+    let succeeded = |run: &&NodeRun| run.outcome == NodeOutcome::Succeeded && is_of_it(&run.path);
+    runs.iter().filter(of_attempt).rfind(succeeded)
+}
+
+/// The node that itself said what this run says: of a nested actor, the one that answers for it.
+pub(crate) fn speaker<'a>(spec: &'a PlanSpec, run: &'a NodeRun) -> &'a str {
+    let mut node = run.path.as_str();
+    // Nested actors are no deeper than their steps are many.
+    for _ in &spec.steps {
+        match spec.steps.iter().find(|step| step.node == node).map(|step| &step.does) {
+            Some(Does::Actor { result, .. }) => node = result,
+            Some(_) | None => break,
+        }
+    }
+    node
+}

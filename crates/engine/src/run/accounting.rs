@@ -1,0 +1,173 @@
+//! What a run may use: every call and every step is counted in the step that admits it, and the time of every run.
+//!
+//! # Invariants
+//! 1. Nothing that has an effect begins unless the limits let it, and what is refused leaves no trace in the accounts.
+//! 2. A step counts once in its attempt, however often it is tried; a call counts each time. A check is a call of the plan
+//!    and no step of it; a question to a model is no call of a tool, and begins its node's step.
+//! 3. The time of a run is added when it winds down. Of a run whose process died nobody knows how long it worked: it
+//!    counts for nothing.
+
+use std::time::Duration;
+
+use domain::{
+    Account, CallEnd, CallNo, CountAs, ErrorCategory, ErrorId, KeptCall, LimitReached, Ms, NewCall, NewError,
+    NodeRun, Plan, Scope, SpendKind, StepId, ToolCall,
+};
+use store::{By, LedgerStoreError};
+use sync::primitives::{Mutex, lock};
+use sync::{Effect, Finisher};
+
+use super::Stopped;
+use crate::engine::House;
+use crate::query::details::{ASK_MODEL, VALIDATE};
+use crate::worker::{JobRun, RunFailure};
+
+/// The most time that one run takes, where the plan has no limit of it.
+const RUN_MAX: Duration = Duration::from_secs(30 * 86_400);
+
+/// Admits a call and counts it.
+pub(crate) async fn begin(
+    house: &House,
+    run: &JobRun,
+    effect: &Effect,
+    new: NewCall,
+) -> Result<ToolCall, Stopped> {
+    let (node, count_as) = (new.node.clone(), counts_as(&new));
+    let begun = house.store.begin_counted(effect, &run.claim(), new, count_as).await;
+    begun.map_err(|error| stopped(error, &node))
+}
+
+/// Keeps and counts a call that has ended and changed nothing.
+pub(crate) async fn keep(
+    house: &House,
+    run: &JobRun,
+    effect: &Effect,
+    new: NewCall,
+    end: CallEnd,
+) -> Result<CallNo, Stopped> {
+    let node = new.node.clone();
+    let kept = house.store.keep_calls(effect, &run.claim(), vec![kept_call(new, end)]).await;
+    let kept = kept.map_err(|error| stopped(error, &node))?;
+    kept.first()
+        .map(|call| call.no)
+        .ok_or_else(|| Stopped::failed(ErrorCategory::Internal, "a call was not kept"))
+}
+
+/// A call that has ended, changed nothing and is not kept yet.
+pub(crate) struct Unkept {
+    effect: Effect,
+    call: KeptCall,
+}
+
+impl Unkept {
+    pub(crate) fn new(effect: Effect, new: NewCall, end: CallEnd) -> Self {
+        Self { effect, call: kept_call(new, end) }
+    }
+
+    /// The same with the end of the node whose only call it is.
+    pub(crate) fn settling(mut self, settles: Option<NodeRun>) -> Self {
+        self.call.settles.extend(settles);
+        self
+    }
+}
+
+/// Keeps and counts such calls: all of them, or none when a limit says no to one.
+pub(crate) async fn keep_all(house: &House, run: &JobRun, unkept: &[&Unkept]) -> Result<(), Stopped> {
+    let Some(Unkept { effect, call }) = unkept.first() else { return Ok(()) };
+    let calls = unkept.iter().map(|unkept| unkept.call.clone()).collect();
+    let kept = house.store.keep_calls(effect, &run.claim(), calls).await;
+    kept.map(drop).map_err(|error| stopped(error, &call.call.node))
+}
+
+fn kept_call(call: NewCall, end: CallEnd) -> KeptCall {
+    let count_as = counts_as(&call);
+    KeptCall { call, count_as, end, settles: Vec::new() }
+}
+
+fn counts_as(new: &NewCall) -> CountAs {
+    match new.tool.as_str() {
+        VALIDATE => CountAs::Call,
+        ASK_MODEL => CountAs::Turn,
+        _ => CountAs::Step,
+    }
+}
+
+/// What ends a node whose accounts say no.
+pub(crate) fn stopped(error: LedgerStoreError, node: &str) -> Stopped {
+    match error {
+        LedgerStoreError::Limit(reached) => Stopped::Limit { node: node.to_owned(), reached },
+        LedgerStoreError::Store(error) => error.into(),
+        LedgerStoreError::TooLow(_)
+        | LedgerStoreError::IdTaken { .. }
+        | LedgerStoreError::NotReserved { .. }
+        | LedgerStoreError::NotFound { .. } => Stopped::failed(ErrorCategory::Internal, error),
+    }
+}
+
+/// The time that a run may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimeLeft {
+    /// What is left of the limit.
+    pub(crate) left: Duration,
+    /// What is told when that has passed.
+    pub(crate) reached: LimitReached,
+}
+
+/// The time of a run, from its beginning to its end.
+#[derive(Default)]
+pub(crate) struct RunTime(Mutex<Option<Ms>>);
+
+impl RunTime {
+    /// Begins to count, if any time is left to the plan.
+    pub(crate) async fn begin(&self, house: &House, run: &JobRun, plan: &Plan) -> Result<TimeLeft, Stopped> {
+        let account = house.store.ledger(plan.id).await?.account(SpendKind::Time);
+        let max = account.max.unwrap_or(u64::MAX);
+        let Account { used, reserved, .. } = account;
+        let reached = LimitReached {
+            scope: Scope::Plan(plan.id),
+            kind: SpendKind::Time,
+            max,
+            used,
+            reserved,
+            asked: 1,
+        };
+        let left = max.saturating_sub(account.taken()).min(ms(RUN_MAX));
+        if left == 0 {
+            return Err(Stopped::Limit { node: run.job().phase.to_string(), reached });
+        }
+        *lock(&self.0) = Some(Ms::from(house.clock.now()));
+        let reached = LimitReached { used: max, ..reached };
+        Ok(TimeLeft { left: Duration::from_millis(left), reached })
+    }
+
+    /// Adds what the run took.
+    pub(crate) async fn end(&self, house: &House, run: &JobRun, finisher: &Finisher) {
+        let Some(began) = lock(&self.0).take() else { return };
+        let took = ms(Ms::from(house.clock.now()).since(began)).max(1);
+        // Who lost the lease adds nothing more.
+        let _ = house.store.add_spent(By::Finisher(finisher), &run.claim(), SpendKind::Time, took).await;
+    }
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Tells the recovery that a limit is reached. `node` is what would have begun.
+pub(crate) async fn told(
+    house: &House,
+    run: &JobRun,
+    plan: &Plan,
+    node: String,
+    reached: &LimitReached,
+) -> RunFailure {
+    let message = reached.to_string();
+    *lock(&house.last_failure) = Some(message.clone());
+    let step = StepId { attempt: plan.attempt, node, visit: 1 };
+    let id = ErrorId::from_u128(house.ids.ulid());
+    let error = NewError::new(id, run.job().phase, step, ErrorCategory::Budget, message.clone())
+        .with_detail(reached.detail());
+    // What the store does not take is told by the job's own end.
+    let _ = house.recovery.record_error(&run.claim(), error).await;
+    RunFailure::failed(message)
+}

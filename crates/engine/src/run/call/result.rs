@@ -1,0 +1,235 @@
+//! A command that has ended: how, what it said, and how that is told and stored.
+//!
+//! # Not here
+//! How it was run, and how what it changed is captured: `command`.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use domain::{CallEnd, CallState, ErrorCategory, KeptOutput, NODE_TEXT_BYTES_MAX, RelPath, ToolCall};
+use sandbox::Layer;
+use sandbox::beneath;
+use sandbox::command::{Ended, HowEnded};
+use sandbox::isolation::{IsolationUsed, StartError};
+use serde_json::{Value, json};
+
+use crate::engine::House;
+use crate::run::Stopped;
+use crate::run::plan_sandbox::content::Staging;
+
+/// The exit status by which a program says that another time it may work: EX_TEMPFAIL.
+const TRY_LATER: i32 = 75;
+/// How long what a command writes to `$AGENTS_OUTPUT` may be.
+const OUTPUT_BYTES_MAX: usize = 256 << 10;
+/// How much of a command's output its result repeats.
+pub(crate) const LAST_WORDS_BYTES: usize = 2 * 1024;
+
+/// A command that has ended, or did not begin.
+pub(crate) struct Finished {
+    pub(crate) call: ToolCall,
+    pub(crate) shown: String,
+    pub(crate) ended: Result<(Ended, IsolationUsed), StartError>,
+    /// Where a check wrote; gone with this.
+    pub(crate) _layer: Option<Layer>,
+    /// Where it may have put its result.
+    pub(crate) output: PathBuf,
+    /// What of the machine it seems to have missed, in a sentence.
+    pub(crate) missed: Option<String>,
+    /// What came of a program that was spoken to: how its process ended says nothing then.
+    pub(crate) judged: Option<Result<(), String>>,
+}
+
+impl Finished {
+    /// Says what came of a program that was spoken to.
+    pub(crate) fn judge(&mut self, came_to: Result<(), String>) {
+        self.judged = Some(came_to);
+    }
+
+    pub(crate) fn call(&self) -> &ToolCall {
+        &self.call
+    }
+
+    pub(crate) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// How it ended; none when it did not begin.
+    pub(crate) fn ended(&self) -> Option<&Ended> {
+        self.ended.as_ref().ok().map(|(ended, _)| ended)
+    }
+
+    /// What it said, as text.
+    pub(crate) fn text(&self, house: &House) -> String {
+        let (head, tail) = (NODE_TEXT_BYTES_MAX / 4, NODE_TEXT_BYTES_MAX / 2);
+        let said = self.ended().map(|ended| house.redactor.bounded(&ended.stdout, head, tail));
+        said.unwrap_or_default().trim_end().to_owned()
+    }
+
+    /// What it put into `$AGENTS_OUTPUT`; null when that is nothing.
+    pub(crate) fn json(&self, house: &House) -> Result<Value, Stopped> {
+        let unfit = |why: &str| {
+            let message = format!("`{}` wrote to $AGENTS_OUTPUT what cannot be used: {why}", self.shown);
+            Err(Stopped::failed(ErrorCategory::ModelOutput, message))
+        };
+        let bytes = match read_output(&self.output) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Value::Null),
+            Err(error) => return unfit(&error.to_string()),
+        };
+        match (bytes.len(), serde_json::from_slice::<Value>(&bytes)) {
+            (bytes, _) if bytes > OUTPUT_BYTES_MAX => unfit(&format!("more than {OUTPUT_BYTES_MAX} bytes")),
+            (0, _) => Ok(Value::Null),
+            (_, Ok(value @ Value::Object(_))) => Ok(match house.redactor.redactor() {
+                Some(redactor) => redactor.redact_json(&value),
+                None => Value::Null,
+            }),
+            (_, Ok(_)) => unfit("it is no JSON object"),
+            (_, Err(error)) => unfit(&error.to_string()),
+        }
+    }
+
+    /// What isolation was in force.
+    pub(crate) fn isolation(&self) -> Option<Value> {
+        self.ended.as_ref().ok().and_then(|(_, used)| serde_json::to_value(used).ok())
+    }
+
+    pub(crate) fn state(&self) -> CallState {
+        match &self.ended {
+            Err(_) => CallState::Refused,
+            Ok(_) if self.judged == Some(Ok(())) => CallState::Ok,
+            Ok((ended, _)) => match ended.how {
+                HowEnded::Exited(0) | HowEnded::Killed if self.judged.is_some() => CallState::Failed,
+                HowEnded::Exited(0) => CallState::Ok,
+                HowEnded::Exited(_) | HowEnded::Signalled(_) => CallState::Failed,
+                HowEnded::TimedOut => CallState::TimedOut,
+                HowEnded::Killed => CallState::Cancelled,
+            },
+        }
+    }
+
+    pub(crate) fn exit(&self) -> Option<i32> {
+        match &self.ended {
+            Ok((Ended { how: HowEnded::Exited(status), .. }, _)) => Some(*status),
+            Ok(_) | Err(_) => None,
+        }
+    }
+
+    pub(crate) fn duration_ms(&self) -> u64 {
+        let duration = self.ended.as_ref().map(|(ended, _)| ended.duration).unwrap_or_default();
+        u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// What the program said last, whichever way, without its secrets.
+    pub(crate) fn last_words(&self, house: &House, bytes: usize) -> String {
+        match &self.ended {
+            Err(error) => house.redactor.redact_text(&error.to_string()),
+            Ok((ended, _)) => {
+                let both =
+                    [&ended.stdout, &ended.stderr].map(|output| house.redactor.bounded(output, 0, bytes));
+                both.iter()
+                    .map(|text| text.trim_end())
+                    .filter(|text| !text.is_empty())
+                    .collect::<Vec<_>>()
+                    .join("\n")
+            }
+        }
+    }
+
+    /// A sentence about what went wrong; none when nothing did.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let shown = &self.shown;
+        let (ended, used) = match &self.ended {
+            Err(error) => return Some(error.to_string()),
+            Ok(ended) => ended,
+        };
+        if let Some(judged) = &self.judged {
+            return judged.clone().err();
+        }
+        let what = match ended.how {
+            HowEnded::Exited(0) => return None,
+            HowEnded::Exited(status) => format!("`{shown}` exited with status {status}"),
+            HowEnded::Signalled(signal) => format!("`{shown}` was ended by signal {signal}"),
+            HowEnded::TimedOut => format!("`{shown}` took longer than its time limit and was ended"),
+            HowEnded::Killed => format!("`{shown}` was killed"),
+        };
+        if let Some(limit) = ended.limit {
+            return Some(format!("{what}: {limit}"));
+        }
+        Some(match (ended.network_suspected, &self.missed) {
+            (true, _) => format!("{what}; it probably wanted the network, which is off unless allowed"),
+            (false, _) if used.own_network && ended.refused_suspected => {
+                format!("{what}; services of this machine are reached by `--allow-loopback PORT` only")
+            }
+            (false, Some(missed)) => format!("{what}; {missed}"),
+            (false, None) => what,
+        })
+    }
+
+    pub(crate) fn category(&self) -> ErrorCategory {
+        match &self.ended {
+            Err(StartError::NotFound { .. }) => ErrorCategory::InvalidInput,
+            Err(_) => ErrorCategory::Sandbox,
+            Ok((Ended { how: HowEnded::Exited(TRY_LATER), .. }, _)) => ErrorCategory::Overloaded,
+            Ok(_) => ErrorCategory::Tool,
+        }
+    }
+
+    /// Its end as it is stored with its call.
+    pub(crate) fn call_end(
+        &self,
+        house: &House,
+        staging: &Staging,
+        result: Option<Value>,
+        changed: usize,
+    ) -> Result<CallEnd, Stopped> {
+        let (isolation, stdout, stderr) = match &self.ended {
+            Err(_) => (None, None, None),
+            Ok((ended, used)) => (
+                serde_json::to_value(used).ok(),
+                kept_output(house, staging, &ended.stdout)?,
+                kept_output(house, staging, &ended.stderr)?,
+            ),
+        };
+        let result = result.unwrap_or_else(
+            || json!({ "changed": changed, "last_words": self.last_words(house, LAST_WORDS_BYTES) }),
+        );
+        let error = self.failure().map(|failure| house.redactor.redact_text(&failure));
+        Ok(CallEnd {
+            state: self.state(),
+            duration_ms: self.duration_ms(),
+            exit: self.exit(),
+            error,
+            result,
+            isolation,
+            stdout,
+            stderr,
+        })
+    }
+}
+
+/// Stores an output without the values that are known to be secrets: who looks at it later may not know them.
+fn kept_output(
+    house: &House,
+    staging: &Staging,
+    output: &sandbox::command::Output,
+) -> Result<Option<KeptOutput>, Stopped> {
+    if output.total() == 0 {
+        return Ok(None);
+    }
+    let kept = staging
+        .keep_bytes(&output.bytes_after(|bytes| house.redactor.redact_known(bytes)))
+        .map_err(|error| Stopped::failed(ErrorCategory::Resource, error))?;
+    Ok(Some(KeptOutput { hash: kept.hash, total: output.total(), left_out: output.left_out() }))
+}
+
+/// What a program put there. It made what lies at that path, so no link is followed, which would lead to what it may not
+/// see, and nothing is waited for that is no file.
+fn read_output(path: &Path) -> io::Result<Vec<u8>> {
+    let (dir, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
+    let name = RelPath::new(name.as_bytes()).map_err(io::Error::other)?;
+    let root = beneath::open_root(dir)?;
+    let (bytes, _) = sandbox::read_file(root.as_fd(), &name, OUTPUT_BYTES_MAX as u64 + 1)?;
+    Ok(bytes)
+}

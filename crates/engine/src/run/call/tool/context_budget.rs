@@ -1,0 +1,165 @@
+//! What a model node may still be shown, and what it was shown already.
+//!
+//! # Invariants
+//! 1. What a node asks for is reserved before anything is looked for, and settled with what was given: requests at once
+//!    never sum above what its window leaves.
+//! 2. What stands before the prompt stays there, so it is never given again. What a tool answered may be left out of the
+//!    conversation later; then it may be given again.
+
+use actors::tool::ToolError;
+use context::{ContextLedger, Left, RESERVE_MIN, Reservation};
+use domain::context::{AssembledContext, Budget, Depth, Fragment, Shown};
+use serde_json::{Value, json};
+use sync::primitives::{Mutex, lock};
+
+/// Too little is left to be of use.
+const BUDGET_SPENT: &str = "BUDGET_SPENT";
+
+/// Keeps the account of one run of a model node.
+pub(crate) struct Desk {
+    /// `PROVIDER/NAME` of the model.
+    model: String,
+    budget: Budget,
+    ledger: ContextLedger,
+    shown: Mutex<SoFar>,
+}
+
+#[derive(Default)]
+struct SoFar {
+    before_the_prompt: Vec<Shown>,
+    by_calls: Vec<Shown>,
+}
+
+/// Where something was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stands {
+    /// It stays as long as the node.
+    BeforeThePrompt,
+    /// It stays until room is made.
+    InAResult,
+}
+
+impl Desk {
+    /// Of a model with this budget.
+    pub(crate) fn new(model: &str, budget: Budget) -> Desk {
+        Desk {
+            model: model.to_owned(),
+            budget,
+            ledger: ContextLedger::new(budget.base()),
+            shown: Mutex::default(),
+        }
+    }
+
+    /// Whose vocabulary counts.
+    pub(crate) fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// What stands before the prompt may fill this. Where the node does not say how much it wants, half of what is left is
+    /// for the conversation.
+    pub(crate) fn first_budget(&self, cap: Option<u32>) -> Budget {
+        let kept_free = match cap {
+            Some(_) => 0,
+            None => self.budget.base().div_ceil(2),
+        };
+        Budget { system: self.budget.system.saturating_add(kept_free), cap, ..self.budget }
+    }
+
+    /// Reserves so many tokens, or what is left of them.
+    pub(crate) fn reserve(&self, tokens: u32) -> Result<Reservation, ToolError> {
+        self.ledger.reserve(tokens).map_err(|Left(left)| ToolError::NoContext {
+            code: BUDGET_SPENT,
+            message: format!(
+                "{left} tokens are left of your context budget, and fewer than {RESERVE_MIN} are of no use; go on with \
+                 what you have, or read single files"
+            ),
+        })
+    }
+
+    /// All that the node was shown.
+    pub(crate) fn shown(&self) -> Vec<Shown> {
+        let so_far = lock(&self.shown);
+        so_far.before_the_prompt.iter().chain(&so_far.by_calls).cloned().collect()
+    }
+
+    /// The node is shown this.
+    pub(crate) fn show(&self, given: &AssembledContext, stands: Stands) {
+        let pieces = given.fragments.iter().filter_map(shown);
+        let mut so_far = lock(&self.shown);
+        match stands {
+            Stands::BeforeThePrompt => so_far.before_the_prompt.extend(pieces),
+            Stands::InAResult => so_far.by_calls.extend(pieces),
+        }
+    }
+
+    /// Results of tools were left out of the conversation.
+    pub(crate) fn forget_results(&self) {
+        lock(&self.shown).by_calls.clear();
+    }
+
+    /// As `get_context_budget` tells it.
+    pub(crate) fn told(&self) -> Value {
+        let Budget { window, response, tools, system, cap: _ } = self.budget;
+        let view = self.ledger.view();
+        json!({
+            "window": window, "response": response, "system": system, "tools": tools,
+            "used": view.used, "reserved": view.reserved, "available": view.available(),
+        })
+    }
+}
+
+/// Of a file that is only listed no part was shown, and its content may not have been read.
+fn shown(fragment: &Fragment) -> Option<Shown> {
+    let place = fragment.place.clone()?;
+    (fragment.depth > Depth::Listing || place.span.is_none()).then_some(Shown {
+        place,
+        depth: fragment.depth,
+        hash: fragment.hash,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn desk(window: u32) -> Desk {
+        Desk::new("openai/m", Budget { window, response: 1_000, tools: 300, system: 200, cap: None })
+    }
+
+    #[test]
+    fn the_half_is_for_the_conversation_unless_the_node_says_how_much_it_wants() {
+        let desk = desk(9_500);
+        assert_eq!(desk.first_budget(None).base(), 4_000);
+        assert_eq!(desk.first_budget(Some(6_000)).base(), 8_000);
+        assert_eq!(desk.first_budget(Some(6_000)).cap, Some(6_000));
+    }
+
+    #[test]
+    fn eight_who_ask_at_once_never_get_more_than_there_is_and_what_they_leave_is_returned() {
+        let desk = desk(9_500);
+        let spent: u32 = std::thread::scope(|scope| {
+            let askers: Vec<_> = (0..8_u32)
+                .map(|asker| {
+                    let desk = &desk;
+                    scope.spawn(move || {
+                        let mut spent = 0;
+                        while let Ok(held) = desk.reserve(500 + asker) {
+                            let told = desk.told();
+                            let of = |field: &str| told[field].as_u64().unwrap();
+                            assert!(of("used") + of("reserved") <= 8_000, "{told}");
+                            let used = held.granted() / 2;
+                            spent += used;
+                            held.spend(used);
+                        }
+                        spent
+                    })
+                })
+                .collect();
+            askers.into_iter().map(|asker| asker.join().unwrap()).sum()
+        });
+        let told = desk.told();
+        assert_eq!((&told["used"], &told["reserved"]), (&json!(spent), &json!(0)));
+        let refused = desk.reserve(RESERVE_MIN).map(drop).unwrap_err();
+        assert!(refused.told().starts_with("BUDGET_SPENT: "), "{}", refused.told());
+    }
+}

@@ -1,0 +1,93 @@
+//! Programs that are only to look, on a machine where nothing keeps them from writing.
+//!
+//! Wherever commands are isolated at all, one that may not write cannot. Without isolation (`policy.sandbox = "optional"`,
+//! and no rung works) it could: then it works alone, and what it changed is found when it has ended.
+//!
+//! # Invariants
+//! 1. What such a program wrote is taken back before anybody else works in the sandbox, is recorded nowhere, and fails its
+//!    node (`NODE_WROTE`).
+//!    A server of such a node is looked after when it has started, after each call, and when it has ended: what it writes
+//!    in between may be found by who writes next.
+//! 2. The user's files are never the ones that it wrote to: it sees the sandbox.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use domain::{Plan, RelPath, RootNo};
+use sandbox::isolation::{Isolation, IsolationPolicy, IsolationRung};
+
+use super::capture;
+use super::command::RanCommand;
+use super::sandbox_call::SandboxCall;
+use crate::engine::House;
+use crate::run::Stopped;
+use crate::run::context::Site;
+use crate::run::plan_sandbox::blocking;
+use crate::run::state::LiveRun;
+
+/// How many paths a message names.
+const NAMED_MAX: usize = 5;
+
+/// Whether programs of this plan can be kept from writing. It is tried, once in a run, where the policy leaves it open.
+pub(crate) async fn hold(house: &House, live: &LiveRun, plan: &Plan) -> Result<bool, Stopped> {
+    if plan.spec.isolation_required {
+        return Ok(true);
+    }
+    let child = house.options.child.clone();
+    let trying = || async {
+        let isolation = Isolation::new(IsolationPolicy::Required, child);
+        blocking(move || isolation.probe().iter().any(|(_, tried)| tried.is_ok())).await
+    };
+    live.walls_hold.get_or_try_init(trying).await.copied()
+}
+
+/// Puts back what a program wrote that may only look; returns what it did, in words, or `None` if it wrote nothing.
+pub(crate) async fn wrote(site: &Site<'_>, ran: &mut RanCommand) -> Result<Option<String>, Stopped> {
+    let rung = ran.finished.ended.as_ref().ok().map(|(_, used)| used.rung);
+    if ran.call.records() {
+        return Ok(None);
+    }
+    if rung != Some(IsolationRung::None) {
+        ran.call.cannot_have_written();
+        return Ok(None);
+    }
+    found(site, &mut ran.call).await
+}
+
+/// The same for a call of a server that may only look.
+pub(crate) async fn found(site: &Site<'_>, call: &mut SandboxCall) -> Result<Option<String>, Stopped> {
+    let changed = call.put_back(site).await?;
+    Ok(told(site.path, &changed))
+}
+
+/// The same for servers that may only look and have ended. For the holder of a turn alone.
+pub(crate) async fn found_unattended(site: &Site<'_>) -> Result<Option<String>, Stopped> {
+    let mut place = Arc::clone(&site.live.open).lock_owned().await;
+    let node = site.path.to_owned();
+    let changed = blocking(move || {
+        let open = place.as_mut().ok_or(Stopped::Cancelled)?;
+        capture::scan(open, &node)?;
+        let changed = capture::changed_paths(&open.found);
+        capture::put_back(open).map(|()| changed)
+    })
+    .await??;
+    Ok(told(site.path, &changed))
+}
+
+fn told(path: &str, changed: &[(RootNo, RelPath)]) -> Option<String> {
+    if changed.is_empty() {
+        return None;
+    }
+    let paths: BTreeSet<&RelPath> = changed.iter().map(|(_, path)| path).collect();
+    let named: Vec<String> = paths.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+    let more = if paths.len() > NAMED_MAX {
+        format!(" and {} more", paths.len() - NAMED_MAX)
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "NODE_WROTE: node {path} may only look, and it changed {}{more}; that is taken back. Nothing could keep it from it \
+         here: see `agents doctor`",
+        named.join(", ")
+    ))
+}

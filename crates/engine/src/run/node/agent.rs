@@ -1,0 +1,275 @@
+//! An agent program as a node: given its task over the Agent Client Protocol, in the plan's sandbox.
+//!
+//! To the plan it is one command: admitted, alone in the sandbox if it may write, its changes captured when all of it is
+//! dead, its end stored with them. What came of it is what it said, not how its process ended.
+//!
+//! # Invariants
+//! 1. What it changed is captured however it ends: done, gone, out of time, or talking what nobody understands.
+//! 2. It is asked for nothing and asks nobody: what it may do its sandbox decides, so every permission is given.
+//! 3. Files that it reads and writes through us are those of the projects, opened beneath their roots; a node that does not
+//!    write (`writes: false`) writes none this way either.
+//! 4. What it says while it works is in the log of the call.
+//! 5. A cancel is told to it before it is killed, so that it can stop by itself; it has little time for that.
+//!
+//! # Not here
+//! The protocol (`actors::acp`), and whether it is tried again (`graph`).
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actors::acp::{AcpAnswer, AcpHost, AcpStop, AcpTask, AcpUpdate, Permission};
+use async_trait::async_trait;
+use domain::{CallState, ErrorCategory, ExternalTask, RelPath, RootNo};
+use serde_json::json;
+use sync::primitives::{Mutex, lock};
+
+use super::command as node_command;
+use super::{Done, Node};
+use crate::run::Stopped;
+use crate::run::call::capture;
+use crate::run::call::command;
+use crate::run::call::command::{Asked, Task};
+use crate::run::call::piped::{Begun, Log, Speaks};
+use crate::run::call::result::Finished;
+use crate::run::plan_sandbox::blocking;
+use crate::run::state::LiveRun;
+use crate::tools::kept_arguments;
+
+/// How long an agent may take for each step until it is ready to work.
+const START_LIMIT: Duration = Duration::from_secs(120);
+/// How long after its time an agent is ended that does not end when told.
+const LATE: Duration = Duration::from_secs(5);
+/// The longest file that an agent reads through us.
+const READ_BYTES_MAX: u64 = 16 << 20;
+
+/// Lets an agent work until it has answered.
+pub(crate) async fn run(node: &Node<'_>, external: &ExternalTask) -> Result<Done, Stopped> {
+    let house = node.house;
+    let mut task = node_command::task_of(node, &external.command).await?;
+    let prompt = node.expand(&external.prompt)?;
+    let limit = task.timeout;
+    task.timeout = limit.map(|limit| limit.saturating_add(LATE));
+    task.asked = Some(asked(node, &task, &prompt, limit));
+    let agent = name_of(&task);
+    let below = PathBuf::from(task.cwd.to_string());
+    let work = AcpTask {
+        agent: agent.clone(),
+        cwd: PathBuf::new(),
+        prompt,
+        offers_files: true,
+        login: login(&task),
+        start_limit: limit.map_or(START_LIMIT, |limit| limit.min(START_LIMIT)),
+        limit,
+    };
+    let may_write = task.writes;
+    let talk = |speaks| talk(node, speaks, work, below, may_write);
+    let (mut ran, said) = command::run_spoken(&node.site(), task, talk).await?;
+    let finished = &mut ran.finished;
+    let said = said.unwrap_or_else(|| Err(failed_to_begin(finished)));
+    let judged = judge(&agent, finished, said);
+    finished.judge(judged.as_ref().map(drop).map_err(|(_, message)| message.clone()));
+    let (text, failure) = match judged {
+        Ok(text) => (house.redactor.redact_text(&text), None),
+        Err(failure) => (finished.text(house), Some(failure)),
+    };
+    node_command::end_command(node, ran, text, failure).await
+}
+
+/// The way to log in by a key that the agent is given, for those that are known.
+fn login(task: &Task) -> Option<String> {
+    let program = name_of(task);
+    let given = |name: &str| {
+        let is_set = task.env.iter().any(|(set, _)| set.as_bytes() == name.as_bytes());
+        let is_passed = task.pass_env.iter().any(|passed| passed == name);
+        is_set || is_passed && std::env::var_os(name).is_some_and(|value| !value.is_empty())
+    };
+    actors::agents::login_of(&program, &given).map(str::to_owned)
+}
+
+/// What came of the talk.
+type Said = Result<AcpAnswer, Failure>;
+/// A failure, as the node's.
+type Failure = (ErrorCategory, String);
+
+/// Talks to the agent until it has answered; none when the program did not begin.
+async fn talk(
+    node: &Node<'_>,
+    speaks: Speaks,
+    mut work: AcpTask,
+    below: PathBuf,
+    may_write: bool,
+) -> Option<Said> {
+    let Begun { pipes, log, roots } = match speaks.begun().await? {
+        Ok(begun) => begun,
+        Err(error) => return Some(Err((ErrorCategory::Internal, error.to_string()))),
+    };
+    let root = roots.iter().find(|(no, _)| *no == RootNo(0)).map(|(_, path)| path.clone());
+    work.cwd = root.unwrap_or_default().join(below);
+    let read_only = node.plan.projects.iter().map(|project| project.read_only || !may_write).collect();
+    let (live, path) = (Arc::clone(node.live), node.path.to_owned());
+    let host = Host { live, path, roots, read_only, log, last: Mutex::default() };
+    let said = actors::acp::run(pipes, &work, &host, &node.scope).await;
+    Some(said.map_err(|error| (error.category(), error.to_string())))
+}
+
+fn failed_to_begin(finished: &Finished) -> Failure {
+    let message = finished.failure().unwrap_or_else(|| "the agent did not begin".to_owned());
+    (finished.category(), message)
+}
+
+/// The agent's answer, or why there is none that can be used.
+fn judge(agent: &str, finished: &Finished, said: Said) -> Result<String, Failure> {
+    let is_late = finished.state() == CallState::TimedOut;
+    let AcpAnswer { text, stop, tool_calls: _ } = said.map_err(|(category, message)| match is_late {
+        true => (ErrorCategory::Timeout, format!("{message}; its time was up")),
+        false => (category, message),
+    })?;
+    let unfit = |what: &str| Err((ErrorCategory::ModelOutput, format!("the agent {agent} {what}")));
+    match stop {
+        AcpStop::Done => Ok(text),
+        AcpStop::MaxTokens => unfit("stopped before it was done: its model's answer was cut off"),
+        AcpStop::MaxTurns => unfit("stopped before it was done: it asked its model as often as it may"),
+        AcpStop::Refused => unfit("stopped: its model refused"),
+        AcpStop::Cancelled => unfit("says that it was cancelled, and it was not by us"),
+        AcpStop::Unknown => unfit("stopped for a reason that is not known here"),
+    }
+}
+
+/// What the agent is called in messages: its program, without where that lies.
+fn name_of(task: &Task) -> String {
+    let argv = task.run.argv();
+    let program = argv.first().map(ToString::to_string).unwrap_or_default();
+    Path::new(&program).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or(program)
+}
+
+/// The call as it is kept.
+fn asked(node: &Node<'_>, task: &Task, prompt: &str, limit: Option<Duration>) -> Asked {
+    let redactor = node.house.redactor.redactor();
+    let names = task.env.iter().map(|(name, _)| name.to_string());
+    let requested = json!({
+        "agent": task.run.shown(),
+        "prompt": prompt,
+        "cwd": task.cwd,
+        "network": task.network,
+        "timeout_s": limit.map(|limit| limit.as_secs()),
+        "env": names.chain(task.pass_env.iter().cloned()).collect::<Vec<_>>(),
+        "writable": task.writable,
+    });
+    let argv: Vec<String> = task.run.argv().iter().map(ToString::to_string).collect();
+    let effective = json!({ "argv": argv, "protocol": "acp" });
+    Asked {
+        requested: kept_arguments(redactor.as_deref(), &requested),
+        effective: kept_arguments(redactor.as_deref(), &effective),
+    }
+}
+
+/// Answers an agent.
+struct Host {
+    live: Arc<LiveRun>,
+    /// The node.
+    path: String,
+    /// Where it sees the projects.
+    roots: Vec<(RootNo, PathBuf)>,
+    /// Of each project, whether it is not to be written.
+    read_only: Vec<bool>,
+    log: Log,
+    /// What was told last.
+    last: Mutex<Option<Kind>>,
+}
+
+/// What an agent tells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Thought,
+    ToolCall,
+}
+
+impl Host {
+    /// The file of a project that an agent means.
+    fn file(&self, path: &str) -> Result<(RootNo, RelPath), String> {
+        let of = |(no, root): &(RootNo, PathBuf)| Some((*no, Path::new(path).strip_prefix(root).ok()?));
+        let Some((no, below)) = self.roots.iter().find_map(of) else {
+            return Err(format!("{path} is no file of the projects that are worked on"));
+        };
+        let below = RelPath::new(command::bytes_of(below)).map_err(|error| format!("{path}: {error}"))?;
+        Ok((no, below))
+    }
+}
+
+#[async_trait]
+impl AcpHost for Host {
+    async fn read_text_file(
+        &self,
+        path: &str,
+        line: Option<u32>,
+        limit: Option<u32>,
+    ) -> Result<String, String> {
+        let (no, below) = self.file(path)?;
+        let place = Arc::clone(&self.live.open).lock_owned().await;
+        let read = blocking(move || {
+            let open = place.as_ref().ok_or_else(|| std::io::Error::other("there is no sandbox any more"))?;
+            let root = open.sandbox.root(no).map_err(std::io::Error::other)?;
+            open.sandbox.hidden(no).check(&below)?;
+            sandbox::read_file(root.as_fd(), &below, READ_BYTES_MAX)
+        });
+        let read = read.await.map_err(|stopped| stopped.shown())?;
+        let (bytes, len) = read.map_err(|error| format!("{path} cannot be read: {error}"))?;
+        if len > READ_BYTES_MAX {
+            return Err(format!("{path} has {len} bytes, {READ_BYTES_MAX} are read at most"));
+        }
+        let text = String::from_utf8(bytes).map_err(|_| format!("{path} is no text"))?;
+        Ok(lines_of(text, line, limit))
+    }
+
+    async fn write_text_file(&self, path: &str, content: &str) -> Result<(), String> {
+        let (no, below) = self.file(path)?;
+        if self.read_only.get(usize::from(no.0)).is_none_or(|read_only| *read_only) {
+            return Err(format!("{path} is not to be written: this work only reads"));
+        }
+        let mut place = Arc::clone(&self.live.open).lock_owned().await;
+        let (content, node) = (content.to_owned(), self.path.clone());
+        let written = blocking(move || {
+            let open = place.as_mut().ok_or("there is no sandbox any more")?;
+            let (rules, sink) = (capture::rules(open, &node), Arc::clone(&open.staging));
+            let written = open.sandbox.write_file(no, &below, content.as_bytes(), sink.as_ref(), &rules);
+            written.map_err(|error| error.to_string())
+        });
+        let written: Result<(), String> = written.await.map_err(|stopped| stopped.shown())?;
+        written.map_err(|why| format!("{path} cannot be written: {why}"))
+    }
+
+    fn permission(&self, _asked: &Permission) -> bool {
+        true
+    }
+
+    fn heard(&self, update: &AcpUpdate<'_>) {
+        let (kind, text) = match update {
+            AcpUpdate::Text(text) => (Kind::Text, *text),
+            AcpUpdate::Thought(text) => (Kind::Thought, *text),
+            AcpUpdate::ToolCall { title } => (Kind::ToolCall, *title),
+        };
+        let before = lock(&self.last).replace(kind);
+        let is_new = before != Some(kind) || kind == Kind::ToolCall;
+        let end = if is_new && before.is_some() { "\n" } else { "" };
+        let mark = match kind {
+            Kind::Text => "",
+            Kind::Thought if is_new => "[thinks] ",
+            Kind::Thought => "",
+            Kind::ToolCall => "[tool] ",
+        };
+        self.log.add(&format!("{end}{mark}{text}"));
+    }
+}
+
+/// `limit` lines from `line` on (from 1), or all.
+fn lines_of(text: String, line: Option<u32>, limit: Option<u32>) -> String {
+    if line.is_none() && limit.is_none() {
+        return text;
+    }
+    let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+    let before = line.map_or(0, |line| count(line).saturating_sub(1));
+    text.split_inclusive('\n').skip(before).take(limit.map_or(usize::MAX, count)).collect()
+}

@@ -1,0 +1,101 @@
+//! What is kept of a turn: that the model was asked, and what it answered.
+//!
+//! # Invariants
+//! 1. A question is kept before it is sent, and what came of it when that is known: an answer that cannot be used, a
+//!    refusal and a failure as well as the last word. A question whose process died ends when its
+//!    job moves on.
+//! 2. What is kept has lost its secrets and is bounded as the text of a node is.
+//! 3. A question is no call of a tool: it counts as the step that begins with it, and in no limit of calls.
+
+use actors::model::{Cause, ModelAnswer, ModelError};
+use domain::{CallNo, CallState, ErrorCategory, NewCall, ToolCall};
+use serde_json::{Value, json};
+use store::By;
+use sync::{CancelReason, Effect};
+
+use super::turn::Asker;
+use crate::plan_context::EndedCall;
+use crate::query::details::ASK_MODEL;
+use crate::run::node::bounded;
+use crate::run::{Stopped, accounting};
+
+/// A question that is kept and has no end yet.
+pub(crate) struct Kept(ToolCall);
+
+impl Kept {
+    /// Keeps that the model is about to be asked.
+    pub(crate) async fn begin(asker: &Asker<'_, '_>, effect: &Effect) -> Result<Kept, Stopped> {
+        let node = asker.node;
+        let new = NewCall {
+            attempt: node.plan.attempt,
+            node: node.path.to_owned(),
+            tool: ASK_MODEL.to_owned(),
+            requested: json!({ "model": asker.model }),
+            effective: Value::Null,
+        };
+        accounting::begin(node.house, node.run, effect, new).await.map(Kept)
+    }
+
+    /// Its number among the calls.
+    pub(crate) fn no(&self) -> CallNo {
+        self.0.no
+    }
+
+    /// Keeps that it was not asked, since a limit says no.
+    pub(crate) async fn not_asked(
+        self,
+        asker: &Asker<'_, '_>,
+        effect: &Effect,
+        why: &Stopped,
+    ) -> Result<(), Stopped> {
+        self.end(asker, effect, (CallState::Refused, Some(why.shown()), Value::Null)).await
+    }
+
+    /// Keeps what came of it.
+    pub(crate) async fn answered(
+        self,
+        asker: &Asker<'_, '_>,
+        effect: &Effect,
+        answer: &Result<ModelAnswer, ModelError>,
+    ) -> Result<(), Stopped> {
+        let came_to = match answer {
+            Ok(answer) => (CallState::Ok, None, told(asker, answer)),
+            Err(error) => {
+                let state = match (&error.cause, error.category) {
+                    (Cause::Cancelled(CancelReason::Timeout), _) | (_, ErrorCategory::Timeout) => {
+                        CallState::TimedOut
+                    }
+                    (Cause::Cancelled(_), _) => CallState::Cancelled,
+                    (Cause::Provider | Cause::Drift(_), _) => CallState::Failed,
+                };
+                (state, Some(error.to_string()), Value::Null)
+            }
+        };
+        self.end(asker, effect, came_to).await
+    }
+
+    async fn end(
+        self,
+        asker: &Asker<'_, '_>,
+        effect: &Effect,
+        came_to: (CallState, Option<String>, Value),
+    ) -> Result<(), Stopped> {
+        let (house, Kept(call)) = (asker.node.house, self);
+        let end = house.ended(call.started, came_to);
+        asker.node.run.context().end_call(By::Effect(effect), EndedCall::new(&call, end)).await?;
+        Ok(())
+    }
+}
+
+/// The answer as it is kept. What was spent is null where nobody knows it.
+fn told(asker: &Asker<'_, '_>, answer: &ModelAnswer) -> Value {
+    let house = asker.node.house;
+    let tools: Vec<&str> = answer.calls.iter().map(|call| call.name.as_str()).collect();
+    let is_paid = asker.resolved.price.is_some() && !house.models.is_replay();
+    json!({
+        "text": bounded(house.redactor.redact_text(&answer.text)),
+        "stop": answer.stop, "calls": tools,
+        "tokens_in": answer.usage.tokens_in, "tokens_out": answer.usage.tokens_out,
+        "cost_micros": is_paid.then_some(answer.usage.cost_micros),
+    })
+}

@@ -1,0 +1,344 @@
+//! The conversation with a model, kept within the model's window.
+//!
+//! # Invariants
+//! 1. What is asked is estimated to fit the window, answer included, or is not asked.
+//! 2. The system prompt, the first message and everything that was said in words stay. To make room, results of tools are
+//!    replaced by a note, the oldest first; then long arguments of calls, the oldest first; of the newest results the
+//!    middle is left out at last.
+//! 3. When room is made, a quarter of the window is: so that what a provider caches holds for several turns.
+
+use actors::model::{Message, ModelRequest, Resolved, ToolResult, ToolSpec, ToolUse, estimate};
+use actors::tool::head_and_tail;
+use domain::context::Budget;
+use domain::{ErrorCategory, ModelTask};
+use serde_json::{Value, json};
+
+use super::exchange;
+use crate::run::Stopped;
+use crate::run::node::Node;
+use crate::run::node::prompt;
+
+/// The window of a model of which nobody says how large it is.
+const WINDOW_TOKENS: u64 = 128_000;
+/// How long an answer may be when nobody says.
+const ANSWER_TOKENS: u32 = 8_192;
+/// How much of an answer that goes on is kept.
+const SAID_BYTES_MAX: usize = 64 * 1024;
+/// What is shorter is not worth leaving out.
+const SHORT_BYTES: usize = 512;
+/// The fewest bytes that are left of the newest results, together.
+const NEWEST_BYTES_MIN: usize = 1024;
+const BYTES_PER_TOKEN: u64 = 3;
+
+/// A conversation.
+pub(crate) struct Talk {
+    request: ModelRequest,
+    window_tokens: u64,
+    /// How often room was made.
+    made_room: u32,
+}
+
+/// A conversation that does not fit.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "what it is asked has about {needed} tokens, and the model takes {window}: shorten it, or set `context_tokens` \
+     of its provider if the model takes more"
+)]
+pub(crate) struct TooLong {
+    needed: u64,
+    window: u64,
+}
+
+impl Talk {
+    /// What the model is told and asked first.
+    pub(crate) fn begin(
+        node: &Node<'_>,
+        task: &ModelTask,
+        resolved: &Resolved,
+        tools: Vec<ToolSpec>,
+    ) -> Result<Talk, Stopped> {
+        let secrets = &node.house.redactor;
+        let system = [node.expand(&task.system)?, prompt::pinned(node.plan)];
+        let system =
+            system.into_iter().filter(|part| !part.trim().is_empty()).collect::<Vec<_>>().join("\n\n");
+        let system = secrets.redact_text(&system);
+        let prompt = secrets.redact_text(&node.expand(&task.prompt)?);
+        if prompt.trim().is_empty() {
+            let message = format!("node {}: its prompt is empty, so there is nothing to ask", node.path);
+            return Err(Stopped::failed(ErrorCategory::InvalidInput, message));
+        }
+        let window_tokens = resolved.context_tokens.map_or(WINDOW_TOKENS, u64::from);
+        // Half of a small window is for what is read.
+        let half = u32::try_from(window_tokens / 2).unwrap_or(u32::MAX);
+        let max_tokens = resolved.answer_tokens.unwrap_or(ANSWER_TOKENS).min(half).max(1);
+        let request = ModelRequest {
+            model: resolved.model.clone(),
+            system,
+            messages: vec![Message::User(prompt)],
+            tools,
+            max_tokens,
+            output: task.output.clone(),
+            asker: node.path.to_owned(),
+        };
+        Ok(Talk { request, window_tokens, made_room: 0 })
+    }
+
+    /// What the model is asked first.
+    pub(crate) fn prompt(&self) -> &str {
+        match self.request.messages.first() {
+            Some(Message::User(prompt)) => prompt,
+            Some(Message::Assistant { .. } | Message::Results(_)) | None => "",
+        }
+    }
+
+    /// What is left of the window for showing things to the model, as long as nothing but the first question is asked.
+    pub(crate) fn budget(&self) -> Budget {
+        let tokens = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
+        let all = estimate(&self.request);
+        let without = estimate(&ModelRequest { tools: Vec::new(), ..self.request.clone() });
+        Budget {
+            window: tokens(self.window_tokens),
+            response: tokens(all.answer),
+            tools: tokens(all.prompt.saturating_sub(without.prompt)),
+            system: tokens(without.prompt),
+            cap: None,
+        }
+    }
+
+    /// Whether the first question can be asked with this before it, so that there is still room to answer calls.
+    pub(crate) fn has_room_for(&self, context: &str) -> bool {
+        let most = self.window_tokens.saturating_sub(self.needed()) / 8 * 7;
+        let asked = ModelRequest { messages: vec![Message::User(context.to_owned())], ..bare() };
+        estimate(&asked).prompt <= most
+    }
+
+    /// Puts what the model is shown before what it is asked.
+    pub(crate) fn show_first(&mut self, context: &str) {
+        if let Some(Message::User(prompt)) = self.request.messages.first_mut()
+            && !context.is_empty()
+        {
+            *prompt = format!("{}\n\n{prompt}", context.trim_end());
+        }
+    }
+
+    /// How often earlier results were left out.
+    pub(crate) fn made_room(&self) -> u32 {
+        self.made_room
+    }
+
+    /// The next question, cut to the window.
+    pub(crate) fn question(&mut self) -> Result<&ModelRequest, TooLong> {
+        if self.needed() > self.window_tokens {
+            self.made_room += 1;
+            self.make_room(self.window_tokens / 4 * 3);
+        }
+        match self.needed() {
+            needed if needed > self.window_tokens => Err(TooLong { needed, window: self.window_tokens }),
+            _ => Ok(&self.request),
+        }
+    }
+
+    /// The model called tools, and they answered.
+    pub(crate) fn add(&mut self, text: String, calls: Vec<ToolUse>, results: Vec<ToolResult>) {
+        self.request.messages.extend(exchange(kept(text), calls, results));
+    }
+
+    /// The model's answer was cut off: it is to answer again, in fewer words.
+    pub(crate) fn cut_off(&mut self, text: String) {
+        let told = format!(
+            "Your answer was cut off after {} tokens, and nothing of it was done. Answer again and be shorter: make \
+             one call at a time, and large changes in several small edits.",
+            self.request.max_tokens
+        );
+        self.said(text);
+        self.tell(told);
+    }
+
+    /// The model's last answer is none that `output` wants.
+    pub(crate) fn does_not_fit(&mut self, text: &str, why: &str) {
+        self.said(text.to_owned());
+        self.tell(format!("Your answer cannot be used: {why}. Answer again, with nothing but that JSON."));
+    }
+
+    /// Tells the model something before its next turn.
+    pub(crate) fn tell(&mut self, text: String) {
+        self.request.messages.push(Message::User(text));
+    }
+
+    fn said(&mut self, text: String) {
+        // Providers take no empty message.
+        let text = if text.trim().is_empty() { "(nothing)".to_owned() } else { kept(text) };
+        self.request.messages.push(Message::Assistant { text, calls: Vec::new() });
+    }
+
+    fn needed(&self) -> u64 {
+        estimate(&self.request).total()
+    }
+
+    /// Leaves out what can be, until no more than `target` tokens are needed or nothing is left to leave out.
+    fn make_room(&mut self, target: u64) {
+        let newest = self.request.messages.len().saturating_sub(1);
+        for shorten in [shorten_results, shorten_arguments] {
+            for at in 0..newest {
+                if self.needed() <= target {
+                    return;
+                }
+                if let Some(message) = self.request.messages.get_mut(at) {
+                    shorten(message);
+                }
+            }
+        }
+        self.shorten_newest(target);
+    }
+
+    fn shorten_newest(&mut self, target: u64) {
+        let over = self.needed().saturating_sub(target).saturating_mul(BYTES_PER_TOKEN);
+        let Some(Message::Results(results)) = self.request.messages.last_mut() else { return };
+        let all: usize = results.iter().map(|result| result.text.len()).sum();
+        let room = all.saturating_sub(usize::try_from(over).unwrap_or(usize::MAX)).max(NEWEST_BYTES_MIN);
+        let each = room / results.len().max(1);
+        for result in results.iter_mut().filter(|result| result.text.len() > each) {
+            result.text = head_and_tail(&result.text, each / 4, each / 2);
+        }
+    }
+}
+
+/// A question that asks nothing.
+fn bare() -> ModelRequest {
+    ModelRequest {
+        model: String::new(),
+        system: String::new(),
+        messages: Vec::new(),
+        tools: Vec::new(),
+        max_tokens: 0,
+        output: None,
+        asker: String::new(),
+    }
+}
+
+fn kept(text: String) -> String {
+    if text.len() <= SAID_BYTES_MAX {
+        return text;
+    }
+    head_and_tail(&text, SAID_BYTES_MAX / 2, SAID_BYTES_MAX / 2)
+}
+
+fn shorten_results(message: &mut Message) {
+    let Message::Results(results) = message else { return };
+    for result in results.iter_mut().filter(|result| result.text.len() > SHORT_BYTES) {
+        result.text = format!(
+            "[left out to make room: an earlier result of {} bytes; make the call again if you need it]",
+            result.text.len()
+        );
+    }
+}
+
+fn shorten_arguments(message: &mut Message) {
+    let Message::Assistant { calls, .. } = message else { return };
+    for call in calls {
+        let Value::Object(fields) = &mut call.arguments else { continue };
+        for value in fields.values_mut() {
+            let bytes = value.to_string().len();
+            if bytes > SHORT_BYTES {
+                *value = json!(format!("[left out to make room: {bytes} bytes]"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn talk(window_tokens: u64) -> Talk {
+        let request = ModelRequest {
+            model: "m".to_owned(),
+            system: "s".repeat(300),
+            messages: vec![Message::User("p".repeat(3_000))],
+            tools: Vec::new(),
+            max_tokens: 100,
+            output: None,
+            asker: String::new(),
+        };
+        Talk { request, window_tokens, made_room: 0 }
+    }
+
+    fn add(talk: &mut Talk, id: &str, arguments: usize, result: usize) {
+        let call = ToolUse {
+            id: id.to_owned(),
+            name: "read_file".to_owned(),
+            arguments: json!({ "content": "a".repeat(arguments), "path": "p" }),
+        };
+        let result = ToolResult { id: id.to_owned(), text: "r".repeat(result), is_error: false };
+        talk.add(format!("turn {id}"), vec![call], vec![result]);
+    }
+
+    fn results(talk: &Talk) -> Vec<&str> {
+        let messages = talk.request.messages.iter();
+        let of_tools = messages.filter_map(|message| match message {
+            Message::Results(results) => results.first().map(|result| result.text.as_str()),
+            Message::User(_) | Message::Assistant { .. } => None,
+        });
+        of_tools.collect()
+    }
+
+    #[test]
+    fn what_fits_is_left_as_it_is() {
+        let mut talk = talk(10_000);
+        add(&mut talk, "1", 10, 6_000);
+        let before = talk.request.messages.clone();
+        assert_eq!(talk.question().unwrap().messages, before);
+    }
+
+    #[test]
+    fn the_oldest_results_go_first_and_the_first_message_never() {
+        let mut talk = talk(6_000);
+        for id in ["1", "2", "3"] {
+            add(&mut talk, id, 10, 6_000);
+        }
+        let request = talk.question().unwrap();
+        assert_eq!(request.messages.first(), Some(&Message::User("p".repeat(3_000))));
+        assert!(estimate(request).total() <= 4_500, "a quarter of the window is free again");
+        let found = results(&talk);
+        assert!(
+            found[0].starts_with("[left out to make room: an earlier result of 6000 bytes"),
+            "{}",
+            found[0]
+        );
+        assert_eq!(found[2], "r".repeat(6_000));
+    }
+
+    #[test]
+    fn old_arguments_go_when_results_are_not_enough_and_then_the_middle_of_the_newest() {
+        let mut talk = talk(6_000);
+        add(&mut talk, "1", 9_000, 10);
+        add(&mut talk, "2", 10, 30_000);
+        talk.question().unwrap();
+        let Some(Message::Assistant { calls, .. }) = talk.request.messages.get(1) else { panic!() };
+        assert_eq!(calls[0].arguments["content"], "[left out to make room: 9002 bytes]");
+        assert_eq!(calls[0].arguments["path"], "p");
+        let newest = results(&talk)[1];
+        assert!(newest.contains("bytes left out") && newest.len() < 10_000, "{}", newest.len());
+    }
+
+    #[test]
+    fn a_question_that_cannot_fit_is_not_asked() {
+        let mut talk = talk(1_000);
+        let error = talk.question().unwrap_err().to_string();
+        assert!(error.contains("about 12") && error.contains("takes 1000"), "{error}");
+    }
+
+    #[test]
+    fn what_was_said_at_length_is_kept_in_part_and_nothing_has_a_word_for_it() {
+        let mut talk = talk(1_000_000);
+        talk.cut_off("x".repeat(1 << 20));
+        talk.does_not_fit("", "it is no JSON");
+        let length = |message: &Message| match message {
+            Message::User(text) | Message::Assistant { text, .. } => text.len(),
+            Message::Results(_) => 0,
+        };
+        let lengths: Vec<usize> = talk.request.messages.iter().map(length).collect();
+        assert!(lengths[1] < SAID_BYTES_MAX + 100, "{lengths:?}");
+        assert_eq!(lengths[3], "(nothing)".len());
+    }
+}

@@ -1,0 +1,56 @@
+//! What went wrong inside a node and its model was told: written down, so that nobody has to read all calls to find it.
+//!
+//! | told to the model | written down as |
+//! |---|---|
+//! | a call that cannot be made: no such tool, no JSON, wrong arguments, not allowed, a path outside | model_output |
+//! | an answer that was cut off, or does not fit `output`; too many calls at once; the same call again and again | model_output |
+//! | a tool that failed, took too long, broke down, went away, or answered what its schema forbids | tool |
+//! | what belongs to the work: nothing at a path, a text that does not occur, a command that exits with 1 | nothing |
+//!
+//! # Invariants
+//! 1. It changes nothing: the node goes on, no retry is counted, the plan is not errored by it.
+//! 2. At most [`FAULTS_MAX`] are written down of one run of a node. The calls themselves are kept anyway.
+
+use domain::{CallNo, ErrorCategory, ErrorId, NewError, StepId};
+
+use crate::run::node::Node;
+use crate::run::{Stopped, recorded};
+
+/// How many faults of one run of a node are written down.
+const FAULTS_MAX: u32 = 25;
+
+/// The faults of one run of a node.
+#[derive(Default)]
+pub(crate) struct Faults {
+    written: u32,
+}
+
+impl Faults {
+    /// Writes down what the model was told.
+    pub(crate) async fn note(
+        &mut self,
+        node: &Node<'_>,
+        category: ErrorCategory,
+        told: &str,
+        call: Option<CallNo>,
+    ) -> Result<(), Stopped> {
+        if self.written >= FAULTS_MAX {
+            return Ok(());
+        }
+        self.written += 1;
+        let more = match self.written {
+            FAULTS_MAX => " (what else goes wrong in this node is told by its calls alone)",
+            _ => "",
+        };
+        let message = node.house.redactor.redact_text(told) + more;
+        let id = ErrorId::from_u128(node.house.ids.ulid());
+        let step = StepId { attempt: node.plan.attempt, node: node.path.to_owned(), visit: 1 };
+        let error = NewError::new(id, node.run.job().phase, step, category, message).handled();
+        let error = match call {
+            Some(call) => error.with_tool_call(call),
+            None => error,
+        };
+        recorded(&node.house.recovery, node.run, error).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,337 @@
+//! A model node: asked, answered, its tools called, until it is done.
+//!
+//! A turn is one question and its answer. Calls of tools are made in the order in which the model named them, through the
+//! gate of all calls, and what they answered is the next thing that the model reads. An answer without calls is the last.
+//!
+//! # Invariants
+//! 1. The node ends: after `max_turns` turns, a refusal, the same call again and again (`actors::tool`), a second answer
+//!    that was cut off, a second one that does not fit `output`. Each of these fails it with what happened, in words.
+//! 2. What is wrong with a call is told to the model, written down (`faults`), and never an end. An answer that was cut off, and one that does not fit,
+//!    get one turn more each, which `max_turns` does not count.
+//! 3. The conversation is bounded by the model's window: when it grows beyond, the oldest results of tools are replaced by
+//!    a note, then long arguments of old calls; what the model was asked first always stays (`talk`).
+//! 4. Nothing is asked that is not reserved, and what was reserved is settled whatever became of it (`spent`).
+//! 5. A turn that failed in passing is asked again as the recovery says, with the conversation as it was (`ask`).
+//! 6. Every question and what came of it is kept, in its order among the calls (`kept`).
+//! 7. A node that has a `timeout` is ended by it, whatever it does then: all its turns, pauses and calls of tools count, and
+//!    the rests of its provider. That is a failure of the node, and tried again as one.
+//! 8. What the node is shown of its projects stands before what it is asked, and within what the window leaves (`tools`).
+//!
+//! # Not here
+//! The brief that `{{prompt}}` stands for, and retries of the node as a whole: the graph.
+
+mod budget;
+mod call_record;
+mod conversation;
+mod faults;
+mod output;
+mod turn;
+
+use std::time::Duration;
+
+use actors::model::{Message, ModelAnswer, Stop, ToolResult, ToolUse};
+use actors::tool::{Catalog, Memory, ToolRunner, Workplace};
+use domain::{ErrorCategory, ModelTask, Plan, Usage};
+use serde_json::Value;
+use sync::CancelReason;
+
+use super::prompt;
+use super::{Left, Node};
+use crate::models::{NoModel, told};
+use crate::run::Stopped;
+use crate::run::call::mcp_server::NodeServers;
+use crate::run::call::tool;
+use crate::run::call::tool::{Desk, First, Gate, Tools};
+use conversation::Talk;
+use faults::Faults;
+use output::Wanted;
+use turn::Asker;
+
+/// How many calls of one answer are made.
+const CALLS_PER_TURN_MAX: usize = 64;
+/// What every model may ask for.
+const CONTEXT_GROUP: &str = "context";
+/// How much of what a model said stands in an error.
+const SAID_CHARS_MAX: usize = 300;
+
+/// Lets the model of a node work until it has answered, or its time is up.
+pub(crate) async fn run(node: &Node<'_>, task: &ModelTask) -> Result<Left, Stopped> {
+    match node.step.timeout_s {
+        Some(seconds) => in_time(node, task, seconds).await,
+        None => beside_servers(node, task).await,
+    }
+}
+
+async fn in_time(node: &Node<'_>, task: &ModelTask, seconds: u64) -> Result<Left, Stopped> {
+    let token = node.scope.child();
+    let timed = Node { scope: token.observe(), ..*node };
+    let mut work = std::pin::pin!(beside_servers(&timed, task));
+    let left = tokio::select! {
+        biased;
+        left = &mut work => return left,
+        () = tokio::time::sleep(Duration::from_secs(seconds)) => {
+            token.cancel(CancelReason::Timeout);
+            node.live.kill_node(node.path);
+            // What it has in hand is settled and captured before anybody hears of its end.
+            work.await
+        }
+    };
+    match left {
+        Err(Stopped::Cancelled | Stopped::Failed { .. }) if !node.scope.is_cancelled() => {
+            let Node { path, .. } = node;
+            let message =
+                format!("node {path}: {} took longer than its time limit of {seconds} s", task.model);
+            Err(Stopped::failed(ErrorCategory::Timeout, message + " and was ended"))
+        }
+        left => left,
+    }
+}
+
+/// Lets it work beside the servers whose tools it may call.
+async fn beside_servers(node: &Node<'_>, task: &ModelTask) -> Result<Left, Stopped> {
+    let servers = NodeServers::start(node).await?;
+    let left = work(node, task, &servers).await;
+    servers.end_after(node, left).await
+}
+
+async fn work(node: &Node<'_>, task: &ModelTask, servers: &NodeServers) -> Result<Left, Stopped> {
+    let resolved = node.house.models.resolve(&task.model, &node.house.redactor);
+    let resolved = resolved.map_err(|error| not_asked(node, &error))?;
+    let mut tools = tools_of(node, task, servers)?;
+    // What may not be called is not offered; a model that calls it all the same is told why not.
+    let mut offered = tools.catalog().specs();
+    offered.retain(|tool| tools.workplace().forbids(tool).is_none());
+    offered.iter_mut().for_each(|tool| name_projects(node.plan, &mut tool.input));
+    let mut talk = Talk::begin(node, task, &resolved, offered)?;
+    show_first(task, &mut tools, &mut talk).await?;
+    let wanted = task.output.as_ref().map(Wanted::new).transpose().map_err(|error| node.unfit(&error))?;
+    let asker = Asker { node, model: &task.model, resolved: &resolved };
+    let guidance_seen = node.guidance_seen;
+    let (usage, faults) = (Usage::default(), Faults::default());
+    let turns = Turns { asker, talk, tools, wanted, usage, changed: 0, guidance_seen, faults };
+    turns.all(task.max_turns).await
+}
+
+/// Why a model cannot be asked; where that is a worker's want of a key, whose and what helps.
+fn not_asked(node: &Node<'_>, error: &NoModel) -> Stopped {
+    let category = category(error);
+    let mut message = told(error);
+    if category == ErrorCategory::Auth && node.house.models.is_of_worker() {
+        message = format!(
+            "{message} (the worker {} was started without it: set it and start another with `agents worker`, or go on \
+             where it is set with `agents plan resume {}`)",
+            std::process::id(),
+            node.plan.id
+        );
+    }
+    Stopped::failed(category, message)
+}
+
+fn category(error: &NoModel) -> ErrorCategory {
+    match error {
+        NoModel::Provider(actors::model::ProviderError::Key { .. }) => ErrorCategory::Auth,
+        NoModel::All(_) | NoModel::Provider(_) => ErrorCategory::InvalidInput,
+    }
+}
+
+/// Says at every field that is a path how the file of another project is named, where there are several.
+fn name_projects(plan: &Plan, input: &mut Value) {
+    if plan.projects.len() < 2 {
+        return;
+    }
+    let aliases: Vec<&str> = plan.projects.iter().map(|project| project.alias.as_str()).collect();
+    let Some(fields) = input.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    for field in fields.values_mut().filter(|field| field["format"] == "path") {
+        let said = field["description"].as_str().unwrap_or_default();
+        let how = format!("{said} Written ALIAS:PATH, where ALIAS is a project: {}.", aliases.join(", "));
+        field["description"] = how.into();
+    }
+}
+
+fn tools_of<'a>(node: &Node<'a>, task: &ModelTask, servers: &'a NodeServers) -> Result<Tools<'a>, Stopped> {
+    let mut all = Catalog::builtin();
+    let names = servers.add_to(&mut all, &task.tools);
+    let offered = all
+        .only(&with_context(task, names))
+        .map_err(|error| node.unfit(&format!("{error}{}", servers.left_out())))?;
+    Ok(ToolRunner::new(Gate::beside(node, servers), offered, Memory::Strict))
+}
+
+/// Every model may ask for context, beside what its node names. One that is to have neither tools nor context is offered
+/// none: there are models that take none.
+fn with_context(task: &ModelTask, mut names: Vec<String>) -> Vec<String> {
+    if !(names.is_empty() && task.context_tokens == Some(0)) {
+        names.push(CONTEXT_GROUP.to_owned());
+    }
+    names
+}
+
+/// Puts what the node is shown of its projects before what it is asked.
+async fn show_first(task: &ModelTask, tools: &mut Tools<'_>, talk: &mut Talk) -> Result<(), Stopped> {
+    tools.workplace().open_desk(Desk::new(&task.model, talk.budget()));
+    let fits = |text: &str| talk.has_room_for(text);
+    let first = First { prompt: talk.prompt(), model: &task.model, tokens: task.context_tokens, fits: &fits };
+    let (text, read) = tools.workplace().first_context(first).await?;
+    tools.has_read(read);
+    talk.show_first(&text);
+    Ok(())
+}
+
+/// A conversation under way.
+struct Turns<'a, 'n> {
+    asker: Asker<'a, 'n>,
+    talk: Talk,
+    tools: Tools<'n>,
+    wanted: Option<Wanted>,
+    usage: Usage,
+    changed: u32,
+    /// The number of the last thing that a person said which the model was told.
+    guidance_seen: u32,
+    faults: Faults,
+}
+
+impl Turns<'_, '_> {
+    async fn all(mut self, max_turns: u32) -> Result<Left, Stopped> {
+        let mut turns = 0;
+        let mut was_cut = false;
+        let mut unfit: Option<String> = None;
+        while turns < max_turns {
+            turns += 1;
+            self.tell_what_was_said().await?;
+            let made_room = self.talk.made_room();
+            let answer = self.asker.ask(&mut self.talk).await?;
+            if let Some(desk) = self.tools.workplace().desk().filter(|_| self.talk.made_room() > made_room) {
+                desk.forget_results();
+            }
+            self.usage = self.usage.plus(answer.usage);
+            match answer.stop {
+                Stop::Refused => return Err(self.refused(&answer)),
+                Stop::MaxTokens if was_cut => {
+                    return Err(self.failed("was cut off again: its answer is too long"));
+                }
+                Stop::MaxTokens => {
+                    (was_cut, turns) = (true, turns - 1);
+                    self.note(
+                        ErrorCategory::ModelOutput,
+                        "its answer was cut off: it is asked for a shorter one",
+                    )
+                    .await?;
+                    self.talk.cut_off(answer.text);
+                }
+                Stop::End | Stop::ToolUse if !answer.calls.is_empty() => {
+                    let results = self.call_all(&answer.calls).await?;
+                    self.talk.add(answer.text, answer.calls, results);
+                }
+                Stop::End | Stop::ToolUse => match self.fits(&answer.text) {
+                    Ok(json) => return Ok(self.left(answer.text, json)),
+                    Err(why) => {
+                        if unfit.as_deref() == Some(&answer.text) {
+                            return Err(
+                                self.failed("answered the same twice, though it does not fit `output`")
+                            );
+                        }
+                        if unfit.is_some() {
+                            return Err(self.failed(&format!("answered what does not fit `output`: {why}")));
+                        }
+                        turns -= 1;
+                        let told = format!("its answer does not fit `output`: {why}");
+                        self.note(ErrorCategory::ModelOutput, &told).await?;
+                        self.talk.does_not_fit(&answer.text, &why);
+                        unfit = Some(answer.text);
+                    }
+                },
+            }
+        }
+        Err(self.failed(&format!("was asked {max_turns} times and is not done (`max_turns`)")))
+    }
+
+    /// Tells the model what a person said since its last turn.
+    async fn tell_what_was_said(&mut self) -> Result<(), Stopped> {
+        let node = self.asker.node;
+        let decisions = node.house.store.decisions(node.plan.id).await?;
+        let seen = self.guidance_seen;
+        for decision in prompt::guidance(&decisions).filter(|decision| decision.seq > seen) {
+            self.guidance_seen = decision.seq;
+            let said = node.house.redactor.redact_text(&decision.new.chosen);
+            self.talk.tell(format!("The person who asked for this says:\n{said}"));
+        }
+        Ok(())
+    }
+
+    /// Makes the calls one after the other, and says what came of each.
+    async fn call_all(&mut self, calls: &[ToolUse]) -> Result<Vec<ToolResult>, Stopped> {
+        let mut results = Vec::with_capacity(calls.len());
+        for (index, call) in calls.iter().enumerate() {
+            let id = call.id.clone();
+            if index >= CALLS_PER_TURN_MAX {
+                let text = format!(
+                    "TOO_MANY_CALLS: {CALLS_PER_TURN_MAX} calls are made in one turn, this one was not; make it again"
+                );
+                if index == CALLS_PER_TURN_MAX {
+                    self.note(ErrorCategory::ModelOutput, &text).await?;
+                }
+                results.push(ToolResult { id, text, is_error: true });
+                continue;
+            }
+            self.asker.node.scope.check()?;
+            let answer = self.tools.call(call).await.map_err(tool::stopped)?;
+            self.changed = self.changed.saturating_add(answer.changed);
+            // A result has lost its secrets where it was made; what went wrong may be in the words of a program.
+            let text = match answer.is_error {
+                true => self.asker.node.house.redactor.redact_text(&answer.text),
+                false => answer.text,
+            };
+            if let Some(category) = answer.fault {
+                let call = self.tools.workplace().last_call();
+                self.faults.note(self.asker.node, category, &text, call).await?;
+            }
+            results.push(ToolResult { id, text, is_error: answer.is_error });
+        }
+        Ok(results)
+    }
+
+    /// Writes down what the model is told of something that went wrong.
+    async fn note(&mut self, category: ErrorCategory, told: &str) -> Result<(), Stopped> {
+        self.faults.note(self.asker.node, category, told, None).await
+    }
+
+    /// What an answer is for programs; null where nothing is wanted.
+    fn fits(&self, text: &str) -> Result<Value, String> {
+        self.wanted.as_ref().map_or(Ok(Value::Null), |wanted| wanted.read(text))
+    }
+
+    fn left(self, text: String, json: Value) -> Left {
+        let redactor = &self.asker.node.house.redactor;
+        let json = match (redactor.redactor(), json) {
+            (_, Value::Null) | (None, _) => Value::Null,
+            (Some(redactor), json) => redactor.redact_json(&json),
+        };
+        let text = redactor.redact_text(&text);
+        Left {
+            exit: None,
+            text,
+            json,
+            changed: self.changed,
+            usage: self.usage,
+            guidance_seen: self.guidance_seen,
+        }
+    }
+
+    fn refused(&self, answer: &ModelAnswer) -> Stopped {
+        let said: String = answer.text.trim().chars().take(SAID_CHARS_MAX).collect();
+        match said.is_empty() {
+            true => self.failed("refused to answer"),
+            false => self.failed(&format!("refused: {said}")),
+        }
+    }
+
+    fn failed(&self, what: &str) -> Stopped {
+        let Asker { node, model, .. } = &self.asker;
+        Stopped::failed(ErrorCategory::ModelOutput, format!("node {}: {model} {what}", node.path))
+    }
+}
+
+/// What a model said, and what came of it, as it goes on reading it.
+fn exchange(text: String, calls: Vec<ToolUse>, results: Vec<ToolResult>) -> [Message; 2] {
+    [Message::Assistant { text, calls }, Message::Results(results)]
+}

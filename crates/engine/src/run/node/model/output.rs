@@ -1,0 +1,94 @@
+//! The answer that a node's `output` wants: JSON, in a code fence or not, that fits a schema.
+
+use actors::tool::{Schema, SchemaError};
+use serde_json::Value;
+
+const FENCE: &str = "```";
+
+/// What the last answer has to be.
+pub(crate) struct Wanted {
+    schema: Schema,
+    shown: String,
+}
+
+impl Wanted {
+    pub(crate) fn new(schema: &Value) -> Result<Wanted, SchemaError> {
+        Ok(Wanted { schema: Schema::new(schema)?, shown: schema.to_string() })
+    }
+
+    /// The JSON of an answer.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what is wanted, for the model.
+    pub(crate) fn read(&self, text: &str) -> Result<Value, String> {
+        let wanted =
+            |what: &str| Err(format!("{what}. Wanted is one JSON object of this schema: {}", self.shown));
+        let value = match json_in(text) {
+            Ok(value @ Value::Object(_)) => value,
+            Ok(_) => return wanted("it is JSON, but no object"),
+            Err(error) => return wanted(&format!("it is no JSON ({error})")),
+        };
+        let problems = self.schema.problems(&value);
+        if problems.is_empty() { Ok(value) } else { wanted(&problems.join("; ")) }
+    }
+}
+
+/// The whole text, or what stands in its first code fence.
+fn json_in(text: &str) -> Result<Value, serde_json::Error> {
+    let whole = serde_json::from_str(text.trim());
+    match (whole, fenced(text)) {
+        (Err(_), Some(fenced)) => serde_json::from_str(fenced),
+        (whole, _) => whole,
+    }
+}
+
+fn fenced(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once(FENCE)?;
+    // The rest of the line names a language.
+    let (_, rest) = rest.split_once('\n')?;
+    let end = rest.find(FENCE).unwrap_or(rest.len());
+    rest.get(..end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn wanted() -> Wanted {
+        let schema = json!({
+            "type": "object", "required": ["ok"], "additionalProperties": false,
+            "properties": { "ok": { "type": "boolean" } },
+        });
+        Wanted::new(&schema).unwrap()
+    }
+
+    #[test]
+    fn json_is_found_bare_and_in_a_fence() {
+        let value = Ok(json!({ "ok": true }));
+        for text in [
+            r#" {"ok": true} "#,
+            "```json\n{\"ok\": true}\n```",
+            "```\n{\"ok\": true}\n```\n",
+            "Here it is:\n```json\n{\"ok\": true}\n```\nDone.",
+            "```json\n{\"ok\": true}",
+        ] {
+            assert_eq!(wanted().read(text), value, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_with_the_schema() {
+        for (text, says) in [
+            ("", "it is no JSON ("),
+            ("yes", "it is no JSON ("),
+            ("true", "it is JSON, but no object"),
+            ("\"{}\"", "it is JSON, but no object"),
+            ("{}", "`ok` is missing"),
+            (r#"{"ok": 1}"#, "`ok`: "),
+        ] {
+            let why = wanted().read(text).unwrap_err();
+            assert!(why.starts_with(says) && why.contains(r#""required":["ok"]"#), "{text}: {why}");
+        }
+    }
+}

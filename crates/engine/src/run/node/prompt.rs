@@ -1,0 +1,89 @@
+//! What actors are told: the task, how it is to be done, when it is done, what must hold, what was said meanwhile.
+//!
+//! # Invariants
+//! 1. Everybody who is told anything is told all of it: the invariants are in every brief, whole.
+//! 2. A plan without a task in words has an empty brief.
+//! 3. What a person says reaches every node that begins after it, and a model at its next turn, each time once.
+
+use domain::strategy::Strategy;
+use domain::{Decision, DecisionKind, NodeRun, Phase, Plan, Values};
+
+const INVARIANTS: &str = "What must hold (where two conflict, the earlier holds):";
+
+/// What the templates of a phase see, before any of its nodes has settled and anybody has said anything.
+pub(crate) fn values(plan: &Plan, runs: &[NodeRun], findings: &str) -> Values {
+    let strategy = strategy(plan, runs).map(|strategy| strategy.to_string()).unwrap_or_default();
+    let done = bullets(plan.spec.definition_of_done.iter().map(String::as_str));
+    Values {
+        prompt: String::new(),
+        task: plan.spec.prompt.clone(),
+        strategy,
+        findings: findings.to_owned(),
+        definition_of_done: done,
+        plan_id: plan.id.to_string(),
+        attempt: plan.attempt,
+        args: plan.spec.args.clone(),
+        nodes: std::collections::BTreeMap::new(),
+    }
+}
+
+/// The same with the brief in it, and the number of the last thing that a person said.
+pub(crate) fn with_brief(plan: &Plan, values: &Values, decisions: &[Decision]) -> (Values, u32) {
+    let said: Vec<&Decision> = guidance(decisions).collect();
+    let seen = said.last().map_or(0, |decision| decision.seq);
+    let said: Vec<&str> = said.iter().map(|decision| decision.new.chosen.as_str()).collect();
+    let prompt = prompt(plan, values, &said);
+    (Values { prompt, ..values.clone() }, seen)
+}
+
+/// What every model is told whatever it is asked: the invariants, and the instructions of the projects.
+pub(crate) fn pinned(plan: &Plan) -> String {
+    let invariants = bullets(plan.spec.invariants.iter().map(|invariant| invariant.text.as_str()));
+    let instructions = plan.spec.instructions.iter().map(|project| match plan.projects.len() {
+        0 | 1 => project.text.trim().to_owned(),
+        _ => format!("{}:\n{}", project.alias, project.text.trim()),
+    });
+    let instructions = instructions.collect::<Vec<_>>().join("\n\n");
+    section(&[(INVARIANTS, invariants), ("Instructions of the project (AGENTS.md):", instructions)])
+}
+
+/// What strategize of this attempt came to; none when nobody thought about it.
+pub(crate) fn strategy(plan: &Plan, runs: &[NodeRun]) -> Option<Strategy> {
+    let strategist = plan.spec.strategist.as_ref()?;
+    let is_it = |run: &&NodeRun| {
+        run.phase == Phase::Strategize && run.attempt == plan.attempt && run.path == strategist.result
+    };
+    runs.iter().find(is_it).map(|run| Strategy::of(&run.json, &run.text))
+}
+
+/// What a person said that still holds, in order.
+pub(crate) fn guidance(decisions: &[Decision]) -> impl Iterator<Item = &Decision> {
+    decisions.iter().filter(|decision| decision.new.kind == DecisionKind::Guidance && decision.is_live())
+}
+
+fn prompt(plan: &Plan, values: &Values, guidance: &[&str]) -> String {
+    let invariants = plan.spec.invariants.iter().map(|invariant| invariant.text.as_str());
+    let parts = [
+        ("", values.task.clone()),
+        ("How it is to be done:", values.strategy.clone()),
+        ("It is done when:", values.definition_of_done.clone()),
+        (INVARIANTS, bullets(invariants)),
+        ("Said since by the person who asked:", bullets(guidance.iter().copied())),
+        ("What was found wrong with the work so far:", values.findings.clone()),
+    ];
+    section(&parts)
+}
+
+/// The parts that are not empty, each below its head.
+fn section(parts: &[(&str, String)]) -> String {
+    let said = parts.iter().filter(|(_, text)| !text.trim().is_empty());
+    let said = said.map(|(head, text)| match *head {
+        "" => text.clone(),
+        head => format!("{head}\n{text}"),
+    });
+    said.collect::<Vec<_>>().join("\n\n")
+}
+
+fn bullets<'a>(lines: impl Iterator<Item = &'a str>) -> String {
+    lines.map(|line| format!("- {}", line.trim().replace('\n', "\n  "))).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,190 @@
+//! The checks of a plan, run on what it changed: validations, and the invariants that can be checked.
+//!
+//! # Invariants
+//! 1. A check sees the plan's changes and nothing that another check wrote; what it writes is dropped.
+//! 2. A result names the changes and the user's tree that it is for.
+//! 3. A check of a project that the user does not trust is left out. The summary of the checks names it.
+//! 4. Every change that a check sees is recorded before the check begins: also what a stopped call had left.
+//!
+//! # Not here
+//! What is done about those that fail: `mend`. Checks that are run again before an apply: `recheck`.
+
+use std::time::Duration;
+
+use domain::{
+    CallEnd, CallNo, CallState, NewCall, Outcome, Plan, Validation, ValidationMode, ValidationResult, fold,
+    net_hash,
+};
+use sandbox::Rung;
+use serde_json::{Value, json};
+
+use crate::apply::invariants::what_breaks;
+use crate::engine::House;
+use crate::query::details::{RECHECK, VALIDATE};
+use crate::run::Stopped;
+use crate::run::accounting;
+use crate::run::call::command;
+use crate::run::call::command::Task;
+use crate::run::call::result::Finished;
+use crate::run::call::sandbox_call::Access;
+use crate::run::graph::Actor;
+
+/// How much of a check's output its message keeps.
+const MESSAGE_BYTES_MAX: usize = 2 * 1024;
+
+/// Runs every check, each on the plan's changes and none upon what another one wrote. What required ones found.
+pub(crate) async fn run_all(actor: &Actor<'_>) -> Result<Vec<ValidationResult>, Stopped> {
+    let Actor { house, plan, .. } = *actor;
+    if plan.spec.all_checks().is_empty() {
+        return Ok(Vec::new());
+    }
+    let site = actor.site();
+    // The checks see what is in the sandbox: all of it is recorded before they are believed for what is recorded.
+    drop(site.turn(true).await?);
+    let net = fold(&house.entries(plan).await?);
+    let present = net_hash(&net).to_string();
+    let mut found = invariants(actor, &net, &present).await?;
+    let stamp = stamp(actor).await?;
+    let mut validations: Vec<&Validation> = plan.spec.validations.iter().collect();
+    validations.sort_by(|a, b| (a.mode, &a.name).cmp(&(b.mode, &b.name)));
+    for validation in validations {
+        if !house.may_run_check(plan, validation).await? {
+            continue;
+        }
+        let ran = command::run(&site, task(plan, validation, CheckRun::First)).await?;
+        let mut result = result_of(house, plan, validation, &ran.finished, &present);
+        result.base_stamp = stamp.clone();
+        let stored = serde_json::to_value(&result).unwrap_or(Value::Null);
+        command::record(&site, ran, Some(stored)).await?;
+        found.push(result);
+    }
+    found.retain(|result| result.mode == ValidationMode::Required && result.outcome != Outcome::Passed);
+    Ok(found)
+}
+
+/// When a check runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CheckRun {
+    /// At the end of execute, in the plan's sandbox.
+    First,
+    /// Before an apply, on the merged tree.
+    Again,
+}
+
+/// The command of a check, with what the plan's first command has around it.
+pub(crate) fn task(plan: &Plan, validation: &Validation, when: CheckRun) -> Task {
+    let surroundings = plan.spec.commands().next();
+    let (tool, group) = match when {
+        CheckRun::First => (VALIDATE, "validate"),
+        CheckRun::Again => (RECHECK, "recheck"),
+    };
+    Task {
+        node: format!("{group}/{}", validation.name),
+        tool,
+        run: validation.run.clone(),
+        root: validation.root,
+        cwd: validation.cwd.clone(),
+        timeout: Some(Duration::from_secs(validation.timeout_s)),
+        network: surroundings.is_some_and(|command| command.network),
+        allow_loopback: surroundings.map(|command| command.allow_loopback.clone()).unwrap_or_default(),
+        env: surroundings.map(|command| command.env.clone()).unwrap_or_default(),
+        pass_env: surroundings.map(|command| command.pass_env.clone()).unwrap_or_default(),
+        writable: Vec::new(),
+        stdin: None,
+        writes: true,
+        access: Access::PutBack,
+        asked: None,
+    }
+}
+
+/// The user's tree that the checks see: as it was when the sandbox was opened. Null where the plan works in that tree itself.
+async fn stamp(actor: &Actor<'_>) -> Result<Value, Stopped> {
+    let place = actor.live.open.lock().await;
+    let open = place.as_ref().filter(|open| open.sandbox.rung() != Rung::InPlace);
+    let stamp = open.and_then(|open| open.sandbox.stamp().ok());
+    Ok(stamp.and_then(|stamp| serde_json::to_value(stamp).ok()).unwrap_or_default())
+}
+
+pub(crate) fn result_of(
+    house: &House,
+    plan: &Plan,
+    validation: &Validation,
+    finished: &Finished,
+    present: &str,
+) -> ValidationResult {
+    let outcome = match finished.state() {
+        CallState::Ok => Outcome::Passed,
+        CallState::Failed if finished.exit().is_some() => Outcome::Failed,
+        CallState::Failed
+        | CallState::TimedOut
+        | CallState::Refused
+        | CallState::Cancelled
+        | CallState::Running => Outcome::Errored,
+    };
+    let message = finished.last_words(house, MESSAGE_BYTES_MAX);
+    ValidationResult {
+        validation: validation.name.clone(),
+        mode: validation.mode,
+        outcome,
+        message,
+        duration_ms: finished.duration_ms(),
+        attempt: plan.attempt,
+        call: finished.call().no,
+        net_hash: present.to_owned(),
+        base_stamp: Value::Null,
+    }
+}
+
+/// Looks at the rules among the invariants, each a required check that needs no process.
+async fn invariants(
+    actor: &Actor<'_>,
+    net: &[domain::NetChange],
+    present: &str,
+) -> Result<Vec<ValidationResult>, Stopped> {
+    let Actor { house, run, plan, .. } = *actor;
+    let checks = plan.spec.invariant_checks();
+    if checks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let broken = house.broken_invariants(plan, net);
+    let mut results = Vec::new();
+    for check in checks {
+        let what = what_breaks(&check.name, &broken);
+        let mut result = ValidationResult {
+            validation: check.name.clone(),
+            mode: check.mode,
+            outcome: if what.is_some() { Outcome::Failed } else { Outcome::Passed },
+            message: what.unwrap_or_default(),
+            duration_ms: 0,
+            attempt: plan.attempt,
+            call: CallNo(0),
+            net_hash: present.to_owned(),
+            base_stamp: Value::Null,
+        };
+        let new = NewCall {
+            attempt: plan.attempt,
+            node: format!("validate/{}", check.name),
+            tool: VALIDATE.to_owned(),
+            requested: json!({ "invariant": check.name }),
+            effective: Value::Null,
+        };
+        let (state, error) = match result.outcome {
+            Outcome::Passed => (CallState::Ok, None),
+            Outcome::Failed | Outcome::Errored => (CallState::Failed, Some(result.message.clone())),
+        };
+        let end = CallEnd {
+            state,
+            duration_ms: 0,
+            exit: None,
+            error,
+            result: serde_json::to_value(&result).unwrap_or(Value::Null),
+            isolation: None,
+            stdout: None,
+            stderr: None,
+        };
+        let effect = run.enter()?;
+        result.call = accounting::keep(house, run, &effect, new, end).await?;
+        results.push(result);
+    }
+    Ok(results)
+}

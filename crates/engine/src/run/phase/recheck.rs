@@ -1,0 +1,355 @@
+//! The required checks of a plan, run once more on what an apply would make of the user's tree.
+//!
+//! # How it goes
+//! 1. A fresh sandbox is opened over the live tree, and its stamp is taken.
+//! 2. The wanted changes are merged with the files as they are, and put into the sandbox.
+//! 3. Each required check runs there as it ran before: isolated, within its time limit, on none of what another one wrote.
+//!
+//! # Invariants
+//! 1. The sandbox belongs to this call alone and goes with it, whatever ends it; the user's tree is not written.
+//! 2. What ran is recorded as a call of the plan, under a tool of its own. It is no part of the plan's own verdict: a check
+//!    that fails on one tree says nothing of another. An apply under the plan's lock has no claim to record by; what ran
+//!    for it is in the record of the apply.
+//!
+//! # Not here
+//! When checks are run again, and what follows from what they say: `carry`.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use domain::{
+    Base, CallNo, Hash, NetChange, Outcome, Plan, ToolCall, Validation, ValidationMode, ValidationResult,
+};
+use sandbox::content::ContentSource;
+use sandbox::descriptors::wait_for_room;
+use sandbox::journal::{Bytes, Change};
+use sandbox::view::View;
+use sandbox::{Choice, Layer, OpenError, OpenRequest, Rung, Sandbox, TreeStamp};
+use serde_json::Value;
+use store::By;
+use sync::{CancelReason, Effect, EffectGate, Observed};
+
+use super::checks;
+use super::checks::CheckRun;
+use crate::apply::merge::{Roots, Wanted, merge_all};
+use crate::apply::transaction::{Authority, CarryError};
+use crate::engine::House;
+use crate::plan_context::EndedCall;
+use crate::run::call::command;
+use crate::run::call::command::{Marks, Task};
+use crate::run::call::result::Finished;
+use crate::run::plan_sandbox;
+use crate::run::plan_sandbox::blocking;
+use crate::run::plan_sandbox::content::{Staging, Stored};
+use crate::run::plan_sandbox::location;
+use crate::run::plan_sandbox::location::log_dir;
+use crate::run::state::{Ends, LiveRun};
+use crate::run::{Stopped, sandbox_category};
+
+/// What is to be checked.
+pub(crate) struct Recheck<'a> {
+    pub(crate) house: &'a Arc<House>,
+    pub(crate) plan: &'a Plan,
+    pub(crate) authority: &'a Authority<'a>,
+    pub(crate) wanted: &'a [Wanted],
+    /// The changes that the results are for.
+    pub(crate) net_hash: Hash,
+}
+
+/// What the checks said.
+pub(crate) struct Rechecked {
+    /// The tree that they ran on, before the changes.
+    pub(crate) stamp: TreeStamp,
+    pub(crate) results: Vec<ValidationResult>,
+}
+
+impl Recheck<'_> {
+    /// Runs the required checks. Any conflict ends it before a check begins.
+    pub(crate) async fn run(&self) -> Result<Rechecked, CarryError> {
+        let plan = self.plan.id;
+        let failed = |stopped: Stopped| match stopped {
+            Stopped::Cancelled => CarryError::Cancelled { plan },
+            other @ (Stopped::Failed { .. }
+            | Stopped::Told(_)
+            | Stopped::Limit { .. }
+            | Stopped::Constrained(_)) => CarryError::Failed { plan, why: other.shown() },
+        };
+        let runner = Runner::new(self);
+        let (mut sandbox, stamp) = runner.open().await.map_err(failed)?;
+        let source = Stored(self.house.store.as_ref());
+        let merged = merge_all(&Roots::open(self.plan)?, self.wanted, &source, None)?;
+        if !merged.conflicts.is_empty() {
+            return Err(CarryError::Conflicts { plan, conflicts: merged.conflicts });
+        }
+        let merged = Arc::new(MergedTree::new(merged.changes));
+        let mut results = Vec::new();
+        // What changes nothing needs no check.
+        let checks = required(self.plan).into_iter().filter(|_| !merged.changes.is_empty());
+        let mut is_used = false;
+        for check in checks {
+            if !self.house.may_run_check(self.plan, check).await? {
+                continue;
+            }
+            if is_used {
+                // Where there are no layers a check writes into the sandbox itself.
+                drop(blocking(move || sandbox.close()).await.map_err(failed)?);
+                sandbox = runner.open().await.map_err(failed)?.0;
+            }
+            if is_used || results.is_empty() {
+                sandbox = runner.put(sandbox, &merged).await.map_err(failed)?;
+            }
+            let result;
+            (sandbox, result, is_used) = runner.check(sandbox, check).await.map_err(failed)?;
+            results.push(result);
+        }
+        // What cannot be removed now is swept by the next command.
+        drop(blocking(move || sandbox.close()).await.map_err(failed)?);
+        Ok(Rechecked { stamp, results })
+    }
+}
+
+/// The checks that an apply depends on, and that need a process.
+pub(crate) fn required(plan: &Plan) -> Vec<&Validation> {
+    let required = |check: &&Validation| check.mode == ValidationMode::Required;
+    let mut checks: Vec<&Validation> = plan.spec.validations.iter().filter(required).collect();
+    checks.sort_by(|a, b| a.name.cmp(&b.name));
+    checks
+}
+
+/// What an apply would write, and the bytes of it that are in no store.
+struct MergedTree {
+    changes: Vec<NetChange>,
+    bytes: HashMap<Hash, Vec<u8>>,
+}
+
+impl MergedTree {
+    fn new(changes: Vec<Change>) -> MergedTree {
+        let mut bytes = HashMap::new();
+        let net = |change: Change| {
+            let after = change.post.as_ref().map(|image| image.state);
+            if let Some(image) = change.post
+                && let Bytes::Here(content) = image.bytes
+            {
+                bytes.insert(image.state.hash, content);
+            }
+            NetChange {
+                root: change.root,
+                path: change.path,
+                // What it was moved from is removed by a change of its own.
+                from: None,
+                before: change.pre.map(|image| image.state),
+                after,
+                base: Base::Known,
+                calls: Vec::new(),
+            }
+        };
+        let changes = changes.into_iter().map(net).collect();
+        MergedTree { changes, bytes }
+    }
+}
+
+/// The bytes of a merged tree, the rest from the store.
+struct MergedSource<'a> {
+    merged: &'a MergedTree,
+    stored: Stored<'a>,
+}
+
+impl ContentSource for MergedSource<'_> {
+    fn open(&self, hash: &Hash) -> io::Result<Box<dyn Read + '_>> {
+        match self.merged.bytes.get(hash) {
+            Some(bytes) => Ok(Box::new(io::Cursor::new(bytes.as_slice()))),
+            None => self.stored.open(hash),
+        }
+    }
+}
+
+/// Runs checks under a job's claim, or under the plan's lock.
+struct Runner<'a> {
+    recheck: &'a Recheck<'a>,
+    scope: Observed,
+    live: Arc<LiveRun>,
+    /// Of an apply that has no job: nothing else ends its processes.
+    kills: bool,
+    gate: EffectGate,
+}
+
+impl Drop for Runner<'_> {
+    fn drop(&mut self) {
+        if self.kills {
+            self.live.kill(CancelReason::Superseded);
+        }
+    }
+}
+
+impl<'a> Runner<'a> {
+    fn new(recheck: &'a Recheck<'a>) -> Runner<'a> {
+        let gate = EffectGate::new();
+        let scope = recheck.authority.scope().clone();
+        match recheck.authority {
+            Authority::Owner { live, .. } => {
+                Runner { recheck, scope, live: Arc::clone(live), kills: false, gate }
+            }
+            Authority::LockHolder { .. } => {
+                Runner { recheck, scope, live: Arc::default(), kills: true, gate }
+            }
+        }
+    }
+
+    /// A fresh sandbox of the live tree.
+    async fn open(&self) -> Result<(Sandbox, TreeStamp), Stopped> {
+        let request = plan_sandbox::open_request(self.recheck.house, self.recheck.plan)?;
+        // In the user's own tree nothing can be tried.
+        let choice = match request.choice {
+            Choice::Only(Rung::InPlace) => Choice::Auto,
+            other @ (Choice::Auto | Choice::Only(_)) => other,
+        };
+        let request = OpenRequest { choice, ..request };
+        let scope = self.scope.clone();
+        let watch = self.recheck.house.watch_copy(self.recheck.plan.id);
+        let hidden = self.recheck.house.contexts.hidden().clone();
+        let opened = blocking(move || {
+            // A weaker sandbox must not be taken because descriptors ran out for a moment.
+            wait_for_room(|| scope.is_cancelled())
+                .map_err(|source| OpenError::Directory { dir: request.dir.clone(), source })?;
+            let sandbox = location::open_spare(&request, &watch, &|| scope.is_cancelled())?;
+            let directory = |source| OpenError::Directory { dir: request.dir.clone(), source };
+            let sandbox = sandbox.hiding(hidden);
+            let stamp = sandbox.stamp().map_err(directory)?;
+            // From here on nothing that is written can be taken for older than the stamp.
+            sandbox.root(domain::RootNo(0)).map_err(|error| directory(io::Error::other(error)))?;
+            Ok((sandbox, stamp))
+        });
+        opened.await?.map_err(|error: OpenError| {
+            if matches!(error, OpenError::Stopped) {
+                return Stopped::Cancelled;
+            }
+            Stopped::failed(sandbox_category(&error), error)
+        })
+    }
+
+    /// Puts the merged changes into the sandbox.
+    async fn put(&self, mut sandbox: Sandbox, merged: &Arc<MergedTree>) -> Result<Sandbox, Stopped> {
+        let (house, merged) = (Arc::clone(self.recheck.house), Arc::clone(merged));
+        let put = blocking(move || {
+            let source = MergedSource { merged: &merged, stored: Stored(house.store.as_ref()) };
+            sandbox.restore(&merged.changes, &source).map(|()| sandbox)
+        });
+        put.await?.map_err(|error| Stopped::failed(sandbox_category(&error), error))
+    }
+
+    /// Runs one check. Says whether it may have written into the sandbox itself.
+    async fn check(
+        &self,
+        sandbox: Sandbox,
+        validation: &Validation,
+    ) -> Result<(Sandbox, ValidationResult, bool), Stopped> {
+        let Recheck { house, plan, net_hash, .. } = *self.recheck;
+        self.scope.check()?;
+        let task = checks::task(plan, validation, CheckRun::Again);
+        let effect = match self.recheck.authority {
+            Authority::Owner { run, .. } => run.enter()?,
+            Authority::LockHolder { .. } => self.gate.enter()?,
+        };
+        let new = command::new_call(house, plan, &task);
+        let call = match self.recheck.authority {
+            Authority::Owner { run, .. } => house.store.begin_call(&effect, &run.claim(), new).await?,
+            Authority::LockHolder { .. } => {
+                ToolCall { plan: plan.id, no: CallNo(0), started: house.wall(), new, end: None }
+            }
+        };
+        let (sandbox, layer, view, logs) = begin(sandbox, call.no).await?;
+        let is_used = layer.is_none();
+        let stamp = serde_json::to_value(sandbox.stamp().ok()).unwrap_or_default();
+        let ended = self.wait(&call, &task, view, &logs).await?;
+        let finished = Finished {
+            shown: command::one_line(&house.redactor.redact_text(&task.run.shown())),
+            call,
+            ended,
+            _layer: layer,
+            output: logs,
+            missed: None,
+            judged: None,
+        };
+        let mut result = checks::result_of(house, plan, validation, &finished, &net_hash.to_string());
+        result.base_stamp = stamp;
+        self.record(&finished, &effect, &result).await?;
+        self.scope.check()?;
+        Ok((sandbox, result, is_used))
+    }
+
+    async fn wait(
+        &self,
+        call: &ToolCall,
+        task: &Task,
+        view: View,
+        logs: &std::path::Path,
+    ) -> Result<command::HowCommandEnded, Stopped> {
+        let Recheck { house, plan, .. } = *self.recheck;
+        let marks = match self.recheck.authority {
+            Authority::Owner { run, .. } => Marks::new(run),
+            Authority::LockHolder { .. } => Marks::default(),
+        };
+        let spec = command::command_spec(house, &marks, plan, task, logs.to_owned())?;
+        let isolation = command::isolation(house, plan);
+        let (live, call, scope) = (Arc::clone(&self.live), call.clone(), self.scope.clone());
+        let ended = blocking(move || {
+            let running = isolation.start_when_there_is_room(view, spec, || scope.is_cancelled())?;
+            live.began(&call, &scope, &running.killer(), Ends::AtOnce);
+            let used = running.isolation().clone();
+            let ended = running.wait();
+            live.ended(call.no);
+            Ok((ended, used))
+        });
+        // A job that is stopped has its processes killed by its worker.
+        let mut ended = std::pin::pin!(ended);
+        tokio::select! {
+            ended = &mut ended => return ended,
+            _ = self.scope.cancelled() => {}
+        }
+        if self.kills {
+            self.live.kill(CancelReason::User);
+        }
+        ended.await
+    }
+
+    /// Stores the end of the call, of a check that was stopped too.
+    async fn record(
+        &self,
+        finished: &Finished,
+        effect: &Effect,
+        result: &ValidationResult,
+    ) -> Result<(), Stopped> {
+        let house = self.recheck.house;
+        let Authority::Owner { run, .. } = self.recheck.authority else { return Ok(()) };
+        let staging = Staging::new(Arc::clone(&house.store));
+        let stored = serde_json::to_value(result).unwrap_or(Value::Null);
+        let end = finished.call_end(house, &staging, Some(stored), 0)?;
+        let ended = EndedCall::new(&finished.call, end).with_contents(staging.contents());
+        run.context().end_call(By::Effect(effect), ended).await?;
+        Ok(())
+    }
+}
+
+/// The trees that a check sees: a layer that is thrown away, where there is one.
+async fn begin(
+    sandbox: Sandbox,
+    call: CallNo,
+) -> Result<(Sandbox, Option<Layer>, View, std::path::PathBuf), Stopped> {
+    let begun = blocking(move || {
+        let logs = log_dir(sandbox.dir(), call);
+        command::make_logs(&logs)?;
+        let layer = sandbox.layer().ok();
+        let view = match &layer {
+            Some(layer) => layer.view()?,
+            None => sandbox.view()?,
+        };
+        Ok((sandbox, layer, view, logs))
+    });
+    begun.await?.map_err(|error: io::Error| Stopped::failed(sandbox_category(&error), error))
+}
+
+/// Of the checks those that let nothing through.
+pub(crate) fn red(results: Vec<ValidationResult>) -> Vec<ValidationResult> {
+    results.into_iter().filter(|result| result.outcome != Outcome::Passed).collect()
+}

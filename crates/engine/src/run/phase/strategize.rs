@@ -1,0 +1,142 @@
+//! The strategize phase: an actor that only reads thinks about the task, and what it came to is recorded.
+//!
+//! # Invariants
+//! 1. Nothing is changed: models get no tool that writes, commands and servers see the projects read-only, and a sandbox
+//!    is opened for them alone.
+//! 2. What was thought of is recorded in one step: the strategy, and below it the choices. A plan that is broken off before
+//!    that step has no decision of it, and the node that said it is not asked again.
+
+use std::sync::Arc;
+
+use domain::strategy::Strategy;
+use domain::{
+    Decision, DecisionKind, Does, NewDecision, NodeRun, Phase, Plan, Step, StepDecision, Strategist,
+};
+use serde_json::Value;
+use store::DecisionStoreError;
+
+use super::execute::{progress, told};
+use crate::engine::House;
+use crate::mcp_servers;
+use crate::plan::built_in_decisions::strategy;
+use crate::run::graph;
+use crate::run::graph::{Actor, RoundEnd};
+use crate::run::node::command;
+use crate::run::node::decisions::{Said, invalid};
+use crate::run::state::LiveRun;
+use crate::run::{Failure, Stopped, plan_sandbox};
+use crate::worker::JobRun;
+
+pub(crate) async fn strategize(
+    house: &Arc<House>,
+    run: &JobRun,
+    live: &Arc<LiveRun>,
+    plan: &Plan,
+) -> Result<(), Stopped> {
+    let known = house.store.decisions(plan.id).await?;
+    if known.iter().any(|decision| is_strategy_of(decision, plan)) {
+        return Ok(());
+    }
+    let decisions = match &plan.spec.strategist {
+        None => vec![StepDecision::from(strategy(&plan.spec, plan.attempt))],
+        Some(strategist) => {
+            let actor = Actor { house, run, live, plan, phase: Phase::Strategize, steps: &strategist.steps };
+            think(&actor).await?;
+            let runs = house.store.node_runs(plan.id).await?;
+            decided(plan, strategist, &runs)?
+        }
+    };
+    let effect = run.enter()?;
+    match house.store.decide_all(&effect, &run.claim(), decisions).await {
+        Ok(_) => Ok(()),
+        Err(DecisionStoreError::Invalid(why)) => {
+            let node = plan.spec.strategist.as_ref().map(|strategist| strategist.result.as_str());
+            Err(invalid(node.unwrap_or_default(), &why))
+        }
+        Err(other) => Err(other.into()),
+    }
+}
+
+fn is_strategy_of(decision: &Decision, plan: &Plan) -> bool {
+    let Decision { new, superseded_by, .. } = decision;
+    new.kind == DecisionKind::Strategy && new.attempt == plan.attempt && superseded_by.is_none()
+}
+
+/// Runs the strategist's graph.
+async fn think(actor: &Actor<'_>) -> Result<(), Stopped> {
+    loop {
+        let again = match round(actor).await {
+            Ok(RoundEnd::Done) => return Ok(()),
+            Ok(RoundEnd::Again { after }) => after,
+            Err(Stopped::Failed { category, message, call, .. }) => {
+                told(actor, Failure { category, message, call }).await?
+            }
+            Err(stopped) => return Err(stopped),
+        };
+        plan_sandbox::close(&actor.site()).await?;
+        command::pause(actor.run, again).await?;
+    }
+}
+
+async fn round(actor: &Actor<'_>) -> Result<RoundEnd, Stopped> {
+    let runs_command = |step: &Step| {
+        matches!(step.does, Does::Command(_) | Does::External(_)) || !mcp_servers::named(step).is_empty()
+    };
+    if actor.steps.iter().any(runs_command)
+        && plan_sandbox::open(actor.house, actor.run, actor.live, actor.plan).await?.is_some()
+    {
+        // Kept by an execute of an earlier attempt; nothing here goes on with it.
+        plan_sandbox::discard(actor.live).await?;
+        plan_sandbox::open(actor.house, actor.run, actor.live, actor.plan).await?;
+    }
+    let mut progress = progress(actor, "").await?;
+    graph::run(actor, &mut progress).await
+}
+
+/// What the strategist said, as decisions: the strategy first, the choices below it.
+fn decided(plan: &Plan, strategist: &Strategist, runs: &[NodeRun]) -> Result<Vec<StepDecision>, Stopped> {
+    let is_result = |run: &&NodeRun| {
+        run.phase == Phase::Strategize && run.attempt == plan.attempt && run.path == strategist.result
+    };
+    let said = runs.iter().find(is_result);
+    let json = said.map(|run| &run.json).unwrap_or(&Value::Null);
+    let said_text = said.map(|run| run.text.as_str()).unwrap_or_default();
+    let chosen = Strategy::of(json, said_text).to_string();
+    let choices = Said::all_in(json).map_err(|why| invalid(&strategist.result, &why))?;
+    let choices: Vec<NewDecision> =
+        choices.into_iter().map(|said| choice(plan, &strategist.result, said)).collect();
+    let least = choices.iter().filter_map(|choice| choice.confidence).reduce(f32::min);
+    let strategy = NewDecision {
+        kind: DecisionKind::Strategy,
+        question: "How is it done?".to_owned(),
+        chosen: if chosen.is_empty() { "as the task says".to_owned() } else { chosen },
+        rationale: format!("thought out by {}", strategist.name),
+        confidence: least,
+        ..blank(plan, &strategist.result)
+    };
+    let below = choices.into_iter().map(|new| StepDecision { new, parent: Some(0), depends_on: Vec::new() });
+    Ok(std::iter::once(StepDecision::from(strategy)).chain(below).collect())
+}
+
+/// A choice of the strategist. Nothing below the strategy has a number yet, so that it can name no other.
+fn choice(plan: &Plan, node: &str, said: Said) -> NewDecision {
+    let made = blank(plan, node);
+    NewDecision { parent: made.parent, depends_on: Vec::new(), ..said.decision(made) }
+}
+
+fn blank(plan: &Plan, node: &str) -> NewDecision {
+    NewDecision {
+        parent: Some(1),
+        attempt: plan.attempt,
+        phase: Phase::Strategize,
+        kind: DecisionKind::Choice,
+        question: String::new(),
+        chosen: String::new(),
+        alternatives: Vec::new(),
+        rationale: String::new(),
+        confidence: None,
+        depends_on: Vec::new(),
+        node: Some(node.to_owned()),
+        at_entry: 0,
+    }
+}

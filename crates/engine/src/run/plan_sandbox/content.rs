@@ -1,0 +1,112 @@
+//! Contents between sandbox and store: what capture keeps, what restore and the journal read.
+//!
+//! # Invariants
+//! 1. Small contents wait here until the call that names them is stored: call, entries and contents are one step.
+//! 2. Large ones are files of the store already when `keep` returns.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use domain::Hash;
+use sandbox::content::{ContentFile, ContentSink, ContentSource, Kept};
+use store::{Staged, Store, StoredFile};
+use sync::primitives::{Mutex, lock};
+
+/// Keeps what one call made, until the call is stored.
+pub(crate) struct Staging {
+    store: Arc<dyn Store>,
+    staged: Mutex<BTreeMap<Hash, Staged>>,
+    /// Whether nobody waits for more.
+    is_over: AtomicBool,
+}
+
+/// Reads until nobody waits for it any more.
+struct WhileWanted<'a> {
+    bytes: &'a mut dyn Read,
+    is_over: &'a AtomicBool,
+}
+
+impl Read for WhileWanted<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.is_over.load(Ordering::Relaxed) {
+            return Err(io::Error::other("nobody waits for it any more"));
+        }
+        self.bytes.read(into)
+    }
+}
+
+impl Staging {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, staged: Mutex::default(), is_over: AtomicBool::new(false) }
+    }
+
+    /// What is to be stored with the call.
+    pub(crate) fn contents(&self) -> Vec<Staged> {
+        lock(&self.staged).values().cloned().collect()
+    }
+
+    /// The call is stored: nothing waits any more.
+    pub(crate) fn clear(&self) {
+        lock(&self.staged).clear();
+    }
+
+    /// Nobody waits for what is still being kept: from now on that fails.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Keeps bytes that are in memory already.
+    pub(crate) fn keep_bytes(&self, mut bytes: &[u8]) -> io::Result<Kept> {
+        self.keep(&mut bytes)
+    }
+}
+
+impl ContentSink for Staging {
+    fn keep(&self, bytes: &mut dyn Read) -> io::Result<Kept> {
+        let staged = self.store.stage(&mut WhileWanted { bytes, is_over: &self.is_over })?;
+        let kept = Kept { hash: staged.hash, size: staged.size, text: staged.text };
+        lock(&self.staged).insert(staged.hash, staged);
+        Ok(kept)
+    }
+}
+
+impl ContentSource for Staging {
+    fn open(&self, hash: &Hash) -> io::Result<Box<dyn Read + '_>> {
+        let waiting = lock(&self.staged).get(hash).and_then(|staged| staged.bytes.clone());
+        match waiting {
+            Some(bytes) => Ok(Box::new(io::Cursor::new(bytes))),
+            None => Ok(self.store.open_content(hash)?),
+        }
+    }
+}
+
+/// Reads what the store keeps.
+pub(crate) struct Stored<'a>(pub(crate) &'a dyn Store);
+
+impl ContentSource for Stored<'_> {
+    fn open(&self, hash: &Hash) -> io::Result<Box<dyn Read + '_>> {
+        Ok(self.0.open_content(hash)?)
+    }
+
+    fn linkable_file(&self, hash: &Hash) -> Option<ContentFile> {
+        let StoredFile { path, is_synced } = self.0.content_file(hash).ok()??;
+        Some(ContentFile { path, is_synced })
+    }
+}
+
+impl Stored<'_> {
+    /// All bytes of a content.
+    ///
+    /// # Errors
+    /// It is not there, or damaged.
+    pub(crate) fn read(&self, hash: &Hash) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.0.open_content(hash)?.read_to_end(&mut bytes)?;
+        if Hash::of(&bytes) != *hash {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not what its hash says"));
+        }
+        Ok(bytes)
+    }
+}

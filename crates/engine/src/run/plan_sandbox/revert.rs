@@ -1,0 +1,132 @@
+//! What takes the changes of nodes back that are to be done again.
+//!
+//! A file that nobody else changed since becomes what it was. Where a node whose end stands has changed it since, what is to
+//! be taken back is merged out of it, as an undo is merged with what came after an apply: three-way, the latest first.
+//!
+//! # Invariants
+//! 1. What a node whose end stands has changed stays changed: it is merged with, or nothing is done.
+//! 2. The inverse of a path begins with what the last entry of that path left, so that entries stay a chain.
+//! 3. What was moved, and changed by others since, is not told apart.
+
+use std::collections::BTreeSet;
+use std::io::{self, Read};
+
+use domain::{
+    Base, ChangeEntry, Draft, FileMerge, FileState, Merge, Op, Place, RelPath, RootNo, Sides, fold_all,
+    inverse as back_of, merge, merge_file,
+};
+use sandbox::content::ContentSource;
+
+use super::content::Staging;
+use crate::run::Stopped;
+
+/// An inverse entry that is to be recorded.
+pub(crate) struct Back {
+    /// The project.
+    pub(crate) root: RootNo,
+    /// Whether its before can be trusted.
+    pub(crate) base: Base,
+    /// What it does.
+    pub(crate) draft: Draft,
+}
+
+type At<'a> = (RootNo, &'a RelPath);
+
+/// The entries that take `unfinished` back, beside `finished` ones that stay; new contents are kept in `staging`. Or the
+/// path at which both cannot be told apart.
+pub(crate) fn inverse(
+    staging: &Staging,
+    finished: &[ChangeEntry],
+    unfinished: &[ChangeEntry],
+) -> Result<Result<Vec<Back>, RelPath>, Stopped> {
+    let changed_since = |entry: &ChangeEntry| {
+        let is_later = |other: &&ChangeEntry| other.no > entry.no && touches(other, entry);
+        finished.iter().any(|other| is_later(&other))
+    };
+    let shared: BTreeSet<At<'_>> = unfinished
+        .iter()
+        .filter(|entry| changed_since(entry))
+        .map(|entry| (entry.root, &entry.path))
+        .collect();
+    let (mixed, own): (Vec<&ChangeEntry>, Vec<&ChangeEntry>) =
+        unfinished.iter().partition(|entry| shared.contains(&(entry.root, &entry.path)));
+    let mut back: Vec<Back> = Vec::new();
+    for change in fold_all(own) {
+        let drafts = back_of(&change).into_iter();
+        back.extend(drafts.map(|draft| Back { root: change.root, base: change.base, draft }));
+    }
+    for (root, path) in shared {
+        let at = |entry: &&ChangeEntry| (entry.root, &entry.path) == (root, path);
+        let entries: Vec<&ChangeEntry> = mixed.iter().copied().filter(at).collect();
+        let all = finished.iter().chain(unfinished).filter(at);
+        let Some(last) = all.max_by_key(|entry| entry.no) else { continue };
+        match merged_out(staging, &entries, last.after)? {
+            None => return Ok(Err(path.clone())),
+            Some(after) => {
+                let draft = Draft::between(path.clone(), last.after, after);
+                back.extend(draft.map(|draft| Back { root, base: last.base, draft }));
+            }
+        }
+    }
+    Ok(Ok(back))
+}
+
+/// Whether the later entry changed what the earlier one had left, or where it had been.
+fn touches(later: &ChangeEntry, earlier: &ChangeEntry) -> bool {
+    let paths = |entry: &ChangeEntry| {
+        let from = match &entry.op {
+            Op::Rename { from } => Some(from.clone()),
+            Op::Create | Op::Modify | Op::Delete | Op::Mode => None,
+        };
+        [Some(entry.path.clone()), from]
+    };
+    let of_earlier = paths(earlier);
+    later.root == earlier.root
+        && paths(later).iter().flatten().any(|path| of_earlier.iter().flatten().any(|other| other == path))
+}
+
+/// What is left of a file when these entries, which are in order, are taken out of what it is now; the outer none when that
+/// cannot be told.
+fn merged_out(
+    staging: &Staging,
+    entries: &[&ChangeEntry],
+    now: Option<FileState>,
+) -> Result<Option<Option<FileState>>, Stopped> {
+    let failed = |error: io::Error| Stopped::failed(domain::ErrorCategory::Sandbox, error);
+    let mut now = now;
+    for entry in entries.iter().rev() {
+        if matches!(entry.op, Op::Rename { .. }) {
+            return Ok(None);
+        }
+        let sides =
+            Sides { base: entry.after, now, plan: entry.before, trust: Base::Known, place: Place::Stays };
+        now = match merge_file(&sides) {
+            FileMerge::AlreadyThere => now,
+            FileMerge::Write(state) => Some(state),
+            FileMerge::Remove => None,
+            FileMerge::MergeLines { mode } => {
+                let read = |state: Option<FileState>| read(staging, state);
+                let (base, ours, plan) = (read(sides.base), read(now), read(sides.plan));
+                match merge(&base.map_err(failed)?, &ours.map_err(failed)?, &plan.map_err(failed)?) {
+                    Merge::Same => now,
+                    Merge::Merged(bytes) => {
+                        staging.keep_bytes(&bytes).map_err(failed)?;
+                        Some(FileState::file(&bytes, mode))
+                    }
+                    Merge::Conflict(_) => return Ok(None),
+                }
+            }
+            FileMerge::Move(_) | FileMerge::Conflict(_) => return Ok(None),
+        };
+    }
+    Ok(Some(now))
+}
+
+/// The content of a file, kept a moment ago or long since.
+fn read(staging: &Staging, state: Option<FileState>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(state) = state {
+        staging.open(&state.hash)?.read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}

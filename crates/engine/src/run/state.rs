@@ -1,0 +1,263 @@
+//! What is alive of a run: its commands, its sandbox, the changesets of its nodes.
+//!
+//! # Invariants
+//! 1. A run that was killed begins no command any more, and a node that was stopped neither. What is spoken to is asked to
+//!    stop first, unless the lease is lost: its whole tree is killed when it has answered, or after [`ASKED_WAIT`].
+//!
+//! # Not here
+//! Who may work in the sandbox, and how a call in it is recorded: `sandbox_call`. How a run is left: `wind_down`.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::{CallNo, NewCall, Plan, RootNo, SandboxRecord, ToolCall};
+use sandbox::beneath;
+use sandbox::command::Killer;
+use sandbox::{CapturedChange, Keeper, Sandbox};
+use sync::primitives::{Mutex, lock};
+use sync::{CancelReason, Observed};
+
+use super::Stopped;
+use super::accounting::RunTime;
+use super::call::sandbox_call::CallMark;
+use super::plan_sandbox::content::Staging;
+use crate::plan_context::ChangesetHandle;
+use crate::worker::JobRun;
+
+/// What one run has open.
+#[derive(Default)]
+pub(crate) struct LiveRun {
+    switch: Mutex<KillSwitch>,
+    pub(crate) time: RunTime,
+    /// Set when nothing of the job's earlier owners lives.
+    pub(crate) earlier_dead: tokio::sync::OnceCell<()>,
+    /// Whether programs can be kept from writing, once that was tried.
+    pub(crate) walls_hold: tokio::sync::OnceCell<bool>,
+    /// Held by whoever works in the sandbox, also by a thread that outlives its task: who winds down waits for it.
+    pub(crate) open: Arc<tokio::sync::Mutex<Option<Open>>>,
+    /// Who may work in the sandbox: one call alone, or any number that only look; served in order.
+    pub(crate) turns: Arc<tokio::sync::RwLock<()>>,
+    /// Of the sandbox that was opened last, also while somebody works in it.
+    reach: Mutex<Option<Reach>>,
+    /// By the path of the node.
+    changesets: tokio::sync::Mutex<BTreeMap<String, ChangesetHandle>>,
+    /// How many changes each node has recorded since it was begun, by its path.
+    changed: Mutex<BTreeMap<String, u32>>,
+    /// Of each node whose servers are alive and may write, by its path: the call that what they change between their calls
+    /// is recorded as.
+    servers: Mutex<BTreeMap<String, NewCall>>,
+}
+
+/// What can be done with a sandbox while somebody else works in it.
+#[derive(Clone)]
+pub(crate) struct Reach {
+    /// Keeps it.
+    pub(crate) keeper: Keeper,
+    /// Where what is found in it goes; ended, whoever looks for more fails.
+    pub(crate) staging: Arc<Staging>,
+}
+
+/// The sandbox of a run, and the calls that work in it.
+pub(crate) struct Open {
+    pub(crate) plan: Plan,
+    pub(crate) sandbox: Sandbox,
+    pub(crate) record: SandboxRecord,
+    /// The call that may have changed the sandbox and whose end is not stored.
+    pub(crate) mark: Option<CallMark>,
+    /// What a server may have changed while none of its calls ran is recorded as this, before anything else is.
+    pub(crate) unattended: Option<NewCall>,
+    /// Commands that were admitted, change nothing and have not ended.
+    pub(crate) looking: Vec<ToolCall>,
+    /// What that call made, until it is stored.
+    pub(crate) staging: Arc<Staging>,
+    /// Why what that call changed could not be captured: the sandbox is kept for it.
+    pub(crate) kept: Option<String>,
+    /// What that call changed, as far as it was found and not stored yet: a scan returns only what is new.
+    pub(crate) found: Vec<CapturedChange>,
+}
+
+impl Open {
+    /// The end of the marked call is stored, with all that was found.
+    pub(crate) fn unmark(&mut self) {
+        self.mark = None;
+        self.found.clear();
+        self.staging.clear();
+    }
+}
+
+#[derive(Default)]
+struct KillSwitch {
+    is_killed: bool,
+    /// By the call.
+    killers: BTreeMap<CallNo, Running>,
+}
+
+/// A command that runs.
+#[derive(Clone)]
+struct Running {
+    node: String,
+    killer: Killer,
+    ends: Ends,
+}
+
+/// How a command that is to stop comes to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// It is killed.
+    AtOnce,
+    /// Whoever speaks to it asks it to stop, and ends it; it is killed if that takes too long.
+    WhenAsked,
+}
+
+/// How long what is asked to stop may take: longer than whoever asks has patience, and shorter than a run that is
+/// interrupted is waited for.
+const ASKED_WAIT: Duration = Duration::from_secs(3);
+
+impl Running {
+    fn end(self) {
+        let later = match self.ends {
+            Ends::AtOnce => None,
+            Ends::WhenAsked => tokio::runtime::Handle::try_current().ok(),
+        };
+        let Some(runtime) = later else { return self.killer.kill() };
+        let killer = self.killer;
+        runtime.spawn(async move {
+            tokio::time::sleep(ASKED_WAIT).await;
+            killer.kill();
+        });
+    }
+}
+
+impl LiveRun {
+    /// Looks at the tree of a project as the plan sees it (in its sandbox, if it has one), as far as nobody and no disk
+    /// has to be waited for. For the holder of a turn.
+    pub(crate) fn at_hand<T>(
+        &self,
+        no: RootNo,
+        project: &Path,
+        look: impl FnOnce(BorrowedFd<'_>) -> Option<T>,
+    ) -> Option<T> {
+        let place = self.open.try_lock().ok()?;
+        match place.as_ref() {
+            Some(open) => look(open.sandbox.root(no).ok()?),
+            None => look(beneath::root_at_hand(project)?.as_fd()),
+        }
+    }
+
+    /// The changeset of a node, which is started if it is not open.
+    pub(crate) async fn changeset(&self, run: &JobRun, node: &str) -> Result<ChangesetHandle, Stopped> {
+        let mut changesets = self.changesets.lock().await;
+        if let Some(handle) = changesets.get(node) {
+            return Ok(handle.clone());
+        }
+        let handle = run.context().start_changeset().await?;
+        changesets.insert(node.to_owned(), handle.clone());
+        Ok(handle)
+    }
+
+    /// A node begins: it has changed nothing yet.
+    pub(crate) fn forget_changed(&self, node: &str) {
+        lock(&self.changed).remove(node);
+    }
+
+    /// Changes of a node were recorded.
+    pub(crate) fn count_changed(&self, node: &str, changes: usize) {
+        let changes = u32::try_from(changes).unwrap_or(u32::MAX);
+        let mut changed = lock(&self.changed);
+        let count = changed.entry(node.to_owned()).or_default();
+        *count = count.saturating_add(changes);
+    }
+
+    /// How many changes a node has recorded since it was begun.
+    pub(crate) fn changed_by(&self, node: &str) -> u32 {
+        lock(&self.changed).get(node).copied().unwrap_or(0)
+    }
+
+    /// A server of a node is alive and may write; what it changes between its calls is recorded as `new`.
+    pub(crate) fn server_started(&self, new: NewCall) {
+        lock(&self.servers).insert(new.node.clone(), new);
+    }
+
+    /// All servers of a node are dead.
+    pub(crate) fn servers_ended(&self, node: &str) {
+        lock(&self.servers).remove(node);
+    }
+
+    /// The call for what a server of another node changed between its calls; `None` if none is alive that may write.
+    pub(crate) fn server_of_other(&self, node: &str) -> Option<NewCall> {
+        let servers = lock(&self.servers);
+        servers.iter().find(|(of, _)| *of != node).map(|(_, new)| new.clone())
+    }
+
+    /// Closes the changeset of a node that has settled, if it changed anything.
+    pub(crate) async fn close_changeset(&self, node: &str) -> Result<(), Stopped> {
+        let handle = self.changesets.lock().await.remove(node);
+        if let Some(handle) = handle {
+            handle.close().await?;
+        }
+        Ok(())
+    }
+
+    /// A sandbox was opened.
+    pub(crate) fn opened(&self, reach: Option<Reach>) {
+        *lock(&self.reach) = reach;
+    }
+
+    /// What can be done with the sandbox that was opened last.
+    pub(crate) fn reach(&self) -> Option<Reach> {
+        lock(&self.reach).clone()
+    }
+
+    /// Ends the commands that run, and every one that would still begin. A successor does not wait for any.
+    pub(crate) fn kill(&self, reason: CancelReason) {
+        let is_taken_over = match reason {
+            CancelReason::LeaseLost | CancelReason::Shutdown => true,
+            CancelReason::User
+            | CancelReason::Timeout
+            | CancelReason::Sibling
+            | CancelReason::Limit
+            | CancelReason::Superseded => false,
+        };
+        let running: Vec<Running> = {
+            let mut switch = lock(&self.switch);
+            switch.is_killed = true;
+            switch.killers.values().cloned().collect()
+        };
+        for command in running {
+            match is_taken_over {
+                true => command.killer.kill(),
+                false => command.end(),
+            }
+        }
+    }
+
+    /// Ends the commands of a node whose scope is cancelled: none of it begins any more.
+    pub(crate) fn kill_node(&self, node: &str) {
+        let running: Vec<Running> = {
+            let switch = lock(&self.switch);
+            switch.killers.values().filter(|command| command.node == node).cloned().collect()
+        };
+        running.into_iter().for_each(Running::end);
+    }
+
+    /// A command has begun; if the run was killed meanwhile, or its node stopped, so is the command.
+    pub(crate) fn began(&self, call: &ToolCall, scope: &Observed, killer: &Killer, ends: Ends) {
+        let is_killed = {
+            let mut switch = lock(&self.switch);
+            let command = Running { node: call.new.node.clone(), killer: killer.clone(), ends };
+            switch.killers.insert(call.no, command);
+            switch.is_killed
+        };
+        if is_killed || scope.is_cancelled() {
+            killer.kill();
+        }
+    }
+
+    /// A command has ended.
+    pub(crate) fn ended(&self, call: CallNo) {
+        lock(&self.switch).killers.remove(&call);
+    }
+}

@@ -1,0 +1,296 @@
+//! Which worker processes live: each holds a lock on a file of its own while it does.
+//!
+//! The kernel drops the lock when the process is gone, however it went. So a dead worker is known at once, and nobody
+//! has to wait for its leases. The file says whom the worker serves; that of a worker that takes any plan also names the
+//! variables that it was started with, never their values: keys of models come from there.
+//!
+//! # Invariants
+//! Whether a worker that takes any plan lives, and whether it goes, is decided under one lock ([`Starting`]): of a job
+//! that was left to the workers before, either the worker that goes knows, or who left it knows that the worker goes.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use domain::{Job, PlanId, WorkerId};
+use rustix::fs::{FlockOperation, flock};
+use store::{JobStore, JobStoreError};
+
+use crate::data_files::open_file;
+
+/// A life sign that is not finished by then belongs to nobody.
+const UNBORN_AFTER: Duration = Duration::from_secs(60);
+
+/// Whom a worker serves. Each is written in as many letters, so that one takes the place of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Serves {
+    /// Whoever waits.
+    Any,
+    /// Nobody new: it ends.
+    Nobody,
+    /// This plan.
+    One(PlanId),
+}
+
+impl Serves {
+    fn written(self) -> String {
+        match self {
+            Serves::Any => format!("{:<26}", "any"),
+            Serves::Nobody => format!("{:<26}", "nobody"),
+            Serves::One(plan) => format!("{:<26}", plan.to_string()),
+        }
+    }
+
+    fn read(text: &str) -> Option<Serves> {
+        match text.trim_end() {
+            "any" => Some(Serves::Any),
+            "nobody" => Some(Serves::Nobody),
+            plan => plan.parse().ok().map(Serves::One),
+        }
+    }
+}
+
+/// The life sign of one worker of this process; dropped, it is gone.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    path: PathBuf,
+    lock: File,
+    /// Whether the file stays, as that of one who died.
+    stays: bool,
+}
+
+impl Presence {
+    /// Shows that `worker` lives.
+    ///
+    /// # Errors
+    /// The file cannot be made or locked.
+    pub(crate) fn show(data_dir: &Path, worker: WorkerId, serves: Serves) -> io::Result<Self> {
+        let dir = workers_dir(data_dir);
+        crate::engine::make_private(&dir)?;
+        let path = dir.join(format!("{worker}.lock"));
+        // It gets its name when it is locked: whoever looks for the dead never meets it before.
+        let beside = dir.join(format!("{worker}.new"));
+        let mut lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        lock.write_all(serves.written().as_bytes())?;
+        if serves == Serves::Any {
+            let names: Vec<String> = own_variables().into_iter().collect();
+            lock.write_all(format!("\n{}\n", names.join("\n")).as_bytes())?;
+        }
+        fs::rename(&beside, &path)?;
+        Ok(Self { path, lock, stays: false })
+    }
+
+    /// From here on it serves nobody new. Whoever shall rely on that holds the lock of [`Starting`].
+    pub(crate) fn serves_no_more(&self) {
+        // Who cannot write it is counted on until it is gone, as if it were slow.
+        let _ = self.lock.write_all_at(Serves::Nobody.written().as_bytes(), 0);
+    }
+
+    /// The worker goes with jobs that it could not settle: it is to be found dead, so that nobody waits for its leases.
+    pub(crate) fn die(mut self) {
+        self.stays = true;
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        // Unlinked while locked: whoever opens it later makes a new one.
+        if !self.stays {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether this worker lives, as far as its life sign tells.
+pub(crate) fn is_present(data_dir: &Path, worker: WorkerId) -> bool {
+    match open_file(&workers_dir(data_dir).join(format!("{worker}.lock"))) {
+        Ok(sign) => flock(&sign, FlockOperation::NonBlockingLockShared).is_err(),
+        Err(_) => false,
+    }
+}
+
+/// Whom the workers that live serve.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Served {
+    /// The variables that each of those that take any plan was started with.
+    pub(crate) any: Vec<BTreeSet<String>>,
+    /// The plans that have a worker of their own.
+    pub(crate) plans: BTreeSet<PlanId>,
+}
+
+impl Served {
+    /// Whether one takes any plan that needs these variables.
+    pub(crate) fn has_for(&self, keys: &BTreeSet<String>) -> bool {
+        self.any.iter().any(|variables| keys.is_subset(variables))
+    }
+
+    /// Whether one is to come for this job.
+    pub(crate) fn has_for_job(&self, job: &Job) -> bool {
+        match job.is_held() {
+            true => self.plans.contains(&job.plan),
+            false => self.has_for(&job.keys),
+        }
+    }
+}
+
+/// The variables of this process that have a value: one that is blank is as good as none.
+pub(crate) fn own_variables() -> BTreeSet<String> {
+    let is_line = |name: &String| !name.contains(char::is_whitespace);
+    let has_value = |value: &OsString| !value.to_string_lossy().trim().is_empty();
+    let set = std::env::vars_os().filter(|(_, value)| has_value(value));
+    set.filter_map(|(name, _)| name.into_string().ok()).filter(is_line).collect()
+}
+
+/// Whom the workers that live serve, as far as their life signs tell.
+pub(crate) fn served(data_dir: &Path) -> Served {
+    let mut served = Served::default();
+    let Ok(files) = fs::read_dir(workers_dir(data_dir)) else { return served };
+    for file in files.flatten().filter(|file| worker_of(file).is_some()) {
+        let Ok(sign) = open_file(&file.path()) else { continue };
+        if flock(&sign, FlockOperation::NonBlockingLockShared).is_ok() {
+            continue;
+        }
+        let Ok(text) = io::read_to_string(sign) else { continue };
+        let mut lines = text.lines();
+        match lines.next().and_then(Serves::read) {
+            Some(Serves::Any) => served.any.push(lines.map(str::to_owned).collect()),
+            Some(Serves::One(plan)) => drop(served.plans.insert(plan)),
+            Some(Serves::Nobody) | None => {}
+        }
+    }
+    served
+}
+
+/// The right to say whether a worker that takes any plan is to be started, or to go; dropped, it is given back.
+#[derive(Debug)]
+pub struct Starting {
+    _lock: File,
+}
+
+impl Starting {
+    /// Waits for the right.
+    ///
+    /// # Errors
+    /// The lock cannot be made or taken.
+    pub(crate) fn take(data_dir: &Path) -> io::Result<Starting> {
+        let dir = workers_dir(data_dir);
+        crate::engine::make_private(&dir)?;
+        let path = dir.join("starting");
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        loop {
+            match flock(&lock, FlockOperation::LockExclusive) {
+                Err(rustix::io::Errno::INTR) => {}
+                taken => return taken.map(|()| Starting { _lock: lock }).map_err(io::Error::from),
+            }
+        }
+    }
+}
+
+/// What became of workers that were found dead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Buried {
+    /// How many were found.
+    pub(crate) workers: usize,
+    /// How many leases of theirs were ended.
+    pub(crate) leases: usize,
+}
+
+/// Ends the leases of workers that are gone.
+///
+/// # Errors
+/// The store failed. What cannot be read of the directory is left for the next time.
+pub(crate) async fn bury_the_dead(data_dir: &Path, store: &dyn JobStore) -> Result<Buried, JobStoreError> {
+    let mut buried = Buried::default();
+    for (worker, path, lock) in dead_workers(data_dir) {
+        buried.leases += store.free_leases(worker).await?;
+        buried.workers += 1;
+        let _ = fs::remove_file(path);
+        drop(lock);
+    }
+    Ok(buried)
+}
+
+/// The workers that are gone and not buried yet.
+pub(crate) fn gone_workers(data_dir: &Path) -> Vec<WorkerId> {
+    dead_workers(data_dir).into_iter().map(|(worker, ..)| worker).collect()
+}
+
+fn dead_workers(data_dir: &Path) -> Vec<(WorkerId, PathBuf, File)> {
+    let Ok(files) = fs::read_dir(workers_dir(data_dir)) else { return Vec::new() };
+    let mut dead = Vec::new();
+    for file in files.flatten() {
+        remove_unborn(&file);
+        let (Some(worker), Ok(lock)) = (worker_of(&file), open_file(&file.path())) else { continue };
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            dead.push((worker, file.path(), lock));
+        }
+    }
+    dead
+}
+
+/// Removes the beginning of a life sign whose worker died before it was known. Between its making and its lock there is a
+/// moment in which a living one looks the same, so it has to be of some age.
+fn remove_unborn(file: &fs::DirEntry) {
+    let is_new = |name: &str| name.strip_suffix(".new").is_some_and(|id| id.parse::<WorkerId>().is_ok());
+    if !file.file_name().to_str().is_some_and(is_new) {
+        return;
+    }
+    let age =
+        file.metadata().and_then(|found| found.modified()).map(|made| made.elapsed().unwrap_or_default());
+    let is_free = || {
+        open_file(&file.path())
+            .is_ok_and(|sign| flock(&sign, FlockOperation::NonBlockingLockExclusive).is_ok())
+    };
+    if age.is_ok_and(|age| age >= UNBORN_AFTER) && is_free() {
+        let _ = fs::remove_file(file.path());
+    }
+}
+
+/// The worker whose life sign this is.
+fn worker_of(file: &fs::DirEntry) -> Option<WorkerId> {
+    file.file_name().to_str()?.strip_suffix(".lock")?.parse().ok()
+}
+
+/// Where life signs and sockets lie.
+pub(crate) fn workers_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("workers")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::FileTimes;
+    use std::time::SystemTime;
+
+    #[test]
+    fn the_beginning_of_a_life_sign_goes_when_nobody_can_finish_it_any_more() {
+        let data_dir = tempfile::tempdir().unwrap();
+        let dir = workers_dir(data_dir.path());
+        fs::create_dir_all(&dir).unwrap();
+        let made = |name: &str, age: Duration| {
+            let file = File::create(dir.join(name)).unwrap();
+            file.set_times(FileTimes::new().set_modified(SystemTime::now() - age)).unwrap();
+            file
+        };
+        let old = UNBORN_AFTER * 2;
+        made("01JB3QK7XM0000000000000001.new", old);
+        made("01JB3QK7XM0000000000000002.new", Duration::ZERO);
+        let lives = made("01JB3QK7XM0000000000000003.new", old);
+        flock(&lives, FlockOperation::NonBlockingLockExclusive).unwrap();
+        made("notes.new", old);
+        assert_eq!(gone_workers(data_dir.path()), []);
+        let mut left: Vec<String> = fs::read_dir(&dir)
+            .unwrap()
+            .flatten()
+            .map(|file| file.file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        let expected = ["01JB3QK7XM0000000000000002.new", "01JB3QK7XM0000000000000003.new", "notes.new"];
+        assert_eq!(left, expected);
+    }
+}

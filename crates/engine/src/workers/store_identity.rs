@@ -1,0 +1,70 @@
+//! The file that the store is kept in: whether it is still the one that was opened.
+//!
+//! Who removes a data directory under a worker, or puts a backup in its place, leaves the worker with a file that nobody
+//! else can see: it would wait for plans for ever, and keep others from starting a worker that could see them.
+//!
+//! # Invariants
+//! What cannot be looked at counts as unchanged: a worker ends by what it knows, not by what it does not.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What the store calls its file, in the data directory.
+const NAME: &str = "agents.db";
+
+/// The file that was opened.
+#[derive(Clone, Debug)]
+pub(crate) struct StoreFile {
+    path: PathBuf,
+    /// Device and inode; none when it could not be looked at.
+    opened: Option<(u64, u64)>,
+}
+
+impl StoreFile {
+    /// The one that lies in the data directory now.
+    pub(crate) fn in_dir(data_dir: &Path) -> Self {
+        let path = data_dir.join(NAME);
+        let opened = identity(&path).ok();
+        Self { path, opened }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is gone, or another one lies in its place.
+    pub(crate) fn is_replaced(&self) -> bool {
+        match (self.opened, identity(&self.path)) {
+            (Some(opened), Ok(now)) => opened != now,
+            (Some(_), Err(error)) => error.kind() == io::ErrorKind::NotFound,
+            (None, _) => false,
+        }
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::metadata(path).map(|found| (found.dev(), found.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_removed_or_replaced_is_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(NAME);
+        std::fs::write(&path, "one").unwrap();
+        let file = StoreFile::in_dir(dir.path());
+        std::fs::write(&path, "written to").unwrap();
+        assert!(!file.is_replaced());
+        let kept = dir.path().join("kept");
+        std::fs::rename(&path, &kept).unwrap();
+        assert!(file.is_replaced());
+        std::fs::write(&path, "another").unwrap();
+        assert!(file.is_replaced());
+        std::fs::rename(&kept, &path).unwrap();
+        assert!(!file.is_replaced());
+    }
+}
