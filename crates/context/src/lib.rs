@@ -22,7 +22,7 @@
 //! 2. What a strategy does wrong (fail, panic, hang, lie) stays with that strategy.
 //!
 //! # Not here
-//! Emitting events and keeping contexts, which the engine does with the answers it gets.
+//! Storing contexts, which the engine does with the answers it gets.
 
 #![forbid(unsafe_code)]
 
@@ -69,7 +69,10 @@ pub use derived::SnapshotCache;
 pub use domain::context::{Name, NameError};
 pub use error::Error;
 
-pub use executor::{Batch, ExecutorConfig, ExecutorConfigError, ParallelStrategyExecutor, PoolView, Task};
+pub use executor::{
+    Batch, BreakerMove, ContextStrategies, Event, EventSink, ExecutorConfig, ExecutorConfigError,
+    ParallelStrategyExecutor, PoolView, Task,
+};
 pub use focus::Anchor;
 pub use ledger::{ContextLedger, LedgerView, Left, RESERVE_MIN, Reservation};
 pub use lexical::Term;

@@ -8,6 +8,7 @@
 //! | `pool` | how many threads there are, and what becomes of abandoned ones |
 //! | `breakers` | counts over many calls: open, skipped, probed, closed |
 //! | `cancel` | a cancel at every moment of a batch |
+//! | `strategy_events` | a breaker that opens or closes is reported exactly once |
 //! | `index_disk` | the index in its file: found again, killed, shared, spoiled, thrown away |
 //! | `golden_parsed`, `golden_script`, `golden_scanned`, `golden_prose` | what is found in a file of each language |
 //! | `index_history` | which commits the index knows, and when git is asked |
@@ -75,6 +76,8 @@ mod order;
 mod pool;
 #[path = "cases/requests.rs"]
 mod requests;
+#[path = "cases/strategy_events.rs"]
+mod strategy_events;
 #[path = "cases/support.rs"]
 mod support;
 #[path = "cases/table.rs"]

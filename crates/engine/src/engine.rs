@@ -29,12 +29,12 @@ use crate::apply::check_validity::RecheckWhen;
 use crate::apply::crash_recovery::{OpenApply, RecoveredApply, RecoveryError};
 use crate::clock::{BootClock, wall_now};
 use crate::context::{Contexts, ContextsSetup};
-use crate::ids::{Ids, RandomIds};
 use crate::models::ModelsSetup;
-use crate::recovery::ErrorRecoveryService;
 use crate::redaction::SecretFilter;
-use crate::worker::AsyncWorker;
 use crate::workers::breaker_log::breakers_told;
+use worker::AsyncWorker;
+use worker::ErrorRecoveryService;
+use worker::{Ids, RandomIds};
 
 /// What an engine works with.
 #[derive(Clone, Debug)]

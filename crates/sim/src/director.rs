@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::Stop;
+use ::worker::Stop;
 use sync::Clock;
 
 use crate::checks;

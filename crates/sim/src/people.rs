@@ -7,11 +7,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::worker::{Ids, Stop};
 use domain::{
     ApplyState, DecisionKind, Gate, Job, JobRefused, NewDecision, Phase, Plan, PlanEvent, PlanId, PlanState,
     Work, fold,
 };
-use engine::{Ids, Stop};
 use serde_json::Value;
 use store::{ChangesetStore, JobStore, JobStoreError, PlanMove, PlanStore, PlanStoreError, StoreError};
 use sync::Clock;

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::worker::{AsyncWorker, Ids, Ports, Runtime, Stop, TaskKind, WorkerConfig};
 use domain::PlanId;
-use engine::{AsyncWorker, Ids, Ports, Runtime, Stop, TaskKind, WorkerConfig};
 use futures_util::future::BoxFuture;
 use sync::primitives::atomic::{AtomicBool, Ordering};
 use sync::{BreakerConfig, CancellationToken, CircuitBreaker};

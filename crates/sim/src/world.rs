@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::worker::Ids;
 use domain::{BootId, Day, PlanId, Spend, SpendKind, WallMs};
-use engine::Ids;
 use futures_util::future::BoxFuture;
 use store::{MemoryImage, MemoryStore};
 use sync::primitives::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};

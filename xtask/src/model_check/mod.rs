@@ -2,7 +2,7 @@
 //!
 //! Three explorers run one after the other, each in a build of its own:
 //! 1. loom on the primitives of `sync`: exhaustive within a bound on preemptions.
-//! 2. shuttle on the compositions in `engine`, `context` and `store`: many drawn schedules.
+//! 2. shuttle on the compositions in `worker`, `context` and `store`: many drawn schedules.
 //! 3. The search of the lease protocol's whole state space, an ordinary test of `domain`.
 //!
 //! Words choose the cases whose title contains all of them. Every explorer runs even if one before it failed, and
@@ -66,7 +66,7 @@ pub(crate) struct Variant {
 
 pub(crate) const VARIANTS: [Variant; 2] = [
     Variant { cfg: "loom", packages: &["sync"] },
-    Variant { cfg: "shuttle", packages: &["engine", "context", "store"] },
+    Variant { cfg: "shuttle", packages: &["worker", "context", "store"] },
 ];
 
 impl Variant {
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(
             line(&shuttle, Effort::Quick, &[], &|_| None),
             "RUSTFLAGS='--cfg shuttle' CARGO_TARGET_DIR=target/shuttle AGENTS_PROOF_EFFORT=quick \
-             cargo test --profile proof --locked --test shuttle -p engine -p context -p store --no-fail-fast --"
+             cargo test --profile proof --locked --test shuttle -p worker -p context -p store --no-fail-fast --"
         );
     }
 

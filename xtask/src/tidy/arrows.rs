@@ -1,4 +1,5 @@
-//! The arrows between crates: `app → engine → {context, sandbox, store, actors} → domain`.
+//! The arrows between crates: `app → engine → worker → store → domain` and
+//! `engine → {context, sandbox, actors} → domain`.
 //!
 //! A crate may use what stands below it. The four in the middle never see each other: they meet in the engine through
 //! small traits. `sync` is a leaf that all but `domain` may use, `domain` is pure and uses nothing of ours. `proof` is
@@ -15,16 +16,18 @@ enum Layer {
     Leaf,
     Domain,
     Middle,
+    Worker,
     Engine,
     App,
     Tool,
 }
 
-const LAYERS: [(&str, Layer); 11] = [
+const LAYERS: [(&str, Layer); 12] = [
     ("xtask", Layer::Tool),
     ("app", Layer::App),
     ("sim", Layer::App),
     ("engine", Layer::Engine),
+    ("worker", Layer::Worker),
     ("context", Layer::Middle),
     ("sandbox", Layer::Middle),
     ("store", Layer::Middle),

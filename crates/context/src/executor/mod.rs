@@ -28,6 +28,7 @@
 
 mod config;
 mod error_message;
+mod events;
 mod pool;
 mod settle;
 mod slots;
@@ -45,6 +46,7 @@ use self::settle::settle;
 use self::slots::{End, NotBegun, Slots};
 use self::worker::StrategyJob;
 use crate::{BatchCancelled, Name, Run, Stop, Strategy};
+pub use events::{BreakerMove, ContextStrategies, Event, EventSink};
 
 /// Strategies to run together.
 pub struct Batch<S: Strategy + ?Sized> {

@@ -37,7 +37,7 @@ use crate::apply::crash_recovery::{OpenApply, OpenWhy};
 use crate::engine::House;
 use crate::plan::create::path_of;
 use crate::run::LiveRun;
-use crate::worker::JobRun;
+use worker::JobRun;
 
 /// How often a file that changes under us is merged anew.
 const TRIES_MAX: u32 = 3;

@@ -64,11 +64,11 @@ pub use plan_view::PlanSight;
 pub use projects::{Changes, ContextProject};
 pub use settings::{ContextRules, ContextSettings, DefaultRules, ProjectSettings, RulesError};
 
-use crate::event::EventSink;
 use crate::models::ProviderSettings;
 use crate::redaction::Secrets;
-use crate::strategies::ContextStrategies;
 use crate::workers::breaker_log::BreakerResets;
+use context::ContextStrategies;
+use context::EventSink;
 use token_factors::TokenFactors;
 
 /// The folder of the indexes in the data directory.

@@ -23,10 +23,10 @@ use super::gates::{Next, by_whom, phase_behind};
 use crate::engine::{Engine, House};
 use crate::query::details::{PlanFacts, store_error};
 use crate::run::{ApplyAs, PhaseRunner};
-use crate::runtime::TokioRuntime;
-use crate::worker::{AsyncWorker, Ports, StartError, Stop, WorkerConfig, WorkerConfigError, WorkerNews};
 use crate::workers::notify::{Ear, Hearing, Hint};
 use crate::workers::registry::{Presence, Serves, bury_the_dead};
+use worker::TokioRuntime;
+use worker::{AsyncWorker, Ports, StartError, Stop, WorkerConfig, WorkerConfigError, WorkerNews};
 
 /// How often a plan is looked at that another process may have moved.
 const LOOK_EVERY: Duration = Duration::from_millis(200);

@@ -20,7 +20,7 @@ use sync::{Effect, Finisher};
 use super::Stopped;
 use crate::engine::House;
 use crate::query::details::{ASK_MODEL, VALIDATE};
-use crate::worker::{JobRun, RunFailure};
+use worker::{JobRun, RunFailure};
 
 /// The most time that one run takes, where the plan has no limit of it.
 const RUN_MAX: Duration = Duration::from_secs(30 * 86_400);

@@ -8,7 +8,7 @@ use sync::{Effect, Observed};
 use super::Stopped;
 use super::state::LiveRun;
 use crate::engine::House;
-use crate::worker::JobRun;
+use worker::JobRun;
 
 /// The place of a node's work. `Clone` is the same place.
 #[derive(Clone)]

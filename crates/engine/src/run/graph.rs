@@ -36,7 +36,7 @@ use super::state::LiveRun;
 use super::{Failure, Stopped, Told, tell};
 use crate::engine::House;
 use crate::query::details::store_error;
-use crate::worker::JobRun;
+use worker::JobRun;
 
 /// An actor at work: the graph of one phase of a plan.
 pub(crate) struct Actor<'a> {

@@ -41,10 +41,10 @@ use sync::primitives::{Mutex, lock};
 use sync::{CancelReason, Cancelled, Finisher};
 
 use crate::engine::House;
-use crate::plan_context::PlanError;
-use crate::recovery::ErrorRecoveryService;
-use crate::worker::{JobRun, JobRunner, RunFailure};
 use node::Left;
+use worker::ErrorRecoveryService;
+use worker::PlanError;
+use worker::{JobRun, JobRunner, RunFailure};
 
 pub(crate) use phase::recheck::{Recheck, Rechecked, red, required};
 pub(crate) use shutdown::STORE_WAIT;

@@ -32,9 +32,9 @@ use super::state::{LiveRun, Open, Reach};
 use crate::apply::check_validity::{PlanTrees, named_places};
 use crate::engine::House;
 use crate::maintenance::retained_sandboxes::{KEPT_IN, kept_in};
-use crate::plan_context::{EndedCall, PlanError};
 use crate::query::details::ASK_MODEL;
-use crate::worker::JobRun;
+use worker::JobRun;
+use worker::{EndedCall, PlanError};
 
 /// How many entries of the user's tree are compared at the end of a plan that can reach nothing outside.
 const ENTRIES_MAX: usize = 1000;

@@ -15,7 +15,7 @@ use sandbox::command::kill_job;
 use super::Stopped;
 use super::plan_sandbox::blocking;
 use super::state::LiveRun;
-use crate::worker::JobRun;
+use worker::JobRun;
 
 /// How long their death is waited for.
 const DEATH_WAIT: Duration = Duration::from_secs(5);

@@ -24,8 +24,8 @@ use super::Stopped;
 use super::accounting::RunTime;
 use super::call::sandbox_call::CallMark;
 use super::plan_sandbox::content::Staging;
-use crate::plan_context::ChangesetHandle;
-use crate::worker::JobRun;
+use worker::ChangesetHandle;
+use worker::JobRun;
 
 /// What one run has open.
 #[derive(Default)]

@@ -21,9 +21,9 @@ use super::node::Node;
 use super::*;
 use crate::engine::{Engine, EngineOptions};
 use crate::plan::create::NewPlanRequest;
-use crate::plan_context::EndedCall;
-use crate::runtime::TokioRuntime;
-use crate::worker::{AsyncWorker, Ports, Stop, WorkerConfig};
+use worker::EndedCall;
+use worker::TokioRuntime;
+use worker::{AsyncWorker, Ports, Stop, WorkerConfig};
 
 /// Writes a file, and then it is lost.
 struct Breaks(OwnedFd);

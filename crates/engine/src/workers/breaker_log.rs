@@ -28,7 +28,7 @@ use sync::primitives::{Mutex, lock};
 use crate::clock::wall_now;
 use crate::data_files::open_file;
 use crate::engine::Engine;
-use crate::event::{BreakerMove, Event, EventSink};
+use context::{BreakerMove, Event, EventSink};
 
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 /// What is older is no news.

@@ -34,8 +34,8 @@ use crate::engine::Engine;
 use crate::plan::advance::LeftBehind;
 use crate::plan::execute::ExecuteError;
 use crate::run::{ApplyAs, PhaseRunner};
-use crate::runtime::TokioRuntime;
-use crate::worker::{
+use worker::TokioRuntime;
+use worker::{
     AsyncWorker, Ports, RunningJob, Settled, StartError, Stop, StopReport, WorkerConfig, WorkerConfigError,
     WorkerNews,
 };

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use ::worker::JobRun;
 use domain::ErrorCategory;
-use engine::JobRun;
 use sync::{Observed, Permit};
 
 use super::node::{Fail, Tried};

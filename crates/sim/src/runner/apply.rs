@@ -10,11 +10,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::worker::JobRun;
 use domain::{
     ApplyEnd, ApplyId, ApplyKind, ApplyState, ErrorCategory, Hash, Lock, LockRequest, LockResource, NewApply,
     Plan, PlanState, Reason, net_hash,
 };
-use engine::JobRun;
 use serde_json::Value;
 use store::{ApplyStore, ChangesetStore, JobStoreError, LockStore, LockStoreError, PlanStore, StoreError};
 use sync::Clock;

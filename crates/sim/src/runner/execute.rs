@@ -7,11 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ::worker::{ChangesetHandle, JobRun};
 use domain::{
     CallNo, CallState, ChangeEntry, ChangeId, ChangesetId, Draft, ErrorCategory, NetChange, NewCall,
     NewChange, NotCaptured, Plan, RelPath, RootNo, SandboxRecord, ToolCall, fold, inverse,
 };
-use engine::{ChangesetHandle, JobRun};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;

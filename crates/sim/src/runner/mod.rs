@@ -23,12 +23,12 @@ pub(crate) use execute::{TAKE_BACK, file_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ::worker::{ErrorRecoveryService, Ids, JobRun, JobRunner, PlanError, RunFailure};
 use async_trait::async_trait;
 use domain::{
     CallEnd, CallState, Claim, DecisionKind, ErrorCategory, ErrorId, Fence, JobId, NewDecision, NewError,
     Phase, Plan, SandboxRecord, StepId,
 };
-use engine::{ErrorRecoveryService, Ids, JobRun, JobRunner, PlanError, RunFailure};
 use serde_json::Value;
 use store::{
     CallStore, ChangesetStoreError, DecisionStoreError, JobStoreError, LedgerStoreError, LockStoreError,

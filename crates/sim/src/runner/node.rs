@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use ::worker::{ChangesetHandle, JobRun, PlanError};
 use domain::{
     Action, CallState, Day, DayLimit, ErrorCategory, ErrorId, NewChange, NewError, NewSpend, Phase, Plan,
     Recorded, Recovery, SpendId, SpendKind, StepId,
 };
-use engine::{ChangesetHandle, JobRun, PlanError};
 use store::{By, JobStore, LedgerStore, LedgerStoreError, StoreError};
 use sync::{CancelReason, CancellationToken, Effect};
 

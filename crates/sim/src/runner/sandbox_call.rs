@@ -16,8 +16,8 @@
 
 use std::sync::Arc;
 
+use ::worker::{ChangesetHandle, JobRun};
 use domain::{CallNo, CallState, ChangesetError, ChangesetId, CountAs, NewCall, NewChange, ToolCall};
-use engine::{ChangesetHandle, JobRun};
 use store::{By, CallOutcome, CallStore, ChangesetStoreError, LedgerStore};
 use sync::{Effect, Finisher, Observed};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};

@@ -41,7 +41,7 @@ use crate::run::plan_sandbox::location::log_dir;
 use crate::run::plan_sandbox::retained;
 use crate::run::plan_sandbox::retained::KeptEnd;
 use crate::run::state::{Ends, LiveRun};
-use crate::worker::JobRun;
+use worker::JobRun;
 
 /// How often the bases of a running command's changes are saved.
 const SAVE_BASES_EVERY: Duration = Duration::from_secs(2);

@@ -33,7 +33,6 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 
 use super::capture;
 use crate::engine::House;
-use crate::plan_context::{ChangesetHandle, EndedCall, PlanError, PlanExecutionContext};
 use crate::run::Stopped;
 use crate::run::accounting;
 use crate::run::context::Site;
@@ -41,6 +40,7 @@ use crate::run::plan_sandbox::blocking;
 use crate::run::plan_sandbox::content::Staging;
 use crate::run::plan_sandbox::location::log_dir;
 use crate::run::state::Open;
+use worker::{ChangesetHandle, EndedCall, PlanError, PlanExecutionContext};
 
 /// In what was asked for: the call whose changes a call captures that a kept sandbox still held.
 pub(crate) const CAPTURED_FROM: &str = "captured_from_call";

@@ -28,7 +28,6 @@ use super::{Done, End, Left, Node};
 use super::{agent, model};
 use crate::engine::House;
 use crate::plan::create::path_of;
-use crate::plan_context::EndedCall;
 use crate::query::details::{EDIT_FILE, READ_FILE, RUN_COMMAND, WAIT, WRITE_FILE};
 use crate::run::Stopped;
 use crate::run::accounting;
@@ -39,7 +38,8 @@ use crate::run::call::sandbox_call::Access;
 use crate::run::call::{capture, tool, write_guard};
 use crate::run::plan_sandbox::blocking;
 use crate::run::state::LiveRun;
-use crate::worker::JobRun;
+use worker::EndedCall;
+use worker::JobRun;
 
 /// The most that a program is believed to have used of anything.
 const SAID_USED_MAX: u64 = 1_000_000_000_000_000;

@@ -18,7 +18,7 @@ use sync::Effect;
 
 use crate::engine::House;
 use crate::run::Stopped;
-use crate::worker::JobRun;
+use worker::JobRun;
 
 /// How many choices of one strategist, or of one output of another node, are recorded.
 const CHOICES_MAX: usize = 20;

@@ -26,7 +26,7 @@ use super::accounting::{Unkept, keep_all};
 use super::context::Site;
 use super::state::LiveRun;
 use crate::engine::House;
-use crate::worker::JobRun;
+use worker::JobRun;
 
 /// A node that is being done, and all that it is done with.
 pub(crate) struct Node<'a> {

@@ -10,7 +10,7 @@ use crate::apply::transaction::{Authority, CarryError};
 use crate::engine::House;
 use crate::run::Stopped;
 use crate::run::state::LiveRun;
-use crate::worker::JobRun;
+use worker::JobRun;
 
 /// Why nothing was applied when another choice was asked for meanwhile.
 pub(crate) fn replaced() -> Reason {

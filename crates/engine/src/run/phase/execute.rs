@@ -31,7 +31,7 @@ use crate::run::plan_sandbox::content::Staging;
 use crate::run::plan_sandbox::{retained, revert};
 use crate::run::state::LiveRun;
 use crate::run::{Failure, Stopped, Told, plan_sandbox, tell};
-use crate::worker::JobRun;
+use worker::JobRun;
 
 pub(crate) async fn execute(
     house: &Arc<House>,

@@ -35,7 +35,6 @@ use super::checks::CheckRun;
 use crate::apply::merge::{Roots, Wanted, merge_all};
 use crate::apply::transaction::{Authority, CarryError};
 use crate::engine::House;
-use crate::plan_context::EndedCall;
 use crate::run::call::command;
 use crate::run::call::command::{Marks, Task};
 use crate::run::call::result::Finished;
@@ -46,6 +45,7 @@ use crate::run::plan_sandbox::location;
 use crate::run::plan_sandbox::location::log_dir;
 use crate::run::state::{Ends, LiveRun};
 use crate::run::{Stopped, sandbox_category};
+use worker::EndedCall;
 
 /// What is to be checked.
 pub(crate) struct Recheck<'a> {

@@ -25,7 +25,7 @@ use crate::run::node::command;
 use crate::run::node::decisions::{Said, invalid};
 use crate::run::state::LiveRun;
 use crate::run::{Failure, Stopped, plan_sandbox};
-use crate::worker::JobRun;
+use worker::JobRun;
 
 pub(crate) async fn strategize(
     house: &Arc<House>,

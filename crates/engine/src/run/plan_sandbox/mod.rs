@@ -26,11 +26,11 @@ use super::state::{LiveRun, Open, Reach};
 use super::{Stopped, sandbox_category};
 use crate::engine::House;
 use crate::plan::create::path_of;
-use crate::plan_context::EndedCall;
 use crate::query::effective_changes::{TAKE_BACK, taking_back};
-use crate::worker::JobRun;
 use content::{Staging, Stored};
 use revert::Back;
+use worker::EndedCall;
+use worker::JobRun;
 
 /// Opens the sandbox; or again the one that is kept of this attempt, whose note is given back.
 pub(crate) async fn open(

@@ -56,7 +56,7 @@ use crate::run::state::LiveRun;
 use crate::tools::{
     Changing, Done, Looking, change, kept_arguments, kept_result, look, look_at_hand, why_denied,
 };
-use crate::worker::JobRun;
+use worker::JobRun;
 
 pub(crate) use context::First;
 pub(crate) use context_budget::Desk;

@@ -14,10 +14,10 @@ use store::By;
 use sync::{CancelReason, Effect};
 
 use super::turn::Asker;
-use crate::plan_context::EndedCall;
 use crate::query::details::ASK_MODEL;
 use crate::run::node::bounded;
 use crate::run::{Stopped, accounting};
+use worker::EndedCall;
 
 /// A question that is kept and has no end yet.
 pub(crate) struct Kept(ToolCall);

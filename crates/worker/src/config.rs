@@ -1,0 +1,99 @@
+//! How a worker works, within bounds.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::{BootId, PlanId};
+
+/// The share of a lease after which a worker that heard nothing gives its job up: before anyone may take it over.
+const FENCE_NUMERATOR: u32 = 2;
+const FENCE_DENOMINATOR: u32 = 3;
+/// How many beats fit into a lease.
+const BEATS_PER_LEASE: u32 = 6;
+
+/// How a worker works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerConfig {
+    /// How many jobs this worker runs at once (`async.max_workers`); 1..=1024.
+    pub max_workers: usize,
+    /// How long a job stays owned without a heartbeat (`async.lease`); 5 s..=1 h.
+    pub lease: Duration,
+    /// How many jobs may run at once in the whole store (`plan.concurrency`); 1..=1024.
+    pub plan_concurrency: u32,
+    /// Serve only this plan, as a command in the foreground does.
+    pub only: Option<PlanId>,
+    /// The variables that it was started with: jobs that want others are left to others.
+    pub variables: Arc<BTreeSet<String>>,
+    /// The boot of this machine: a lease of an earlier boot is dead.
+    pub boot: BootId,
+    /// How often an idle worker looks for jobs without a hint; 10 ms..=1 min.
+    pub idle_poll: Duration,
+    /// How long an ending run waits for its work and its effects before it goes on without them; 0..=1 min.
+    pub cancel_wait: Duration,
+    /// How long a runner may wind down; 0..=10 min.
+    pub wind_down_wait: Duration,
+}
+
+/// A value of [`WorkerConfig`] out of its bounds.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("worker {key} is {value}, allowed is {allowed}")]
+pub struct WorkerConfigError {
+    /// The field.
+    pub key: &'static str,
+    /// What it was set to.
+    pub value: String,
+    /// What is allowed.
+    pub allowed: &'static str,
+}
+
+impl WorkerConfig {
+    /// The defaults, in the boot `boot`.
+    pub fn new(boot: BootId) -> Self {
+        Self {
+            max_workers: 4,
+            lease: Duration::from_secs(30),
+            plan_concurrency: 4,
+            only: None,
+            variables: Arc::default(),
+            boot,
+            idle_poll: Duration::from_secs(1),
+            cancel_wait: Duration::from_secs(5),
+            wind_down_wait: Duration::from_secs(30),
+        }
+    }
+
+    pub(crate) fn checked(self) -> Result<Self, WorkerConfigError> {
+        let refuse = |key, value: &dyn std::fmt::Debug, allowed| {
+            Err(WorkerConfigError { key, value: format!("{value:?}"), allowed })
+        };
+        let minute = Duration::from_secs(60);
+        if !(1..=1024).contains(&self.max_workers) {
+            return refuse("max_workers", &self.max_workers, "1..=1024");
+        }
+        if !(Duration::from_secs(5)..=Duration::from_secs(3600)).contains(&self.lease) {
+            return refuse("lease", &self.lease, "5s..=1h");
+        }
+        if !(1..=1024).contains(&self.plan_concurrency) {
+            return refuse("plan_concurrency", &self.plan_concurrency, "1..=1024");
+        }
+        if !(Duration::from_millis(10)..=minute).contains(&self.idle_poll) {
+            return refuse("idle_poll", &self.idle_poll, "10ms..=1min");
+        }
+        if self.cancel_wait > minute {
+            return refuse("cancel_wait", &self.cancel_wait, "0..=1min");
+        }
+        if self.wind_down_wait > 10 * minute {
+            return refuse("wind_down_wait", &self.wind_down_wait, "0..=10min");
+        }
+        Ok(self)
+    }
+
+    pub(crate) fn beat_every(&self) -> Duration {
+        self.lease / BEATS_PER_LEASE
+    }
+
+    pub(crate) fn fence_after(&self) -> Duration {
+        self.lease * FENCE_NUMERATOR / FENCE_DENOMINATOR
+    }
+}

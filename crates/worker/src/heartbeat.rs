@@ -1,0 +1,106 @@
+//! Keeps the leases of all running jobs, and hears of their cancels.
+//!
+//! # Invariants
+//! 1. Each job beats by itself: a store that hangs on one beat delays no other.
+//! 2. A renewal counts from the moment it was *sent*. The store stamps it later, so two thirds of a lease on our
+//!    clock end before the lease does on the store's.
+//! 3. A job without an acknowledged renewal for two thirds of a lease is given up, before anyone may take it over.
+
+use std::sync::Arc;
+
+use domain::{Job, JobRefused};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use store::{JobStoreError, StoreError};
+use sync::CancelReason;
+use tokio::sync::mpsc;
+
+use crate::config::WorkerConfig;
+use crate::job_run::Run;
+use crate::runtime::contained;
+use crate::worker::Ports;
+
+/// Beats for every run that comes in, until no more can come and the last one is over.
+pub(crate) async fn keep_leases(ports: &Ports, config: &WorkerConfig, mut begun: mpsc::Receiver<Arc<Run>>) {
+    let mut leases = FuturesUnordered::new();
+    let mut more_may_come = true;
+    while more_may_come || !leases.is_empty() {
+        tokio::select! {
+            biased;
+            run = begun.recv(), if more_may_come => match run {
+                Some(run) => leases.push(keep_lease(run, ports, config)),
+                None => more_may_come = false,
+            },
+            Some(()) = leases.next() => {}
+        }
+    }
+}
+
+async fn keep_lease(run: Arc<Run>, ports: &Ports, config: &WorkerConfig) {
+    loop {
+        tokio::select! {
+            biased;
+            _ = run.over.cancelled() => return,
+            () = run.nudged.notified() => {}
+            () = ports.runtime.sleep(config.beat_every()) => {}
+        }
+        if let Beat::Last = beat(&run, ports, config).await {
+            return;
+        }
+    }
+}
+
+enum Beat {
+    GoOn,
+    Last,
+}
+
+async fn beat(run: &Run, ports: &Ports, config: &WorkerConfig) -> Beat {
+    let sent_at = ports.clock.now();
+    let fence_at = run.renewed_at().saturating_add(config.fence_after());
+    let claim = run.public.claim();
+    let answer = tokio::select! {
+        biased;
+        _ = run.over.cancelled() => return Beat::Last,
+        answer = contained(ports.store.heartbeat(&claim, config.lease)) => answer,
+        () = ports.runtime.sleep(fence_at.saturating_sub(sent_at)) => {
+            run.lose();
+            return Beat::Last;
+        }
+    };
+    match answer {
+        Ok(Ok(job)) => {
+            run.renew(sent_at);
+            if is_cancel_due(&job) {
+                run.interrupt(CancelReason::User);
+            }
+            Beat::GoOn
+        }
+        Ok(Err(JobStoreError::Store(StoreError::LeaseLost(_)))) => {
+            run.lose();
+            Beat::Last
+        }
+        // Ended by this run while the beat was on its way: then the gate is closed. Else by others: then it is lost.
+        Ok(Err(JobStoreError::Refused(JobRefused::Final { .. }))) => {
+            if !run.is_ending() {
+                run.lose();
+            }
+            Beat::Last
+        }
+        // Unheard: the next beat may be heard, and if none is, the fence falls.
+        Ok(Err(JobStoreError::Refused(_) | JobStoreError::QueueFull { .. } | JobStoreError::Store(_)))
+        | Err(_) => give_up_if_due(run, ports, config),
+    }
+}
+
+fn give_up_if_due(run: &Run, ports: &Ports, config: &WorkerConfig) -> Beat {
+    if ports.clock.now() >= run.renewed_at().saturating_add(config.fence_after()) {
+        run.lose();
+        return Beat::Last;
+    }
+    Beat::GoOn
+}
+
+fn is_cancel_due(job: &Job) -> bool {
+    job.cancel.is_some() && job.sealed_at.is_none()
+}

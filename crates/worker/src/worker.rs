@@ -1,0 +1,475 @@
+//! Runs jobs of a store in this process: claims them, keeps their leases, cancels them, stops.
+//!
+//! Four kinds of task make a worker ([`TaskKind`]), in three files:
+//! - `claim_loop`: takes a free slot, claims a job, begins its run;
+//! - `job_run`: two tasks per job, one that works and one that sees it to its end, settled in the store exactly once;
+//! - `heartbeat`: one for all; renews the leases and hears of cancels, on a thread of its own.
+//!
+//! # Invariants
+//! 1. A job runs here only under a claim, and every write shows that claim's fence.
+//! 2. Only the owner moves a running job. A cancel asks the owner; its commit of the end is the acknowledgement.
+//! 3. `stop` returns when nothing of the worker runs any more, but for work that was abandoned because it blocks its
+//!    thread: its gate is closed and its claim refused. It may come twice, at once, or before `start`.
+//! 4. The list of runs is changed under one lock, with the decision that changes it: a job whose claim comes back
+//!    after the stop began is given back.
+//!
+//! # Not here
+//! What a job does ([`JobRunner`]), and where jobs are kept ([`store::JobStore`]).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::{Claim, Fence, Job, JobId, Phase, PlanId, WorkerId};
+use store::Store;
+use sync::primitives::{Mutex, lock};
+use sync::{CancelReason, CancellationToken, Clock, Observed};
+use tokio::sync::{Notify, broadcast, mpsc};
+
+use crate::config::{WorkerConfig, WorkerConfigError};
+use crate::ids::Ids;
+use crate::job_run::{JobRunner, Run, Settled};
+use crate::runtime::{Runtime, TaskKind};
+use crate::{claim_loop, heartbeat};
+
+/// How much news can wait for a slow listener: no job is claimed while more than half of it does, and each run that is
+/// claimed by then has two more.
+fn news_max(max_workers: usize) -> usize {
+    4 * max_workers + 64
+}
+
+/// What a worker works with.
+#[derive(Clone)]
+pub struct Ports {
+    /// Where jobs and changesets are kept.
+    pub store: Arc<dyn Store>,
+    /// What does the jobs.
+    pub runner: Arc<dyn JobRunner>,
+    /// Where tasks run.
+    pub runtime: Arc<dyn Runtime>,
+    /// The worker's own time.
+    pub clock: Arc<dyn Clock>,
+    /// Ids for the worker and for changesets.
+    pub ids: Arc<dyn Ids>,
+    /// The process's token: each run is a child of it. Cancelled, for whatever reason, the worker claims no more and gives
+    /// back what it runs.
+    pub token: CancellationToken,
+}
+
+/// Why a worker did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// It was started before.
+    #[error("the worker is started already")]
+    AlreadyStarted,
+    /// It was stopped before.
+    #[error("the worker is stopped; make a new one")]
+    Stopped,
+    /// The system had no thread for it.
+    #[error("no thread for the worker: {0}")]
+    NoThread(#[source] io::Error),
+}
+
+/// How to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Let the running jobs finish; what is not done by then is released.
+    Drain {
+        /// How long they have.
+        deadline: Duration,
+    },
+    /// Give all running jobs back at once.
+    Release,
+}
+
+/// What became of the jobs that ran when the stop began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StopReport {
+    /// They came to an end of their own.
+    pub finished: u64,
+    /// They are queued again.
+    pub released: u64,
+}
+
+/// A worker as people see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerReport {
+    /// Its id, fresh for every worker.
+    pub worker: WorkerId,
+    /// What runs now, in order of job id.
+    pub running: Vec<RunningJob>,
+    /// Jobs that succeeded.
+    pub succeeded: u64,
+    /// Jobs that failed.
+    pub failed: u64,
+    /// Jobs that were cancelled.
+    pub cancelled: u64,
+    /// Jobs given back.
+    pub released: u64,
+    /// Jobs lost to another owner, or given up before that.
+    pub leases_lost: u64,
+    /// Jobs whose end a broken store did not take.
+    pub unsettled: u64,
+    /// Claims that the store failed.
+    pub store_errors: u64,
+    /// What it said when it failed last.
+    pub last_store_error: Option<String>,
+}
+
+/// A job in a [`WorkerReport`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunningJob {
+    /// The job.
+    pub job: JobId,
+    /// Its plan.
+    pub plan: PlanId,
+    /// The phase it does.
+    pub phase: Phase,
+}
+
+impl RunningJob {
+    pub(crate) fn of(job: &Job) -> Self {
+        Self { job: job.id, plan: job.plan, phase: job.phase }
+    }
+}
+
+/// What happens in a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerNews {
+    /// It took up a job.
+    Claimed(RunningJob),
+    /// It has done with a job.
+    Settled(RunningJob, Settled),
+}
+
+/// A worker of this process. `Clone` is the same worker; dropping it stops nothing, [`stop`](Self::stop) does.
+#[derive(Clone)]
+pub struct AsyncWorker {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) id: WorkerId,
+    pub(crate) config: WorkerConfig,
+    pub(crate) ports: Ports,
+    state: Mutex<State>,
+    /// Cancelled when no more jobs are to be claimed.
+    pub(crate) stopping: CancellationToken,
+    /// The process's token, as it was when the worker was made: cancelled, nothing more is claimed.
+    pub(crate) process: Observed,
+    /// There may be work.
+    pub(crate) hint: Notify,
+    /// Something of the worker has ended.
+    pub(crate) ended: Notify,
+    /// What happened, for who wants to tell it. Nothing depends on its being heard.
+    pub(crate) news: broadcast::Sender<WorkerNews>,
+}
+
+#[derive(Default)]
+struct State {
+    stage: Stage,
+    /// By job and fence: a worker that was paused past a lease may take its own job over while the old run ends.
+    runs: BTreeMap<(JobId, Fence), Arc<Run>>,
+    /// How many of the two long-lived tasks are alive.
+    tasks: u8,
+    /// How many slots of the store it leaves to others.
+    left_free: u32,
+    counts: Counts,
+    last_store_error: Option<String>,
+    at_stop: StopReport,
+}
+
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Stage {
+    #[default]
+    New,
+    Started,
+    Stopping,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    succeeded: u64,
+    failed: u64,
+    cancelled: u64,
+    released: u64,
+    leases_lost: u64,
+    unsettled: u64,
+    store_errors: u64,
+}
+
+impl Counts {
+    fn settled(&self) -> u64 {
+        let Counts { succeeded, failed, cancelled, released, leases_lost, unsettled, store_errors: _ } = self;
+        succeeded + failed + cancelled + released + leases_lost + unsettled
+    }
+}
+
+impl AsyncWorker {
+    /// A worker that has not started.
+    ///
+    /// # Errors
+    /// A value of `config` out of its bounds.
+    pub fn new(config: WorkerConfig, ports: Ports) -> Result<Self, WorkerConfigError> {
+        let process = ports.token.observe();
+        if !process.is_cancelled() && process.child().is_cancelled() {
+            let value = "too deep".to_owned();
+            return Err(WorkerConfigError { key: "token", value, allowed: "one that can have children" });
+        }
+        let config = config.checked()?;
+        let max_workers = config.max_workers;
+        let shared = Shared {
+            id: WorkerId::from_u128(ports.ids.ulid()),
+            config,
+            ports,
+            state: Mutex::default(),
+            stopping: CancellationToken::new(),
+            process,
+            hint: Notify::new(),
+            ended: Notify::new(),
+            news: broadcast::Sender::new(news_max(max_workers)),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Starts to claim jobs.
+    ///
+    /// # Errors
+    /// It was started or stopped before, or the system has no thread for it.
+    pub fn start(&self) -> Result<(), StartError> {
+        let [heartbeat_alive, claims_alive] = self.shared.enter_started()?;
+        let (begun, receiver) = mpsc::channel(self.shared.config.max_workers);
+        let heartbeats = Arc::clone(&self.shared);
+        self.spawn(TaskKind::Heartbeat, heartbeat_alive, async move {
+            let mut unbeaten = LoseAll { shared: &heartbeats, is_over: false };
+            heartbeat::keep_leases(&heartbeats.ports, &heartbeats.config, receiver).await;
+            unbeaten.is_over = true;
+        })?;
+        self.spawn(TaskKind::Claims, claims_alive, claim_loop::claim_jobs(Arc::clone(&self.shared), begun))
+    }
+
+    fn spawn(
+        &self,
+        kind: TaskKind,
+        alive: Alive,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), StartError> {
+        let task = Box::pin(async move {
+            task.await;
+            drop(alive);
+        });
+        self.shared.ports.runtime.spawn(kind, task).map_err(StartError::NoThread)
+    }
+
+    /// Stops: claims nothing more, drains or releases what runs, and returns when nothing of the worker runs.
+    pub async fn stop(&self, how: Stop) -> StopReport {
+        let shared = &self.shared;
+        // In this order: who is refused as stopping has already been told to claim nothing more.
+        shared.stopping.cancel(CancelReason::Shutdown);
+        shared.enter_stopping();
+        if let Stop::Drain { deadline } = how {
+            tokio::select! {
+                biased;
+                () = shared.idle() => {}
+                () = shared.ports.runtime.sleep(deadline) => {}
+            }
+        }
+        for run in shared.running() {
+            run.interrupt(CancelReason::Shutdown);
+        }
+        shared.idle().await;
+        lock(&shared.state).at_stop
+    }
+
+    /// There may be a job to claim, or a cancel to hear of: look now instead of at the next poll.
+    pub fn hint(&self) {
+        self.look();
+        for run in self.shared.running() {
+            run.nudged.notify_one();
+        }
+    }
+
+    /// There may be a job to claim: look now instead of at the next poll.
+    pub fn look(&self) {
+        self.shared.hint.notify_one();
+    }
+
+    /// Leaves so many slots of the store to others from now on: to plans that came first and have a worker of their own.
+    pub fn leave_free(&self, slots: u32) {
+        lock(&self.shared.state).left_free = slots;
+    }
+
+    /// There may be a cancel of this job to hear of: look at its row now. Nothing, when it does not run here.
+    pub fn nudge(&self, job: JobId) {
+        let runs = self.shared.running();
+        runs.iter().filter(|run| run.public.job().id == job).for_each(|run| run.nudged.notify_one());
+    }
+
+    /// What the worker takes up and gets done from now on. A slow listener holds up further claims and misses nothing.
+    pub fn news(&self) -> broadcast::Receiver<WorkerNews> {
+        self.shared.news.subscribe()
+    }
+
+    /// Completes when more than `seen` runs have been settled since the worker was made; says how many.
+    pub async fn settled(&self, seen: u64) -> u64 {
+        loop {
+            let ended = self.shared.ended.notified();
+            let settled = lock(&self.shared.state).counts.settled();
+            if settled > seen {
+                return settled;
+            }
+            ended.await;
+        }
+    }
+
+    /// What it has done and what it does.
+    pub fn report(&self) -> WorkerReport {
+        let state = lock(&self.shared.state);
+        let running = state.runs.values().map(|run| run.public.job());
+        let Counts { succeeded, failed, cancelled, released, leases_lost, unsettled, store_errors } =
+            state.counts;
+        WorkerReport {
+            worker: self.shared.id,
+            running: running.map(RunningJob::of).collect(),
+            succeeded,
+            failed,
+            cancelled,
+            released,
+            leases_lost,
+            unsettled,
+            store_errors,
+            last_store_error: state.last_store_error.clone(),
+        }
+    }
+}
+
+impl std::fmt::Debug for AsyncWorker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AsyncWorker").field("report", &self.report()).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// Counts both long-lived tasks in the step that starts them: a stop that comes next waits for them.
+    fn enter_started(self: &Arc<Self>) -> Result<[Alive; 2], StartError> {
+        let mut state = lock(&self.state);
+        match state.stage {
+            Stage::New => {
+                state.stage = Stage::Started;
+                state.tasks = 2;
+                Ok([Alive { shared: Arc::clone(self) }, Alive { shared: Arc::clone(self) }])
+            }
+            Stage::Started => Err(StartError::AlreadyStarted),
+            Stage::Stopping => Err(StartError::Stopped),
+        }
+    }
+
+    pub(crate) fn enter_stopping(&self) {
+        lock(&self.state).stage = Stage::Stopping;
+    }
+
+    /// Lists a run, unless the worker is stopping: then the job is listed to be given back, and not to be run.
+    pub(crate) fn admit(&self, run: &Arc<Run>) -> bool {
+        let mut state = lock(&self.state);
+        let Claim { job, fence, .. } = run.public.claim();
+        state.runs.insert((job, fence), Arc::clone(run));
+        state.stage == Stage::Started
+    }
+
+    pub(crate) fn tell(&self, news: WorkerNews) {
+        // An error says that nobody listens.
+        let _ = self.news.send(news);
+    }
+
+    /// Whether so little news waits that all runs of now and of the next claim find room for theirs.
+    pub(crate) fn has_room_for_news(&self) -> bool {
+        self.news.len() <= news_max(self.config.max_workers) / 2
+    }
+
+    pub(crate) fn running(&self) -> Vec<Arc<Run>> {
+        lock(&self.state).runs.values().cloned().collect()
+    }
+
+    pub(crate) fn note_settled(&self, job: &Job, settled: Settled) {
+        let claim = job.claim();
+        {
+            let mut state = lock(&self.state);
+            state.runs.remove(&(claim.job, claim.fence));
+            let counts = &mut state.counts;
+            match settled {
+                Settled::Succeeded => counts.succeeded += 1,
+                Settled::Failed => counts.failed += 1,
+                Settled::Cancelled => counts.cancelled += 1,
+                Settled::Released => counts.released += 1,
+                Settled::LeaseLost => counts.leases_lost += 1,
+                Settled::Unsettled => counts.unsettled += 1,
+            }
+            if state.stage == Stage::Stopping {
+                match settled {
+                    Settled::Succeeded | Settled::Failed | Settled::Cancelled => state.at_stop.finished += 1,
+                    Settled::Released => state.at_stop.released += 1,
+                    Settled::LeaseLost | Settled::Unsettled => {}
+                }
+            }
+        }
+        self.ended.notify_waiters();
+        self.tell(WorkerNews::Settled(RunningJob::of(job), settled));
+        // A slot of the store is free, which may be one that this worker waits for.
+        self.hint.notify_one();
+    }
+
+    pub(crate) fn left_free(&self) -> u32 {
+        lock(&self.state).left_free
+    }
+
+    pub(crate) fn note_store_error(&self, why: String) {
+        let mut state = lock(&self.state);
+        state.counts.store_errors += 1;
+        state.last_store_error = Some(why);
+    }
+
+    /// Completes when no task and no run is left.
+    async fn idle(&self) {
+        loop {
+            let ended = self.ended.notified();
+            if self.is_idle() {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = lock(&self.state);
+        state.tasks == 0 && state.runs.is_empty()
+    }
+}
+
+/// Without heartbeats no job may go on: when their task is torn down before it is over, this gives up all runs and claims
+/// no more.
+struct LoseAll<'a> {
+    shared: &'a Shared,
+    is_over: bool,
+}
+
+impl Drop for LoseAll<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.shared.stopping.cancel(CancelReason::LeaseLost);
+            self.shared.running().iter().for_each(|run| run.lose());
+        }
+    }
+}
+
+/// One long-lived task, counted as alive until this is dropped, however that comes about.
+struct Alive {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        lock(&self.shared.state).tasks -= 1;
+        self.shared.ended.notify_waiters();
+    }
+}
