@@ -12,8 +12,8 @@ fn main() -> ExitCode {
     match name.as_str() {
         "jobs" => print!("{}", domain::job::table_markdown()),
         "plans" => print!("{}", domain::plan::table_markdown()),
-        "action-schema" => println!("{:#}", engine::definition::action_schema()),
-        "actor-schema" => println!("{:#}", engine::definition::actor_schema()),
+        "action-schema" => println!("{:#}", definitions::action_schema()),
+        "actor-schema" => println!("{:#}", definitions::actor_schema()),
         "errors" => print!("{}", app::failure::codes::markdown()),
         unknown => {
             eprintln!("error: nothing prints `{unknown}`");

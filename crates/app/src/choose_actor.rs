@@ -8,14 +8,14 @@
 //!    what would do is told.
 //!
 //! # Not here
-//! What the actors are: `engine::definition`.
+//! What the actors are: `definitions`.
 
 use std::path::PathBuf;
 
+use ::definitions::{ChosenActor, StrategistDefault, Surroundings};
 use actors::agents::{self, AGENTS, Agent};
 use actors::model::{Offer, offers};
 use engine::Cast;
-use engine::definition::{ChosenActor, StrategistDefault, Surroundings};
 use futures_util::future::join_all;
 
 use crate::config::{Key, Origin, Settings};

@@ -5,15 +5,15 @@
 //! 2. Every finding of a definition is told, with its place.
 //!
 //! # Not here
-//! What definitions mean (`engine::definition`).
+//! What definitions mean (`definitions`).
 
 use std::path::{Path, PathBuf};
 
-use domain::{ArgError, DefinitionSource, ProjectLink};
-use engine::definition::{
+use ::definitions::{
     Action, Actor, ChosenActor, Configured, DefinitionError, Finding, FindingKind, Library, Loaded,
     StrategistDefault, Surroundings, is_reference,
 };
+use domain::{ArgError, DefinitionSource, ProjectLink};
 use engine::{Cast, builtin_providers};
 use serde_json::{Value, json};
 

@@ -5,7 +5,6 @@
 //!   `query` reads and never writes; `apply` is all that can touch the user's files, recovery included.
 //! - `run`: what a claimed job does: phases, nodes, calls, the plan's sandbox.
 //! - `workers`: the only folder that knows of other processes. `maintenance`: `doctor` and `gc`.
-//! - [`definition`]: actions and actors as users write them, and what a plan freezes of them.
 //! - [`context::Contexts`]: from a request to the files and lines that a model is given.
 //! - [`tools`]: the built-in tools. The crate `worker` is re-exported here.
 //!
@@ -24,7 +23,6 @@ mod apply;
 mod clock;
 pub mod context;
 mod data_files;
-pub mod definition;
 mod engine;
 mod maintenance;
 mod mcp_servers;

@@ -11,17 +11,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use definitions::ServerTool;
 use domain::{Does, PlanSpec, Step, did_you_mean};
 
 pub use actors::mcp::McpSettings;
 
 use crate::engine::House;
-use crate::tools::PLAN_DECIDE;
-
-/// What parts the name of a server from that of its tool.
-const SEPARATOR: char = '.';
-/// Stands for all tools of a server.
-const ALL: &str = "*";
 
 /// How long the name of a server's tool may be.
 const TOOL_CHARS_MAX: usize = 128;
@@ -38,32 +33,10 @@ pub struct ServerSettings {
 /// The servers that there are, by name.
 pub type Servers = BTreeMap<String, ServerSettings>;
 
-/// A tool of a server, as a definition names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ServerTool<'a> {
-    /// The server.
-    pub(crate) server: &'a str,
-    /// The tool; none means all.
-    pub(crate) tool: Option<&'a str>,
-}
-
-impl<'a> ServerTool<'a> {
-    /// What a name means; none when it is a tool or a group of ours.
-    pub(crate) fn of(name: &'a str) -> Option<ServerTool<'a>> {
-        let (server, tool) = Some(name).filter(|name| *name != PLAN_DECIDE)?.split_once(SEPARATOR)?;
-        Some(ServerTool { server, tool: Some(tool).filter(|tool| *tool != ALL) })
-    }
-
-    /// As a definition names it.
-    pub(crate) fn shown(&self) -> String {
-        format!("{}{SEPARATOR}{}", self.server, self.tool.unwrap_or(ALL))
-    }
-
-    /// Whether the settings of its server let it only read.
-    pub(crate) fn only_reads(&self, settings: &ServerSettings) -> bool {
-        let listed = |tool| settings.program.read_only.iter().any(|reading| reading == tool);
-        !settings.writes || self.tool.is_some_and(listed)
-    }
+/// Returns whether the settings of a tool's server let the tool only read.
+pub(crate) fn only_reads(tool: &ServerTool<'_>, settings: &ServerSettings) -> bool {
+    let listed = |tool| settings.program.read_only.iter().any(|reading| reading == tool);
+    !settings.writes || tool.tool.is_some_and(listed)
 }
 
 /// What a step names of servers.
@@ -176,8 +149,10 @@ mod tests {
     #[test]
     fn a_tool_only_reads_when_the_settings_say_so() {
         let (read, all) = (ServerTool::of("files.read").unwrap(), ServerTool::of("files.*").unwrap());
-        assert!(read.only_reads(&settings(true, &["read"])) && !all.only_reads(&settings(true, &["read"])));
-        assert!(!read.only_reads(&settings(true, &[])));
-        assert!(read.only_reads(&settings(false, &[])) && all.only_reads(&settings(false, &[])));
+        assert!(
+            only_reads(&read, &settings(true, &["read"])) && !only_reads(&all, &settings(true, &["read"]))
+        );
+        assert!(!only_reads(&read, &settings(true, &[])));
+        assert!(only_reads(&read, &settings(false, &[])) && only_reads(&all, &settings(false, &[])));
     }
 }

@@ -1,6 +1,6 @@
 //! The engine's parts that need no program around them.
 //!
-//! Index: `definitions`, `definitions_frozen`, `models`, `tools`, `recall` (the measures of the benchmark of that name).
+//! Index: `models`, `tools`, `recall` (the measures of the benchmark of that name).
 
 #![allow(
     clippy::unwrap_used,
@@ -10,10 +10,6 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "cases/definitions.rs"]
-mod definitions;
-#[path = "cases/definitions_frozen.rs"]
-mod definitions_frozen;
 #[path = "cases/models.rs"]
 mod models;
 #[path = "cases/recall.rs"]

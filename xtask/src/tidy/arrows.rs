@@ -22,11 +22,12 @@ enum Layer {
     Tool,
 }
 
-const LAYERS: [(&str, Layer); 12] = [
+const LAYERS: [(&str, Layer); 13] = [
     ("xtask", Layer::Tool),
     ("app", Layer::App),
     ("sim", Layer::App),
     ("engine", Layer::Engine),
+    ("definitions", Layer::Worker),
     ("worker", Layer::Worker),
     ("context", Layer::Middle),
     ("sandbox", Layer::Middle),

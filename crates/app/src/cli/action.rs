@@ -1,7 +1,7 @@
 //! `agents action list | show | check`.
 
-use engine::definition::DefinitionError;
-use engine::definition::{Action, Kind, Library, Loaded, Surroundings, action_value, preview_action};
+use ::definitions::DefinitionError;
+use ::definitions::{Action, Kind, Library, Loaded, Surroundings, action_value, preview_action};
 
 use super::Invocation;
 use super::actor_views::{Checked, Shown, check_all, list, setting, show};
@@ -70,7 +70,7 @@ fn previewed(
     library: &Library,
     loaded: &Loaded<Action>,
     surroundings: &Surroundings,
-) -> Result<Option<engine::definition::Frozen>, DefinitionError> {
+) -> Result<Option<::definitions::Frozen>, DefinitionError> {
     match preview_action(library, loaded, surroundings) {
         Ok(frozen) => Ok(Some(frozen)),
         Err(DefinitionError::NoActor) => Ok(None),

@@ -1,6 +1,6 @@
 //! `agents actor list | show | check`.
 
-use engine::definition::{Kind, actor_value, preview_actor};
+use ::definitions::{Kind, actor_value, preview_actor};
 
 use super::Invocation;
 use super::actor_views::{Checked, Shown, check_all, list, setting, show};

@@ -1,7 +1,7 @@
 //! What `agents action` and `agents actor` answer: both list, show and check alike.
 
+use ::definitions::{DefinitionError, Kind, Library, Listed, Loaded, Origin, Surroundings};
 use actors::agents::{self, Agent, Tried};
-use engine::definition::{DefinitionError, Kind, Library, Listed, Loaded, Origin, Surroundings};
 use serde_json::{Value, json};
 
 use super::Invocation;

@@ -12,14 +12,14 @@
 //! 4. A project that is hidden needs a yes at a terminal, each time.
 //!
 //! # Not here
-//! Which files ask for what: `engine::definition`. Whether a check runs: `engine::engine`, by what is stored here.
+//! Which files ask for what: `definitions`. Whether a check runs: `engine::engine`, by what is stored here.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
+use ::definitions::Frozen;
 use domain::{ByteText, DefinitionSource, PlanSpec, ProjectLink, Run, Step, Validation, trust_digest};
 use engine::Engine;
-use engine::definition::Frozen;
 use serde_json::json;
 
 use super::Invocation;

@@ -11,12 +11,12 @@
 use std::ffi::OsStr;
 use std::io::Read;
 
-use domain::{ArgError, DefinitionSource, ProjectLink};
-use engine::Cast;
-use engine::definition::{
+use ::definitions::{
     Action, ActorRef, DefinitionError, Frozen, Kind, Library, Loaded, StrategistDefault, Surroundings,
     freeze_action, freeze_actor, is_name, is_reference,
 };
+use domain::{ArgError, DefinitionSource, ProjectLink};
+use engine::Cast;
 
 use super::Invocation;
 use crate::choose_actor::{self, Replayed};

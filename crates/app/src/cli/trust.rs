@@ -9,11 +9,11 @@
 
 use std::path::PathBuf;
 
-use domain::ProjectLink;
-use engine::Engine;
-use engine::definition::{
+use ::definitions::{
     ChosenActor, DefinitionError, Frozen, Kind, Library, Origin, Surroundings, preview_action, preview_actor,
 };
+use domain::ProjectLink;
+use engine::Engine;
 use serde_json::{Value, json};
 
 use super::Invocation;

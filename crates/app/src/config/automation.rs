@@ -5,8 +5,8 @@
 //! 2. The user's strongest level names the profile; a project only tightens it, field by field.
 //! 3. A name that nobody knows is an error at every level, also at one that lost.
 
+use ::definitions::is_name;
 use domain::{Automation, Gate};
-use engine::definition::is_name;
 use toml_edit::{Item, Table};
 
 use super::error::ConfigError;

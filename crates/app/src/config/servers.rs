@@ -23,7 +23,7 @@ impl Text<'_> {
     pub(super) fn servers(&self, item: &Item) -> Result<Vec<Named<ServerSettings>>, ConfigError> {
         let tables = self.tables(MCP, item)?;
         let read = |(name, table, at): (String, &dyn TableLike, Place)| {
-            if !engine::definition::is_name(&name) {
+            if !::definitions::is_name(&name) {
                 return Err(ConfigError::ValueInvalid {
                     key: MCP.to_owned(),
                     value: name,

@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
+use ::definitions::is_name;
 use domain::money;
 use domain::{Automation, Invariant};
-use engine::definition::is_name;
 
 use super::invariants;
 use super::models::money_text;

@@ -12,10 +12,10 @@ use store::PlanStoreError;
 use super::built_in_decisions;
 pub(super) use super::built_in_decisions::strategy;
 use crate::engine::Engine;
-use crate::mcp_servers::ServerTool;
 use crate::tools::{Catalog, step_denied, unknown_words};
 use crate::workers::notify::Hint;
 use crate::{mcp_servers, models};
+use definitions::ServerTool;
 
 /// A plan to be made.
 #[derive(Clone, Debug, PartialEq)]

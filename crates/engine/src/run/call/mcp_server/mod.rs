@@ -27,12 +27,13 @@ use serde_json::Value;
 use sync::primitives::{Mutex, lock};
 
 use super::write_guard;
-use crate::mcp_servers::{ServerSettings, ServerTool, named, unknown};
+use crate::mcp_servers::{ServerSettings, named, only_reads, unknown};
 use crate::query::details::END_SERVER;
 use crate::run::Stopped;
 use crate::run::context::Site;
 use crate::run::node::Node;
 use crate::tools::why_denied;
+use definitions::ServerTool;
 use start::Starting;
 
 /// How often a server is started for one run of a node.
@@ -144,7 +145,7 @@ impl NodeServers {
                 Err(stopped) => return started.ended_with(stopped).await,
             };
             let may_write = node.phase == Phase::Execute && !node.plan.spec.read_only;
-            let writes = may_write && tools.iter().any(|tool| !tool.only_reads(settings));
+            let writes = may_write && tools.iter().any(|tool| !only_reads(tool, settings));
             let reach = match writes {
                 true => Ok(Reach::Writes),
                 false => write_guard::hold(node.house, node.live, node.plan).await.map(|hold| match hold {

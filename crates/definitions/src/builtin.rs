@@ -6,7 +6,7 @@
 
 use actors::agents;
 
-use super::library::Kind;
+use crate::library::Kind;
 
 const ACTORS: [(&str, &str); 7] = [
     ("aider", include_str!("builtin/aider.yaml")),
@@ -26,7 +26,7 @@ const SPOKEN: [(&str, &str); 3] = [
 ];
 
 /// Names and texts, by name.
-pub(super) fn of(kind: Kind) -> impl Iterator<Item = (&'static str, &'static str)> {
+pub(crate) fn of(kind: Kind) -> impl Iterator<Item = (&'static str, &'static str)> {
     let definitions: &[(&str, &str)] = match kind {
         Kind::Action => &[],
         Kind::Actor => &ACTORS,

@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 
 use domain::did_you_mean;
 
-use super::action::{self, Action};
-use super::actor::{self, Actor};
-use super::check::{self, Given};
-use super::finding::{DefinitionError, Finding, FindingKind, Place};
-use super::reader::Reader;
-use super::{builtin, yaml};
+use crate::action::{self, Action};
+use crate::actor::{self, Actor};
+use crate::check::{self, Given};
+use crate::diagnostic::{DefinitionError, Finding, FindingKind, Place};
+use crate::reader::Reader;
+use crate::{builtin, yaml};
 
 /// How large a definition may be.
 pub const DEFINITION_BYTES_MAX: u64 = 256 * 1024;
@@ -47,7 +47,7 @@ impl Kind {
         }
     }
 
-    pub(super) const fn folder(self) -> &'static str {
+    pub(crate) const fn folder(self) -> &'static str {
         match self {
             Kind::Action => "actions",
             Kind::Actor => "actors",
@@ -110,7 +110,7 @@ fn is_built_in(kind: Kind, name: &str) -> bool {
 }
 
 /// Returns how a definition of this origin and file name is called.
-pub(super) fn name_of(kind: Kind, origin: Origin, name: &str) -> String {
+pub(crate) fn name_of(kind: Kind, origin: Origin, name: &str) -> String {
     match origin {
         Origin::Project if is_built_in(kind, name) => format!("{PROJECT_PREFIX}{name}"),
         Origin::Project | Origin::File | Origin::User | Origin::BuiltIn => name.to_owned(),
@@ -146,15 +146,15 @@ pub struct Configured {
 /// All places where definitions lie.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
-    pub(super) folders: Vec<(Origin, PathBuf)>,
-    pub(super) configured: Configured,
+    pub(crate) folders: Vec<(Origin, PathBuf)>,
+    pub(crate) configured: Configured,
 }
 
 /// A text with its name, before anybody understood it.
-pub(super) struct Source {
-    pub(super) name: String,
-    pub(super) origin: Origin,
-    pub(super) place: String,
+pub(crate) struct Source {
+    pub(crate) name: String,
+    pub(crate) origin: Origin,
+    pub(crate) place: String,
     text: String,
 }
 
@@ -214,7 +214,7 @@ impl Library {
     }
 
     /// That there is no actor with this name, in words.
-    pub(super) fn missing_actor(&self, name: &str) -> Option<String> {
+    pub(crate) fn missing_actor(&self, name: &str) -> Option<String> {
         // What is no name was told of.
         if !is_reference(name) || is_built_in(Kind::Actor, name) || self.find(Kind::Actor, name).is_some() {
             return None;
@@ -245,7 +245,7 @@ impl Library {
     }
 
     /// Returns the one name of a definition that several references may mean.
-    pub(super) fn canonical<'n>(&self, kind: Kind, name: &'n str) -> &'n str {
+    pub(crate) fn canonical<'n>(&self, kind: Kind, name: &'n str) -> &'n str {
         match name.strip_prefix(PROJECT_PREFIX) {
             Some(plain) if !is_built_in(kind, plain) => plain,
             Some(_) | None => name,
@@ -274,7 +274,7 @@ impl Library {
         }
     }
 
-    pub(super) fn as_action(&self, source: Source) -> Result<Loaded<Action>, DefinitionError> {
+    pub(crate) fn as_action(&self, source: Source) -> Result<Loaded<Action>, DefinitionError> {
         understood(source, |reader, tree| {
             let action = action::read(reader, tree)?;
             let given: BTreeSet<String> = action.args.keys().cloned().collect();
@@ -286,7 +286,7 @@ impl Library {
         })
     }
 
-    pub(super) fn as_actor(&self, source: Source) -> Result<Loaded<Actor>, DefinitionError> {
+    pub(crate) fn as_actor(&self, source: Source) -> Result<Loaded<Actor>, DefinitionError> {
         understood(source, |reader, tree| {
             let actor = actor::read(reader, tree)?;
             check::actor(reader, self, &actor, &Given::Unknown);
@@ -295,7 +295,7 @@ impl Library {
     }
 }
 
-pub(super) fn built_in(name: &str, text: &str) -> Source {
+pub(crate) fn built_in(name: &str, text: &str) -> Source {
     Source {
         name: name.to_owned(),
         origin: Origin::BuiltIn,
@@ -305,7 +305,7 @@ pub(super) fn built_in(name: &str, text: &str) -> Source {
 }
 
 /// Reads a file, once and not too much of it.
-pub(super) fn source_of(kind: Kind, path: &Path, origin: Origin) -> Result<Source, DefinitionError> {
+pub(crate) fn source_of(kind: Kind, path: &Path, origin: Origin) -> Result<Source, DefinitionError> {
     let unreadable = |source: io::Error| DefinitionError::Unreadable { path: path.to_owned(), source };
     let place = path.display().to_string();
     // A pipe or a device would never end.
@@ -329,7 +329,7 @@ pub(super) fn source_of(kind: Kind, path: &Path, origin: Origin) -> Result<Sourc
 }
 
 /// The files of a folder that can be definitions, by name; a folder that is not there has none.
-pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>, DefinitionError> {
+pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>, DefinitionError> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {

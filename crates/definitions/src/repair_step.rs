@@ -2,13 +2,13 @@
 
 use domain::{Does, MEMBER_SEPARATOR, nearest};
 
-use super::actor::Fix;
-use super::finding::FindingKind;
-use super::flatten::{Flattening, Whose};
+use crate::actor::Fix;
+use crate::diagnostic::FindingKind;
+use crate::flatten::{Flattening, Whose};
 
 impl Flattening<'_> {
     /// The step that mends in an actor whose steps begin with `prefix` and are all there.
-    pub(super) fn mender(&mut self, whose: Whose<'_>, prefix: &str) -> Option<String> {
+    pub(crate) fn mender(&mut self, whose: Whose<'_>, prefix: &str) -> Option<String> {
         let fix = whose.actor.fix.as_ref()?;
         let name = format!("{prefix}{}", fix.node);
         let Some(step) = self.steps.iter().find(|step| step.node == name) else {

@@ -11,20 +11,20 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Location, MergeKeyPolicy, Spanned};
 
-use super::finding::Place;
+use crate::diagnostic::Place;
 
 /// How many values aliases may add to a file.
 const ALIASED_VALUES_MAX: usize = 10_000;
 
 /// A value and its place.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Tree {
-    pub(super) at: Place,
-    pub(super) value: Yaml,
+pub(crate) struct Tree {
+    pub(crate) at: Place,
+    pub(crate) value: Yaml,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Yaml {
+pub(crate) enum Yaml {
     Null,
     Boolean(bool),
     Number(Number),
@@ -34,18 +34,18 @@ pub(super) enum Yaml {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Key {
-    pub(super) at: Place,
-    pub(super) name: String,
+pub(crate) struct Key {
+    pub(crate) at: Place,
+    pub(crate) name: String,
 }
 
 /// Where a text stops being YAML, and why.
-pub(super) struct NoYaml {
-    pub(super) at: Place,
-    pub(super) why: String,
+pub(crate) struct NoYaml {
+    pub(crate) at: Place,
+    pub(crate) why: String,
 }
 
-pub(super) fn parse(text: &str) -> Result<Tree, NoYaml> {
+pub(crate) fn parse(text: &str) -> Result<Tree, NoYaml> {
     let options = serde_saphyr::options! {
         duplicate_keys: DuplicateKeyPolicy::LastWins,
         merge_keys: MergeKeyPolicy::Error,
@@ -220,7 +220,7 @@ impl<'de> Deserialize<'de> for KeyName {
 
 impl Tree {
     /// The entries of a list; none of all else.
-    pub(super) fn items(&self) -> &[Tree] {
+    pub(crate) fn items(&self) -> &[Tree] {
         match &self.value {
             Yaml::List(items) => items,
             Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) | Yaml::Text(_) | Yaml::Map(_) => &[],
@@ -228,7 +228,7 @@ impl Tree {
     }
 
     /// What it is, for a sentence.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self.value {
             Yaml::Null => "nothing",
             Yaml::Boolean(_) => "true or false",
@@ -240,7 +240,7 @@ impl Tree {
     }
 
     /// As JSON; of a key that stands twice the last one.
-    pub(super) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         match &self.value {
             Yaml::Null => Value::Null,
             Yaml::Boolean(value) => Value::Bool(*value),

@@ -12,11 +12,11 @@ use domain::{
 };
 use serde_json::Value;
 
-use super::action::{Action, ActorRef, Check, StrategistRef};
-use super::actor::Actor;
-use super::finding::{DefinitionError, Finding, FindingKind, Place};
-use super::flatten::{Ask, Flattening, ITEM, Part, Whose, foreign, label, source};
-use super::library::{Kind, Library, Loaded, Origin};
+use crate::action::{Action, ActorRef, Check, StrategistRef};
+use crate::actor::Actor;
+use crate::diagnostic::{DefinitionError, Finding, FindingKind, Place};
+use crate::flatten::{Ask, Flattening, ITEM, Part, Whose, foreign, label, source};
+use crate::library::{Kind, Library, Loaded, Origin};
 
 /// How an actor is called that stands in an action.
 const INLINE: &str = "inline";

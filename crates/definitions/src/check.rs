@@ -7,16 +7,16 @@ use domain::template::RESERVED;
 use domain::{Expr, Known, Run, Template, TemplatePath, nearest};
 use serde_json::Value;
 
-use super::actor::Actor;
-use super::finding::{FindingKind, Place};
-use super::library::Library;
-use super::named;
-use super::node::{Node, NodeDoes};
-use super::places::Spot;
-use super::reader::Reader;
+use crate::actor::Actor;
+use crate::diagnostic::{FindingKind, Place};
+use crate::library::Library;
+use crate::node::{Node, NodeDoes};
+use crate::reader::Reader;
+use crate::references;
+use crate::spans::Spot;
 
 /// Which arguments an actor is known to be given.
-pub(super) enum Given<'a> {
+pub(crate) enum Given<'a> {
     /// These.
     These(&'a BTreeSet<String>),
     /// Whoever uses it decides.
@@ -24,10 +24,10 @@ pub(super) enum Given<'a> {
 }
 
 /// Looks at all that an actor names outside itself, and at all its templates and conditions.
-pub(super) fn actor(reader: &Reader<'_>, library: &Library, actor: &Actor, given: &Given<'_>) {
+pub(crate) fn actor(reader: &Reader<'_>, library: &Library, actor: &Actor, given: &Given<'_>) {
     let all: BTreeSet<String> = actor.nodes.iter().map(|node| node.id.clone()).collect();
     for node in &actor.nodes {
-        named::outside(reader, library, node);
+        references::outside(reader, library, node);
         let before = before(actor, node);
         let later = all.difference(&before).cloned().collect();
         let args = match given {
@@ -81,7 +81,7 @@ fn unknown(path: &TemplatePath, known: &Known, given: &Given<'_>) -> Option<Stri
 }
 
 /// Looks at one template that sees what `known` says.
-pub(super) fn template(reader: &Reader<'_>, spot: &Spot, key: &str, text: &str, known: &Known) {
+pub(crate) fn template(reader: &Reader<'_>, spot: &Spot, key: &str, text: &str, known: &Known) {
     checked_template(reader, spot, key, text, &|path| known.check(path).err().map(|why| why.to_string()));
 }
 
@@ -119,7 +119,7 @@ fn condition_holds(reader: &Reader<'_>, at: Place, key: &str, text: &str, refuse
 struct Written {
     /// What it is called in a sentence.
     label: String,
-    /// Where it stands, as of [`super::Places`].
+    /// Where it stands, as of [`crate::Places`].
     key: String,
     text: String,
 }

@@ -4,22 +4,22 @@ use actors::tool::{Catalog, ToolError};
 use domain::{ByteText, On, RelPath, Run, Template};
 use serde_json::{Map, Value, json};
 
-use super::actor;
-use super::finding::{FindingKind, Place};
-use super::keys;
-use super::places::{Places, Spot};
-use super::reader::{Fields, Reader};
-use super::yaml::{Tree, Yaml};
-use super::{TOOL_GROUPS, TOOL_NAMES};
+use crate::actor;
+use crate::diagnostic::{FindingKind, Place};
+use crate::keys;
+use crate::reader::{Fields, Reader};
+use crate::spans::{Places, Spot};
+use crate::yaml::{Tree, Yaml};
+use crate::{TOOL_GROUPS, TOOL_NAMES};
 
 /// The end of a model's or a tool's node that names none, in seconds.
 const CALL_TIMEOUT_S: u64 = 600;
 /// How often a model is asked that names no number.
 const TURNS: u64 = 50;
 /// What a node is asked that names no prompt.
-pub(super) const BRIEF: &str = "{{prompt}}";
+pub(crate) const BRIEF: &str = "{{prompt}}";
 /// How long a prompt may be.
-pub(super) const PROMPT_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const PROMPT_BYTES_MAX: usize = 64 * 1024;
 /// Tools that are steps of their own, from before there were others.
 const OLD_TOOLS: [&str; 4] = ["read", "write", "edit", "wait"];
 
@@ -130,7 +130,7 @@ impl NodeDoes {
 
 impl Node {
     /// One of which it is not known what it does: others can be held against it all the same.
-    pub(super) fn unread(id: &str, at: Place) -> Node {
+    pub(crate) fn unread(id: &str, at: Place) -> Node {
         Node {
             id: id.to_owned(),
             at,
@@ -147,17 +147,17 @@ impl Node {
     }
 
     /// Where the value of a key stands.
-    pub(super) fn spot(&self, key: &str) -> Spot {
+    pub(crate) fn spot(&self, key: &str) -> Spot {
         self.places.spot(key).cloned().unwrap_or_else(|| Spot::only(self.at))
     }
 
-    pub(super) fn place(&self, key: &str) -> Place {
+    pub(crate) fn place(&self, key: &str) -> Place {
         self.places.spot(key).map_or(self.at, |spot| spot.at)
     }
 }
 
 /// Reads a node.
-pub(super) fn read(reader: &Reader<'_>, id: &str, fields: &Fields<'_>, more: &[&[keys::KeyDoc]]) -> Node {
+pub(crate) fn read(reader: &Reader<'_>, id: &str, fields: &Fields<'_>, more: &[&[keys::KeyDoc]]) -> Node {
     let common = common(reader, id, fields);
     let Some(kind) = kind(reader, id, fields) else { return common };
     let (does, own): (Option<NodeDoes>, Vec<&[keys::KeyDoc]>) = match kind {
@@ -428,7 +428,7 @@ fn program(reader: &Reader<'_>, fields: &Fields<'_>, key: &'static str) -> Optio
 }
 
 /// A command: a list is an argv, a text is for the shell and holds no templates.
-pub(super) fn command(reader: &Reader<'_>, key: &str, tree: &Tree) -> Option<Run> {
+pub(crate) fn command(reader: &Reader<'_>, key: &str, tree: &Tree) -> Option<Run> {
     let words = reader.texts(key, tree, true)?;
     if let Yaml::Text(line) = &tree.value {
         if line.trim().is_empty() {
@@ -451,7 +451,7 @@ pub(super) fn command(reader: &Reader<'_>, key: &str, tree: &Tree) -> Option<Run
 }
 
 /// A directory below the project's root.
-pub(super) fn cwd(reader: &Reader<'_>, tree: &Tree) -> Option<String> {
+pub(crate) fn cwd(reader: &Reader<'_>, tree: &Tree) -> Option<String> {
     let text = reader.text("cwd", tree)?;
     let text = text.trim_start_matches("./").trim_end_matches('/').to_owned();
     if text.is_empty() || text == "." {
@@ -501,7 +501,7 @@ fn nested(reader: &Reader<'_>, id: &str, fields: &Fields<'_>) -> Option<NodeDoes
 }
 
 /// The end of a node, in seconds; of a program none when it names none: then the caller's holds.
-pub(super) fn timeout_s(node: &Node) -> Option<u64> {
+pub(crate) fn timeout_s(node: &Node) -> Option<u64> {
     node.timeout_s.or(match node.does {
         NodeDoes::Model { .. } | NodeDoes::Tool { .. } => Some(CALL_TIMEOUT_S),
         NodeDoes::Run(_) | NodeDoes::External { .. } | NodeDoes::Actor { .. } => None,

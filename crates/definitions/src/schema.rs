@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::keys::{self, KeyDoc, Takes};
+use crate::keys::{self, KeyDoc, Takes};
 
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 

@@ -22,26 +22,26 @@ use domain::{
 };
 use serde_json::{Map, Value, json};
 
-use super::actor::{Actor, NODES_MAX, skeleton};
-use super::check::{self, Given};
-use super::finding::{DefinitionError, Finding, FindingKind, Place};
-use super::inherit::Inherited;
-use super::library::{Kind, Library, Loaded, Origin};
-use super::node::{self, Node, NodeDoes, RunSpec};
-use super::reader::Reader;
-use super::{TOOL_GROUPS, TOOL_NAMES};
-use crate::mcp_servers::ServerTool;
+use crate::actor::{Actor, NODES_MAX, skeleton};
+use crate::check::{self, Given};
+use crate::diagnostic::{DefinitionError, Finding, FindingKind, Place};
+use crate::inherit::Inherited;
+use crate::library::{Kind, Library, Loaded, Origin};
+use crate::node::{self, Node, NodeDoes, RunSpec};
+use crate::reader::Reader;
+use crate::server_tool::ServerTool;
+use crate::{TOOL_GROUPS, TOOL_NAMES};
 
 /// The argument that a plan of `--for-each` has: its line.
-pub(super) const ITEM: &str = "item";
+pub(crate) const ITEM: &str = "item";
 /// How deep actors may be nested.
-pub(super) const DEPTH_MAX: usize = 8;
+pub(crate) const DEPTH_MAX: usize = 8;
 /// The tools that only read.
 const READING: [&str; 4] = ["read", TOOL_NAMES[0], TOOL_NAMES[1], TOOL_NAMES[2]];
 
 /// What part an actor has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(crate) enum Part {
     /// It works.
     Execute,
     /// It only reads.
@@ -50,45 +50,45 @@ pub(super) enum Part {
 
 /// An actor that is put into the list.
 #[derive(Clone, Copy)]
-pub(super) struct Whose<'a> {
-    pub(super) actor: &'a Actor,
+pub(crate) struct Whose<'a> {
+    pub(crate) actor: &'a Actor,
     /// The file that its findings are told of.
-    pub(super) file: &'a str,
+    pub(crate) file: &'a str,
     /// The file that answers for what it asks for: its own, or that of a definition around it that may be somebody
     /// else's. `None` if the user or the program wrote all of them.
-    pub(super) asker: Option<&'a str>,
+    pub(crate) asker: Option<&'a str>,
 }
 
 /// The list that grows, and all that was found on the way.
-pub(super) struct Flattening<'a> {
+pub(crate) struct Flattening<'a> {
     library: &'a Library,
     args: &'a BTreeMap<String, Value>,
     /// The names of arguments; none when only those who use the actor know them.
     declared: Option<BTreeSet<String>>,
     part: Part,
-    pub(super) steps: Vec<Step>,
-    pub(super) findings: Vec<Finding>,
-    pub(super) arg_errors: Vec<ArgError>,
-    pub(super) sources: Vec<DefinitionSource>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) arg_errors: Vec<ArgError>,
+    pub(crate) sources: Vec<DefinitionSource>,
     /// The places of those that may be somebody else's.
-    pub(super) foreign: BTreeSet<String>,
+    pub(crate) foreign: BTreeSet<String>,
     /// What files of projects ask for, in words.
-    pub(super) asks: BTreeSet<Ask>,
+    pub(crate) asks: BTreeSet<Ask>,
     /// The arguments of the plan that a text of a node names.
-    pub(super) used: BTreeSet<String>,
+    pub(crate) used: BTreeSet<String>,
     names: Vec<String>,
     /// The step that mends.
-    pub(super) fix: Option<String>,
+    pub(crate) fix: Option<String>,
     /// Of each nested actor that is sound, by its step: the step that mends in it.
-    pub(super) menders: BTreeMap<String, Option<String>>,
+    pub(crate) menders: BTreeMap<String, Option<String>>,
 }
 
 /// Something that a file of a project asks for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Ask {
-    pub(super) file: String,
+pub(crate) struct Ask {
+    pub(crate) file: String,
     /// In words.
-    pub(super) what: String,
+    pub(crate) what: String,
 }
 
 /// Where in the plan an actor stands.
@@ -103,7 +103,7 @@ struct Scope {
 }
 
 impl<'a> Flattening<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         library: &'a Library,
         args: &'a BTreeMap<String, Value>,
         declared: Option<BTreeSet<String>>,
@@ -128,7 +128,7 @@ impl<'a> Flattening<'a> {
     }
 
     /// Puts the outermost actor in.
-    pub(super) fn add(&mut self, name: &str, whose: Whose<'_>) {
+    pub(crate) fn add(&mut self, name: &str, whose: Whose<'_>) {
         self.names.push(name.to_owned());
         let scope = Scope {
             prefix: String::new(),
@@ -507,7 +507,7 @@ impl<'a> Flattening<'a> {
         self.tell(whose, FindingKind::ActorTooLarge, at, message);
     }
 
-    pub(super) fn tell(&mut self, whose: Whose<'_>, kind: FindingKind, at: Place, message: String) {
+    pub(crate) fn tell(&mut self, whose: Whose<'_>, kind: FindingKind, at: Place, message: String) {
         self.findings.push(Finding { file: whose.file.to_owned(), at, kind, message });
     }
 }
@@ -569,7 +569,7 @@ fn order(actor: &Actor) -> Vec<usize> {
 }
 
 /// How a definition's findings name it.
-pub(super) fn label<T>(loaded: &Loaded<T>) -> String {
+pub(crate) fn label<T>(loaded: &Loaded<T>) -> String {
     match loaded.origin {
         Origin::BuiltIn => format!("{} ({})", loaded.name, loaded.place),
         Origin::File | Origin::Project | Origin::User => loaded.place.clone(),
@@ -577,12 +577,12 @@ pub(super) fn label<T>(loaded: &Loaded<T>) -> String {
 }
 
 /// Returns the place of a definition that may be somebody else's; `None` if it is the user's or the program's.
-pub(super) fn foreign<T>(loaded: &Loaded<T>) -> Option<String> {
+pub(crate) fn foreign<T>(loaded: &Loaded<T>) -> Option<String> {
     loaded.origin.is_foreign().then(|| loaded.place.clone())
 }
 
 /// What a plan keeps of where it came from.
-pub(super) fn source<T>(kind: Kind, loaded: &Loaded<T>) -> DefinitionSource {
+pub(crate) fn source<T>(kind: Kind, loaded: &Loaded<T>) -> DefinitionSource {
     DefinitionSource {
         kind: kind.as_str().to_owned(),
         name: loaded.name.clone(),

@@ -2,17 +2,17 @@
 
 use domain::did_you_mean;
 
-use super::finding::{FindingKind, Place};
-use super::library::Library;
-use super::node::{Node, NodeDoes};
-use super::reader::Reader;
-use crate::mcp_servers::ServerTool;
+use crate::diagnostic::{FindingKind, Place};
+use crate::library::Library;
+use crate::node::{Node, NodeDoes};
+use crate::reader::Reader;
+use crate::server_tool::ServerTool;
 
 /// The model that the settings name: whose it is they know.
 const DEFAULT: &str = "default";
 
 /// Tells of what is not there, as far as anybody has looked.
-pub(super) fn outside(reader: &Reader<'_>, library: &Library, node: &Node) {
+pub(crate) fn outside(reader: &Reader<'_>, library: &Library, node: &Node) {
     match &node.does {
         NodeDoes::Model { model, tools, .. } => {
             provider(reader, library, node.place("model"), model);

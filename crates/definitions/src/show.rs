@@ -3,8 +3,8 @@
 use domain::{CommandTask, Does, On, Step, Strategist, typed_seconds};
 use serde_json::{Map, Value, json};
 
-use super::action::{Action, StrategistRef};
-use super::freeze::{AskedLimits, Frozen};
+use crate::action::{Action, StrategistRef};
+use crate::freeze::{AskedLimits, Frozen};
 
 /// An action with its actor, its arguments as they were declared.
 pub fn action_value(action: &Action, frozen: Option<&Frozen>) -> Value {

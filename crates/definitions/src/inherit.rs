@@ -5,11 +5,11 @@
 //! # Invariants
 //! A node never gets a later end than it names; what it says of retries stands.
 
-use super::node::Node;
+use crate::node::Node;
 
 /// What the nodes of an actor inherit.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Inherited {
+pub(crate) struct Inherited {
     timeout_s: Option<u64>,
     retries: Option<u32>,
     ignore: Vec<String>,
@@ -17,12 +17,12 @@ pub(super) struct Inherited {
 
 impl Inherited {
     /// What this node, which stands for an actor and has inherited itself, hands on.
-    pub(super) fn from(node: &Node) -> Inherited {
+    pub(crate) fn from(node: &Node) -> Inherited {
         Inherited { timeout_s: node.timeout_s, retries: node.retries, ignore: node.ignore.clone() }
     }
 
     /// The node with what it inherits.
-    pub(super) fn put_into(&self, node: &Node) -> Node {
+    pub(crate) fn put_into(&self, node: &Node) -> Node {
         let own = node.timeout_s.into_iter();
         Node {
             timeout_s: own.chain(self.timeout_s).min(),

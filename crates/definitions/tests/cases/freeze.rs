@@ -1,13 +1,13 @@
 //! What a plan keeps of its definitions: actors in one list, arguments put in, and nothing that loosens what was allowed.
 
-use domain::{Does, Graph, InvariantScope, PlanSpec, Run, Step, Template, Values};
-use engine::definition::{
+use definitions::{
     ChosenActor, DefinitionError, FindingKind, Frozen, Library, StrategistDefault, Surroundings,
     freeze_action, freeze_actor, preview_action, preview_actor,
 };
+use domain::{Does, Graph, InvariantScope, PlanSpec, Run, Step, Template, Values};
 use serde_json::json;
 
-use super::definitions::Place;
+use super::definitions_read::Place;
 
 fn with_model() -> Surroundings {
     Surroundings { model_default: Some("ollama/small".to_owned()), ..Surroundings::default() }

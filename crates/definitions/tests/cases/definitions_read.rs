@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::definition::{
+use definitions::{
     Configured, DEFINITION_BYTES_MAX, DefinitionError, Kind, Library, Origin, action_schema, actor_schema,
     is_name,
 };

@@ -13,15 +13,15 @@ use domain::{
 };
 use serde_json::Value;
 
-use super::actor::{self, Actor};
-use super::check;
-use super::finding::Place;
-use super::freeze::AskedLimits;
-use super::keys;
-use super::library::is_name;
-use super::node::{self, PROMPT_BYTES_MAX};
-use super::reader::{Fields, Reader};
-use super::yaml::{Tree, Yaml};
+use crate::actor::{self, Actor};
+use crate::check;
+use crate::diagnostic::Place;
+use crate::freeze::AskedLimits;
+use crate::keys;
+use crate::library::is_name;
+use crate::node::{self, PROMPT_BYTES_MAX};
+use crate::reader::{Fields, Reader};
+use crate::yaml::{Tree, Yaml};
 
 /// How long a description may be.
 const DESCRIPTION_CHARS_MAX: usize = 200;
@@ -118,7 +118,7 @@ pub struct Check {
 }
 
 /// Reads an action; none when too little of it is understood.
-pub(super) fn read(reader: &Reader<'_>, tree: &Tree) -> Option<Action> {
+pub(crate) fn read(reader: &Reader<'_>, tree: &Tree) -> Option<Action> {
     let fields = reader.fields(tree, "an action")?;
     fields.refuse_others(reader, &[keys::ACTION]);
     let args = fields.get("args").map(|tree| read_args(reader, tree)).unwrap_or_default();

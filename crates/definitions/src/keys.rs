@@ -5,15 +5,15 @@
 
 /// A key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct KeyDoc {
-    pub(super) name: &'static str,
-    pub(super) takes: Takes,
-    pub(super) doc: &'static str,
+pub(crate) struct KeyDoc {
+    pub(crate) name: &'static str,
+    pub(crate) takes: Takes,
+    pub(crate) doc: &'static str,
 }
 
 /// What a key takes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Takes {
+pub(crate) enum Takes {
     Text,
     /// A text that is a condition, or `true` or `false`.
     Condition,
@@ -53,16 +53,16 @@ const fn key(name: &'static str, takes: Takes, doc: &'static str) -> KeyDoc {
     KeyDoc { name, takes, doc }
 }
 
-pub(super) const TIMEOUT_MAX_S: u64 = 86_400;
-pub(super) const RETRIES_MAX: u64 = domain::RETRIES_PER_STEP_MAX as u64;
-pub(super) const TURNS_MAX: u64 = 1_000;
-pub(super) const CONTEXT_TOKENS_MAX: u64 = 1_000_000;
-pub(super) const ON: [&str; 3] = ["success", "failure", "always"];
-pub(super) const MODES: [&str; 2] = ["required", "informational"];
-pub(super) const AUTOMATIONS: [&str; 3] = domain::Automation::NAMES;
-pub(super) const ARG_TYPES: [&str; 5] = ["string", "integer", "number", "boolean", "list"];
+pub(crate) const TIMEOUT_MAX_S: u64 = 86_400;
+pub(crate) const RETRIES_MAX: u64 = domain::RETRIES_PER_STEP_MAX as u64;
+pub(crate) const TURNS_MAX: u64 = 1_000;
+pub(crate) const CONTEXT_TOKENS_MAX: u64 = 1_000_000;
+pub(crate) const ON: [&str; 3] = ["success", "failure", "always"];
+pub(crate) const MODES: [&str; 2] = ["required", "informational"];
+pub(crate) const AUTOMATIONS: [&str; 3] = domain::Automation::NAMES;
+pub(crate) const ARG_TYPES: [&str; 5] = ["string", "integer", "number", "boolean", "list"];
 
-pub(super) const ACTION: &[KeyDoc] = &[
+pub(crate) const ACTION: &[KeyDoc] = &[
     key(
         "description",
         Takes::Text,
@@ -116,7 +116,7 @@ pub(super) const ACTION: &[KeyDoc] = &[
     key("read_only", Takes::Boolean, "Whether nothing is to be written: it ends with its answer."),
 ];
 
-pub(super) const ARG: &[KeyDoc] = &[
+pub(crate) const ARG: &[KeyDoc] = &[
     key(
         "type",
         Takes::OneOf(&ARG_TYPES),
@@ -142,7 +142,7 @@ pub(super) const ARG: &[KeyDoc] = &[
     ),
 ];
 
-pub(super) const CHECK: &[KeyDoc] = &[
+pub(crate) const CHECK: &[KeyDoc] = &[
     key("name", Takes::Text, "Its name; the command when it is left out."),
     key(
         "run",
@@ -154,7 +154,7 @@ pub(super) const CHECK: &[KeyDoc] = &[
     key("cwd", Takes::Text, "Where it runs, below the project's root."),
 ];
 
-pub(super) const INVARIANT: &[KeyDoc] = &[
+pub(crate) const INVARIANT: &[KeyDoc] = &[
     key("text", Takes::Text, "What must hold, in words."),
     key("never", Takes::TextOrTexts, "Globs of files that must not be touched."),
     key("only", Takes::TextOrTexts, "Globs of the only files that may be touched."),
@@ -162,7 +162,7 @@ pub(super) const INVARIANT: &[KeyDoc] = &[
     key("max_lines", Takes::Count { min: 0, max: u64::MAX >> 1 }, "How many lines may be added and removed."),
 ];
 
-pub(super) const LIMITS: &[KeyDoc] = &[
+pub(crate) const LIMITS: &[KeyDoc] = &[
     key("time", Takes::Span, "How long it may work."),
     key(
         "steps",
@@ -187,7 +187,7 @@ pub(super) const LIMITS: &[KeyDoc] = &[
     ),
 ];
 
-pub(super) const ACTOR: &[KeyDoc] = &[
+pub(crate) const ACTOR: &[KeyDoc] = &[
     key("description", Takes::Text, "What it is good for, in one line."),
     key(
         "nodes",
@@ -211,7 +211,7 @@ pub(super) const ACTOR: &[KeyDoc] = &[
     ),
 ];
 
-pub(super) const NODE: &[KeyDoc] = &[
+pub(crate) const NODE: &[KeyDoc] = &[
     key("needs", Takes::Texts, "The nodes that have to be settled before it."),
     key("if", Takes::Condition, "A condition; when it does not hold the node is skipped."),
     key("on", Takes::OneOf(&ON), "How its needs have to have ended; `success` when it is left out."),
@@ -229,7 +229,7 @@ pub(super) const NODE: &[KeyDoc] = &[
     key("repeat", Takes::Keys(REPEAT), "A bounded loop around the node."),
 ];
 
-pub(super) const REPEAT: &[KeyDoc] = &[
+pub(crate) const REPEAT: &[KeyDoc] = &[
     key("until", Takes::Condition, "A condition on what the node left; the loop ends when it holds."),
     key(
         "max",
@@ -238,7 +238,7 @@ pub(super) const REPEAT: &[KeyDoc] = &[
     ),
 ];
 
-pub(super) const MODEL: &[KeyDoc] = &[
+pub(crate) const MODEL: &[KeyDoc] = &[
     key("model", Takes::Text, "The model, as PROVIDER/NAME; `default` is the setting `model.default`."),
     key("system", Takes::Text, "What the model is told about its part; a template."),
     key(
@@ -264,21 +264,21 @@ pub(super) const MODEL: &[KeyDoc] = &[
     ),
 ];
 
-pub(super) const CONTEXT: &[KeyDoc] =
+pub(crate) const CONTEXT: &[KeyDoc] =
     &[key("tokens", Takes::Count { min: 0, max: CONTEXT_TOKENS_MAX }, "How many tokens of it at most.")];
 
-pub(super) const TOOL: &[KeyDoc] = &[
+pub(crate) const TOOL: &[KeyDoc] = &[
     key("tool", Takes::Text, "The name of a tool."),
     key("with", Takes::Map, "Its arguments; texts are templates."),
 ];
 
-pub(super) const RUN: &[KeyDoc] = &[key(
+pub(crate) const RUN: &[KeyDoc] = &[key(
     "run",
     Takes::TextOrTexts,
     "A command: a list is program and arguments, a text is for the shell (`sh -ec`).",
 )];
 
-pub(super) const EXTERNAL: &[KeyDoc] = &[
+pub(crate) const EXTERNAL: &[KeyDoc] = &[
     key(
         "external",
         Takes::Texts,
@@ -292,7 +292,7 @@ pub(super) const EXTERNAL: &[KeyDoc] = &[
 ];
 
 /// Keys of both kinds of programs.
-pub(super) const PROGRAM: &[KeyDoc] = &[
+pub(crate) const PROGRAM: &[KeyDoc] = &[
     key("stdin", Takes::Text, "What it reads on its standard input; a template."),
     key("cwd", Takes::Text, "Where it runs, below the project's root."),
     key("env", Takes::TextMap, "Variables set for it; their values are templates."),
@@ -307,13 +307,13 @@ pub(super) const PROGRAM: &[KeyDoc] = &[
     key("writes", Takes::Boolean, "Whether it may change files of the project; it may when it is left out."),
 ];
 
-pub(super) const NESTED: &[KeyDoc] = &[
+pub(crate) const NESTED: &[KeyDoc] = &[
     key("actor", Takes::Text, "The name of another actor, whose nodes are run in this one's place."),
     key("with", Takes::Map, "Its arguments; texts are templates."),
 ];
 
 /// The keys of which a node has exactly one.
-pub(super) const NODE_KINDS: [&str; 5] = ["model", "tool", "run", "external", "actor"];
+pub(crate) const NODE_KINDS: [&str; 5] = ["model", "tool", "run", "external", "actor"];
 
 /// All keys that a node of any kind has, or an actor that is one node.
-pub(super) const ALL_OF_NODES: [&[KeyDoc]; 8] = [ACTOR, NODE, MODEL, TOOL, RUN, EXTERNAL, PROGRAM, NESTED];
+pub(crate) const ALL_OF_NODES: [&[KeyDoc]; 8] = [ACTOR, NODE, MODEL, TOOL, RUN, EXTERNAL, PROGRAM, NESTED];

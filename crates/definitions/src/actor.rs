@@ -8,18 +8,18 @@ use std::collections::BTreeSet;
 
 use domain::{Does, Graph, GraphFlaw, MEMBER_SEPARATOR, Step, did_you_mean};
 
-use super::finding::Place;
-use super::freeze::AskedLimits;
-use super::keys;
-use super::library::is_reference;
-use super::node::{self, BRIEF, Node, NodeDoes};
-use super::reader::{Fields, Reader};
-use super::yaml::{Tree, Yaml};
+use crate::diagnostic::Place;
+use crate::freeze::AskedLimits;
+use crate::keys;
+use crate::library::is_reference;
+use crate::node::{self, BRIEF, Node, NodeDoes};
+use crate::reader::{Fields, Reader};
+use crate::yaml::{Tree, Yaml};
 
 /// The node of an actor that is one.
-pub(super) const ONLY_NODE: &str = "main";
+pub(crate) const ONLY_NODE: &str = "main";
 /// How many nodes an actor has at most, those of nested actors included.
-pub(super) const NODES_MAX: usize = 500;
+pub(crate) const NODES_MAX: usize = 500;
 
 /// An actor.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +46,7 @@ pub struct Fix {
 }
 
 /// Reads an actor; none when too little of it is understood.
-pub(super) fn read(reader: &Reader<'_>, tree: &Tree) -> Option<Actor> {
+pub(crate) fn read(reader: &Reader<'_>, tree: &Tree) -> Option<Actor> {
     let fields = reader.fields(tree, "an actor")?;
     let nodes = match fields.get("nodes") {
         Some(nodes) => {
@@ -130,7 +130,7 @@ fn graph(reader: &Reader<'_>, nodes: &[Node]) -> Option<Graph> {
 }
 
 /// The nodes as steps, for the rules of graphs alone.
-pub(super) fn skeleton(nodes: &[Node]) -> Vec<Step> {
+pub(crate) fn skeleton(nodes: &[Node]) -> Vec<Step> {
     let step = |node: &Node| Step {
         needs: Some(node.needs.clone()),
         on: node.on,
@@ -208,7 +208,7 @@ fn is_told_the_brief(node: &Node) -> bool {
 }
 
 /// What may be used; a definition can only ask for less than the user allows.
-pub(super) fn limits(reader: &Reader<'_>, tree: &Tree) -> AskedLimits {
+pub(crate) fn limits(reader: &Reader<'_>, tree: &Tree) -> AskedLimits {
     let Some(fields) = reader.fields(tree, "`limits`") else { return AskedLimits::default() };
     fields.refuse_others(reader, &[keys::LIMITS]);
     let count = |key: &str, max| fields.get(key).and_then(|tree| reader.count(key, tree, 0, max));
@@ -233,7 +233,7 @@ pub(super) fn limits(reader: &Reader<'_>, tree: &Tree) -> AskedLimits {
     }
 }
 
-pub(super) fn refuse_bad_name(reader: &Reader<'_>, at: Place, name: &str) {
+pub(crate) fn refuse_bad_name(reader: &Reader<'_>, at: Place, name: &str) {
     if !is_reference(name) {
         reader.wrong(at, format!("`{name}` is no name of an actor: small letters, digits, `-` and `_`"));
     }
@@ -256,6 +256,6 @@ impl Actor {
 }
 
 /// Whether a tree is the name of an actor, and not an actor.
-pub(super) fn is_named(tree: &Tree) -> bool {
+pub(crate) fn is_named(tree: &Tree) -> bool {
     matches!(tree.value, Yaml::Text(_))
 }

@@ -8,13 +8,13 @@ use std::cell::RefCell;
 use domain::{allowed_durations, did_you_mean, seconds_in};
 use serde_json::Value;
 
-use super::finding::{Finding, FindingKind, Place};
-use super::keys::KeyDoc;
-use super::places::{Lines, Spot};
-use super::yaml::{Key, Tree, Yaml};
+use crate::diagnostic::{Finding, FindingKind, Place};
+use crate::keys::KeyDoc;
+use crate::spans::{Lines, Spot};
+use crate::yaml::{Key, Tree, Yaml};
 
 /// The file that is being read, and what was found in it.
-pub(super) struct Reader<'f> {
+pub(crate) struct Reader<'f> {
     file: &'f str,
     lines: Lines<'f>,
     findings: RefCell<Vec<Finding>>,
@@ -22,21 +22,21 @@ pub(super) struct Reader<'f> {
 
 impl<'f> Reader<'f> {
     /// Of what was read before.
-    pub(super) fn new(file: &'f str) -> Reader<'f> {
+    pub(crate) fn new(file: &'f str) -> Reader<'f> {
         Reader::of(file, "")
     }
 
     /// Of a file with this text.
-    pub(super) fn of(file: &'f str, text: &'f str) -> Reader<'f> {
+    pub(crate) fn of(file: &'f str, text: &'f str) -> Reader<'f> {
         Reader { file, lines: Lines::of(text), findings: RefCell::new(Vec::new()) }
     }
 
-    pub(super) fn lines(&self) -> &Lines<'f> {
+    pub(crate) fn lines(&self) -> &Lines<'f> {
         &self.lines
     }
 
     /// Where a value stands, and what is within it.
-    pub(super) fn spot(&self, tree: &Tree) -> Spot {
+    pub(crate) fn spot(&self, tree: &Tree) -> Spot {
         match &tree.value {
             Yaml::Text(text) => self.lines.spot(tree.at, text),
             Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) | Yaml::List(_) | Yaml::Map(_) => {
@@ -45,24 +45,24 @@ impl<'f> Reader<'f> {
         }
     }
 
-    pub(super) fn findings(self) -> Vec<Finding> {
+    pub(crate) fn findings(self) -> Vec<Finding> {
         let mut findings = self.findings.into_inner();
         findings.sort();
         findings.dedup();
         findings
     }
 
-    pub(super) fn wrong(&self, at: Place, message: impl Into<String>) {
+    pub(crate) fn wrong(&self, at: Place, message: impl Into<String>) {
         self.tell(FindingKind::Invalid, at, message);
     }
 
-    pub(super) fn tell(&self, kind: FindingKind, at: Place, message: impl Into<String>) {
+    pub(crate) fn tell(&self, kind: FindingKind, at: Place, message: impl Into<String>) {
         let finding = Finding { file: self.file.to_owned(), at, kind, message: message.into() };
         self.findings.borrow_mut().push(finding);
     }
 
     /// The fields of a map; none when it is no map.
-    pub(super) fn fields<'t>(&self, tree: &'t Tree, what: &'static str) -> Option<Fields<'t>> {
+    pub(crate) fn fields<'t>(&self, tree: &'t Tree, what: &'static str) -> Option<Fields<'t>> {
         match &tree.value {
             Yaml::Map(entries) => {
                 for (at, (key, _)) in entries.iter().enumerate() {
@@ -79,7 +79,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    pub(super) fn text(&self, key: &str, tree: &Tree) -> Option<String> {
+    pub(crate) fn text(&self, key: &str, tree: &Tree) -> Option<String> {
         match &tree.value {
             Yaml::Text(text) => Some(text.clone()),
             Yaml::Number(_) | Yaml::Boolean(_) => {
@@ -93,7 +93,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    pub(super) fn boolean(&self, key: &str, tree: &Tree) -> Option<bool> {
+    pub(crate) fn boolean(&self, key: &str, tree: &Tree) -> Option<bool> {
         match &tree.value {
             Yaml::Boolean(value) => Some(*value),
             Yaml::Null | Yaml::Number(_) | Yaml::Text(_) | Yaml::List(_) | Yaml::Map(_) => {
@@ -102,7 +102,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    pub(super) fn count(&self, key: &str, tree: &Tree, min: u64, max: u64) -> Option<u64> {
+    pub(crate) fn count(&self, key: &str, tree: &Tree, min: u64, max: u64) -> Option<u64> {
         let number = match &tree.value {
             Yaml::Number(number) => number.as_u64(),
             Yaml::Null | Yaml::Boolean(_) | Yaml::Text(_) | Yaml::List(_) | Yaml::Map(_) => None,
@@ -121,7 +121,7 @@ impl<'f> Reader<'f> {
     }
 
     /// A list of whole numbers.
-    pub(super) fn counts(&self, key: &str, tree: &Tree, min: u64, max: u64) -> Vec<u64> {
+    pub(crate) fn counts(&self, key: &str, tree: &Tree, min: u64, max: u64) -> Vec<u64> {
         match &tree.value {
             Yaml::List(items) => items.iter().filter_map(|item| self.count(key, item, min, max)).collect(),
             Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) | Yaml::Text(_) | Yaml::Map(_) => {
@@ -131,7 +131,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    pub(super) fn number(&self, key: &str, tree: &Tree) -> Option<f64> {
+    pub(crate) fn number(&self, key: &str, tree: &Tree) -> Option<f64> {
         match &tree.value {
             Yaml::Number(number) => number.as_f64(),
             Yaml::Null | Yaml::Boolean(_) | Yaml::Text(_) | Yaml::List(_) | Yaml::Map(_) => {
@@ -141,7 +141,7 @@ impl<'f> Reader<'f> {
     }
 
     /// A duration, in seconds.
-    pub(super) fn seconds(&self, key: &str, tree: &Tree, min: u64, max: u64) -> Option<u64> {
+    pub(crate) fn seconds(&self, key: &str, tree: &Tree, min: u64, max: u64) -> Option<u64> {
         let seconds = match &tree.value {
             Yaml::Text(text) => seconds_in(text),
             Yaml::Null | Yaml::Boolean(_) | Yaml::Number(_) | Yaml::List(_) | Yaml::Map(_) => None,
@@ -157,7 +157,7 @@ impl<'f> Reader<'f> {
     }
 
     /// A list of texts, with their places; one text alone is a list of one where `or_one`.
-    pub(super) fn texts(&self, key: &str, tree: &Tree, or_one: bool) -> Option<Vec<(Place, String)>> {
+    pub(crate) fn texts(&self, key: &str, tree: &Tree, or_one: bool) -> Option<Vec<(Place, String)>> {
         match &tree.value {
             Yaml::List(items) => {
                 let texts = items.iter().map(|item| Some((item.at, self.text(key, item)?)));
@@ -171,13 +171,13 @@ impl<'f> Reader<'f> {
         }
     }
 
-    pub(super) fn words(&self, key: &str, tree: &Tree) -> Vec<String> {
+    pub(crate) fn words(&self, key: &str, tree: &Tree) -> Vec<String> {
         let texts = self.texts(key, tree, false).unwrap_or_default();
         texts.into_iter().map(|(_, text)| text).collect()
     }
 
     /// One of these words.
-    pub(super) fn one_of(&self, key: &str, tree: &Tree, words: &[&'static str]) -> Option<&'static str> {
+    pub(crate) fn one_of(&self, key: &str, tree: &Tree, words: &[&'static str]) -> Option<&'static str> {
         let text = self.text(key, tree)?;
         let found = words.iter().find(|word| **word == text).copied();
         if found.is_none() {
@@ -197,28 +197,28 @@ impl<'f> Reader<'f> {
 }
 
 /// The fields of a map.
-pub(super) struct Fields<'t> {
+pub(crate) struct Fields<'t> {
     entries: &'t [(Key, Tree)],
-    pub(super) at: Place,
+    pub(crate) at: Place,
     what: &'static str,
 }
 
 impl<'t> Fields<'t> {
     /// The value of a key, the first if it stands twice.
-    pub(super) fn get(&self, name: &str) -> Option<&'t Tree> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'t Tree> {
         self.entry(name).map(|(_, tree)| tree)
     }
 
-    pub(super) fn entry(&self, name: &str) -> Option<&'t (Key, Tree)> {
+    pub(crate) fn entry(&self, name: &str) -> Option<&'t (Key, Tree)> {
         self.entries.iter().find(|(key, _)| key.name == name)
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = &'t (Key, Tree)> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &'t (Key, Tree)> {
         self.entries.iter()
     }
 
     /// Tells of keys that are not among these.
-    pub(super) fn refuse_others(&self, reader: &Reader<'_>, known: &[&[KeyDoc]]) {
+    pub(crate) fn refuse_others(&self, reader: &Reader<'_>, known: &[&[KeyDoc]]) {
         let names = || known.iter().flat_map(|keys| keys.iter()).map(|key| key.name);
         for (key, _) in self.entries {
             if !names().any(|name| name == key.name) {

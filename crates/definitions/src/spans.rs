@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use super::finding::Place;
-use super::reader::Fields;
-use super::yaml::{Tree, Yaml};
+use crate::diagnostic::Place;
+use crate::reader::Fields;
+use crate::yaml::{Tree, Yaml};
 
 const OPEN: &str = "{{";
 /// Of how many placeholders of a text the places are looked for; of others that of the text is told.
@@ -17,14 +17,14 @@ const PLACED_MAX: usize = 1_000;
 
 /// A text of a file, by the lines that it has.
 #[derive(Debug, Default)]
-pub(super) struct Lines<'f> {
+pub(crate) struct Lines<'f> {
     text: &'f str,
     /// The byte at which each line begins.
     begins: Vec<usize>,
 }
 
 impl<'f> Lines<'f> {
-    pub(super) fn of(text: &'f str) -> Lines<'f> {
+    pub(crate) fn of(text: &'f str) -> Lines<'f> {
         let ends = text.match_indices('\n').map(|(at, _)| at + 1);
         Lines { text, begins: [0].into_iter().chain(ends).collect() }
     }
@@ -44,7 +44,7 @@ impl<'f> Lines<'f> {
     }
 
     /// Where a text stands that begins at a place.
-    pub(super) fn spot(&self, at: Place, text: &str) -> Spot {
+    pub(crate) fn spot(&self, at: Place, text: &str) -> Spot {
         let Some(begin) = self.byte(at).filter(|_| text.contains(OPEN)) else {
             return Spot { at, opens: Vec::new() };
         };
@@ -60,19 +60,19 @@ impl<'f> Lines<'f> {
 
 /// Where a value stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spot {
-    pub(super) at: Place,
+pub(crate) struct Spot {
+    pub(crate) at: Place,
     /// Of a text: where each `{{` stands.
     opens: Vec<Place>,
 }
 
 impl Spot {
-    pub(super) fn only(at: Place) -> Spot {
+    pub(crate) fn only(at: Place) -> Spot {
         Spot { at, opens: Vec::new() }
     }
 
     /// Where the placeholder stands that begins at this byte of the text.
-    pub(super) fn of(&self, text: &str, byte: usize) -> Place {
+    pub(crate) fn of(&self, text: &str, byte: usize) -> Place {
         let before = text.get(..byte).map_or(0, |before| before.matches(OPEN).count());
         self.opens.get(before).copied().unwrap_or(self.at)
     }
@@ -85,7 +85,7 @@ pub struct Places {
 }
 
 impl Places {
-    pub(super) fn of(fields: &Fields<'_>, lines: &Lines<'_>) -> Places {
+    pub(crate) fn of(fields: &Fields<'_>, lines: &Lines<'_>) -> Places {
         let mut places = Places::default();
         for (key, tree) in fields.entries() {
             places.add(key.name.clone(), tree, lines);
@@ -114,7 +114,7 @@ impl Places {
         self.spots.entry(key).or_insert(spot);
     }
 
-    pub(super) fn spot(&self, key: &str) -> Option<&Spot> {
+    pub(crate) fn spot(&self, key: &str) -> Option<&Spot> {
         self.spots.get(key)
     }
 }

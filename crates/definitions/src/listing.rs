@@ -6,10 +6,10 @@
 
 use std::path::Path;
 
-use super::builtin;
-use super::finding::{DefinitionError, Finding, FindingKind, Place};
-use super::freeze::{Frozen, Surroundings, preview_action, preview_actor};
-use super::library::{Kind, Library, Origin, Source, built_in, files, name_of, source_of};
+use crate::builtin;
+use crate::diagnostic::{DefinitionError, Finding, FindingKind, Place};
+use crate::freeze::{Frozen, Surroundings, preview_action, preview_actor};
+use crate::library::{Kind, Library, Origin, Source, built_in, files, name_of, source_of};
 
 /// A line of a list.
 #[derive(Clone, Debug, PartialEq)]

@@ -16,41 +16,45 @@
 //! # Not here
 //! Running any of it (`plans`), and settings: who asks passes in what they say.
 
+#![forbid(unsafe_code)]
+
 mod action;
 mod actor;
 mod builtin;
 mod check;
-mod finding;
+mod diagnostic;
 mod flatten;
 mod freeze;
 mod inherit;
 mod keys;
 mod library;
-mod listed;
-mod mender;
-mod named;
+mod listing;
 mod node;
-mod places;
 mod reader;
+mod references;
+mod repair_step;
 mod schema;
+mod server_tool;
 mod show;
+mod spans;
 mod yaml;
 
 pub use action::{Action, ActorRef, Check, StrategistRef};
 pub use actor::{Actor, Fix};
-pub use finding::{DefinitionError, Finding, FindingKind, Place};
+pub use diagnostic::{DefinitionError, Finding, FindingKind, Place};
 pub use freeze::{
     AskedLimits, ChosenActor, Frozen, StrategistDefault, Surroundings, freeze_action, freeze_actor,
     preview_action, preview_actor,
 };
 pub use library::{Configured, DEFINITION_BYTES_MAX, Kind, Library, Loaded, Origin, is_name, is_reference};
-pub use listed::Listed;
+pub use listing::Listed;
 pub use node::{Node, NodeDoes, RunSpec};
-pub use places::Places;
 pub use schema::{action_schema, actor_schema};
+pub use server_tool::ServerTool;
 pub use show::{action_value, actor_value};
+pub use spans::Places;
 
-use crate::tools::PLAN_DECIDE;
+use actors::tool::PLAN_DECIDE;
 
 /// The tools that a node or a model can name, and the groups of them.
 pub const TOOL_NAMES: [&str; 9] = [

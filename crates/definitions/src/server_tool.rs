@@ -1,0 +1,30 @@
+//! A tool of an MCP server, as a definition names it: `SERVER.TOOL`, or `SERVER.*` for all.
+
+use actors::tool::PLAN_DECIDE;
+
+/// What parts the name of a server from that of its tool.
+const SEPARATOR: char = '.';
+/// Stands for all tools of a server.
+const ALL: &str = "*";
+
+/// A tool of a server, as a definition names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerTool<'a> {
+    /// The server.
+    pub server: &'a str,
+    /// The tool; none means all.
+    pub tool: Option<&'a str>,
+}
+
+impl<'a> ServerTool<'a> {
+    /// What a name means; none when it is a tool or a group of ours.
+    pub fn of(name: &'a str) -> Option<ServerTool<'a>> {
+        let (server, tool) = Some(name).filter(|name| *name != PLAN_DECIDE)?.split_once(SEPARATOR)?;
+        Some(ServerTool { server, tool: Some(tool).filter(|tool| *tool != ALL) })
+    }
+
+    /// As a definition names it.
+    pub fn shown(&self) -> String {
+        format!("{}{SEPARATOR}{}", self.server, self.tool.unwrap_or(ALL))
+    }
+}
