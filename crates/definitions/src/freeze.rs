@@ -168,7 +168,8 @@ impl Frozen {
         spec.fix = self.fix;
         spec.result = Some(self.result);
         spec.strategist = self.strategist;
-        spec.invariants = domain::invariant::effective(spec.invariants.drain(..).chain(self.invariants));
+        spec.invariants =
+            domain::plan::invariant::effective(spec.invariants.drain(..).chain(self.invariants));
         spec.read_only = self.read_only;
         spec.sources = self.sources;
         let AskedLimits { time_s, steps, tool_calls, tokens, cost, parallel } = self.limits;

@@ -14,7 +14,7 @@ use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
-use crate::likeness::did_you_mean;
+use crate::suggest::did_you_mean;
 
 /// How long one value may be.
 pub const ARG_BYTES_MAX: usize = 64 * 1024;

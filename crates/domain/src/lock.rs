@@ -7,7 +7,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::file_state::Hash;
+use crate::change::file_state::Hash;
 use crate::id::{BootId, Fence, PlanId};
 use crate::time::Ms;
 

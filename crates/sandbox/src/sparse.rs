@@ -9,7 +9,8 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use domain::{ZeroRun, zero_runs};
+use domain::ZeroRun;
+use domain::zero_runs;
 use rustix::fs::{SeekFrom, Stat};
 use rustix::io::Errno;
 

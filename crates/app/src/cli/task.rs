@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use ::definitions::Frozen;
-use domain::invariant::effective;
+use domain::plan::invariant::effective;
 use domain::{
     ByteText, CHECKS_MAX, CommandTask, Does, FIX_ATTEMPTS, Gate, INVARIANTS_MAX, Instructions, Invariant,
     InvariantScope, Limits, PARALLEL, PlanSpec, ProjectLink, RETRIES_PER_STEP_MAX, RULE_PREFIX, RootNo, Run,

@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 use super::{Depth, Name, Place, Receipt};
-use crate::file_state::Hash;
+use crate::change::file_state::Hash;
 use crate::id::ContextId;
 
 /// A place that a strategy holds to be worth showing.

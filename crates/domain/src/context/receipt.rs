@@ -12,7 +12,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use super::{Depth, Name, Place, View};
-use crate::file_state::Hash;
+use crate::change::file_state::Hash;
 use crate::time::WallMs;
 
 /// How many lines tell what is in.

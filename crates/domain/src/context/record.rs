@@ -12,7 +12,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{AssembledContext, ContextRequest, QUERY_BYTES_MAX};
-use crate::file_state::Hash;
+use crate::change::file_state::Hash;
 use crate::id::{ContextId, PlanId};
 use crate::time::WallMs;
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{AssembledContext, Budget, Depth, Focus, Name, Place, View};
-use crate::file_state::Hash;
+use crate::change::file_state::Hash;
 use crate::id::{ContextId, PlanId};
 use crate::time::WallMs;
 

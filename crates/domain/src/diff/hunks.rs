@@ -14,9 +14,9 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::file_state::{FileState, Kind};
+use crate::change::file_state::{FileState, Kind};
+use crate::change::net::NetChange;
 use crate::merge::Region;
-use crate::net::NetChange;
 
 use super::lines::{LineChange, line_changes, lines_in, push_lines, split_lines};
 

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::file_state::FileState;
-use crate::net::NetChange;
+use crate::change::file_state::FileState;
+use crate::change::net::NetChange;
 
 use super::hunks::{HunkPart, apply_hunks, hunks};
 

@@ -10,8 +10,8 @@
 //! # Not here
 //! Redaction: give redacted hunks to [`unified_from`].
 
-use crate::file_state::{FileState, Kind};
-use crate::net::NetChange;
+use crate::change::file_state::{FileState, Kind};
+use crate::change::net::NetChange;
 use crate::path::RelPath;
 
 use super::hunks::{Hunk, Line, LineTag, hunks};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::id::{BootId, Fence, JobId, PlanId, WorkerId};
 use crate::job::{CancelRequest, Job, JobEvent, JobState, LOST_LEASES_MAX, NewJob};
-use crate::phase::Phase;
+use crate::plan::phase::Phase;
 use crate::time::Ms;
 
 const NOW: Ms = Ms(1_000);

@@ -18,8 +18,8 @@
 //! second at contents.
 
 use crate::change::Base;
-use crate::file_state::{FileState, Hash, Kind};
-use crate::net::{NetChange, is_usual_dir};
+use crate::change::file_state::{FileState, Hash, Kind};
+use crate::change::net::{NetChange, is_usual_dir};
 
 use super::conflict::ConflictKind;
 

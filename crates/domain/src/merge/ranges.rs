@@ -5,8 +5,8 @@
 //! 2. It does not matter which of the two changes is named first.
 
 use super::reach;
+use crate::change::file_state::Hash;
 use crate::diff::lines::{LineChange, line_changes, lines_in, split_lines};
-use crate::file_state::Hash;
 
 /// Lines of a base that a change replaces, and a mark of what it puts in their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,15 +8,15 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use super::automation::Automation;
 use super::home_paths;
+use super::invariant::Invariant;
 use super::step::{self, Step};
-use crate::automation::Automation;
+use super::validation::{Validation, ValidationMode};
+use crate::failure::retry::Gate;
 use crate::id::RootNo;
-use crate::invariant::Invariant;
 use crate::ledger::Limits;
-use crate::recovery::Gate;
 use crate::template::Template;
-use crate::validation::{Validation, ValidationMode};
 
 /// Bytes that are mostly text: an argument or a path of the system, which need not be UTF-8.
 ///

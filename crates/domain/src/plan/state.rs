@@ -13,7 +13,7 @@
 
 use std::fmt;
 
-use crate::phase::Phase;
+use super::phase::Phase;
 
 /// Where strategize or execute stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

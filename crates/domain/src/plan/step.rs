@@ -14,8 +14,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use super::phase::Phase;
 use super::spec::{ByteText, CommandTask};
-use crate::phase::Phase;
 
 /// The most steps that a plan has.
 pub const STEPS_MAX: usize = 500;

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
+use crate::change::net::NetChange;
 use crate::diff::lines::split_lines;
 use crate::diff::{Hunk, Line, LineTag};
-use crate::net::NetChange;
 
 use super::{Lines, Redactor, text_of};
 

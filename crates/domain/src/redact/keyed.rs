@@ -11,7 +11,7 @@ use std::ops::Range;
 use super::SECRET_BYTES_MIN;
 use super::mark::SecretKind;
 use super::pattern::{LazyRegex, has_any};
-use super::shapes::is_literal;
+use super::patterns::is_literal;
 use super::spans::Span;
 
 /// A key that has one of them, in any case, says that its value is secret.

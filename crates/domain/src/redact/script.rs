@@ -5,7 +5,7 @@
 
 use super::mark::SecretKind;
 use super::pattern::{Patterns, Rule};
-use super::shapes::{SECRET_WORDS, is_password};
+use super::patterns::{SECRET_WORDS, is_password};
 use super::spans::Span;
 
 const RULES: &[Rule] = &[

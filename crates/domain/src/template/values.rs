@@ -11,8 +11,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::path::TemplatePath;
-use crate::likeness::{did_you_mean, nearest};
-use crate::node_run::NodeRun;
+use crate::record::node_run::NodeRun;
+use crate::suggest::{did_you_mean, nearest};
 
 /// The words that are values by themselves; no argument has such a name.
 pub const RESERVED: [&str; 9] =

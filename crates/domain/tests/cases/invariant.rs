@@ -1,6 +1,6 @@
 //! Invariants: rules on what was touched, sentences that are told once.
 
-use domain::invariant::{effective, violations};
+use domain::plan::invariant::{effective, violations};
 use domain::{Invariant, InvariantScope, RelPath, Rule, Touched};
 use proptest::prelude::*;
 

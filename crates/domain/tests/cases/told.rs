@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use domain::told::*;
+use domain::record::event_draft::*;
 use domain::*;
 use serde_json::json;
 

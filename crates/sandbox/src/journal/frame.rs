@@ -15,7 +15,8 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
-use domain::{ZeroRun, zero_runs};
+use domain::ZeroRun;
+use domain::zero_runs;
 
 use super::file::JournalFile;
 

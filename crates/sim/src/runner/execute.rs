@@ -8,9 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ::worker::{ChangesetHandle, JobRun};
+use domain::inverse;
 use domain::{
     CallNo, CallState, ChangeEntry, ChangeId, ChangesetId, Draft, ErrorCategory, NetChange, NewCall,
-    NewChange, NotCaptured, Plan, RelPath, RootNo, SandboxRecord, ToolCall, fold, inverse,
+    NewChange, NotCaptured, Plan, RelPath, RootNo, SandboxRecord, ToolCall, fold,
 };
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;

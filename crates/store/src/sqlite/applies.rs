@@ -1,9 +1,10 @@
 //! Applies in SQLite: sealed with the job, ended with all that this means for job and plan.
 
 use async_trait::async_trait;
+use domain::record::event_draft;
 use domain::{
     ApplyEnd, ApplyId, ApplyKind, ApplyRecord, ApplyStage, Claim, JobEvent, JobRefused, LeaseLost, NewApply,
-    PlanEvent, PlanId, told,
+    PlanEvent, PlanId,
 };
 use rusqlite::{Row, params};
 use sync::Effect;
@@ -132,7 +133,7 @@ fn has_other_sealed(tx: &Tx<'_>, head: Head, id: ApplyId) -> Result<bool, StoreE
 fn move_without_job(tx: &Tx<'_>, head: Head, event: PlanEvent, at: Moment) -> Result<(), StoreError> {
     let Some(plan) = plans::of_head(tx, head)? else { return Ok(()) };
     match plan.moved(event, Vec::new(), at.wall) {
-        Ok(moved) => plans::keep_moved(tx, head, &plan, &moved, event, told::BY_JOURNAL, at),
+        Ok(moved) => plans::keep_moved(tx, head, &plan, &moved, event, event_draft::BY_JOURNAL, at),
         Err(_) => Ok(()),
     }
 }
@@ -147,7 +148,7 @@ fn keep_undone(
     let plan = plans::of_head(tx, head)?.filter(|plan| plan.undone_at.is_some() != undone);
     let Some(plan) = plan else { return Ok(()) };
     plans::keep_undone(tx, head, &plan.undone(undone.then_some(at.wall), at.wall))?;
-    tell(tx, head, [told::plan_undone(apply.kind, apply.id)], at.wall)
+    tell(tx, head, [event_draft::plan_undone(apply.kind, apply.id)], at.wall)
 }
 
 #[async_trait]

@@ -4,7 +4,8 @@
 mod rows;
 
 use async_trait::async_trait;
-use domain::told::{self, Told};
+use domain::record::event_draft;
+use domain::record::event_draft::Told;
 use domain::{ChangesetError, Claim, KeptCall, NewCall, PlanId, Recorded, SandboxRecord, ToolCall};
 use sync::Effect;
 
@@ -39,8 +40,8 @@ pub(super) fn keep_begun(
     let no = rows::next_no(tx, head, new.attempt)?;
     let call = ToolCall { plan, no, started: at.wall, new, end: None };
     rows::insert(tx, head, &call)?;
-    let node = (begins == Begins::Node).then(|| told::node_started(&call));
-    tell(tx, head, node.into_iter().chain([told::tool_started(&call)]), at.wall)?;
+    let node = (begins == Begins::Node).then(|| event_draft::node_started(&call));
+    tell(tx, head, node.into_iter().chain([event_draft::tool_started(&call)]), at.wall)?;
     Ok(call)
 }
 
@@ -58,7 +59,7 @@ pub(super) fn keep_ended(
     let no = rows::next_no(tx, head, new.attempt)?;
     let call = ToolCall::ended(plan, no, new, end, at.wall);
     rows::insert(tx, head, &call)?;
-    told.extend(told::tool_finished(&call, 0));
+    told.extend(event_draft::tool_finished(&call, 0));
     told.extend(nodes::keep(tx, head, &settles)?);
     Ok(call)
 }
@@ -89,7 +90,7 @@ fn end(
     if !is_again {
         call.end = Some(end);
         rows::save_end(tx, head, &call)?;
-        told.extend(told::tool_finished(&call, recorded.len()));
+        told.extend(event_draft::tool_finished(&call, recorded.len()));
     }
     told.extend(nodes::keep(tx, head, &settles)?);
     tell(tx, head, told, at.wall)?;
@@ -100,7 +101,7 @@ fn end(
 /// Ends every call of a plan that still runs, in order of attempt and number.
 pub(super) fn end_all(tx: &Tx<'_>, head: Head, plan: PlanId, at: Moment) -> Result<(), StoreError> {
     for mut call in rows::running(tx, head, plan)? {
-        let told = told::tool_finished(call.interrupt(at.wall), 0);
+        let told = event_draft::tool_finished(call.interrupt(at.wall), 0);
         rows::save_end(tx, head, &call)?;
         tell(tx, head, told, at.wall)?;
     }
@@ -114,7 +115,7 @@ fn sandbox_opened(tx: &Tx<'_>, claim: &Claim, record: &SandboxRecord, at: Moment
         return Ok(());
     }
     rows::save_sandbox(tx, head, record)?;
-    tell(tx, head, [told::sandbox_opened(record)], at.wall)
+    tell(tx, head, [event_draft::sandbox_opened(record)], at.wall)
 }
 
 fn sandbox_closed(tx: &Tx<'_>, record: &SandboxRecord, at: Moment) -> Result<(), StoreError> {
@@ -122,7 +123,7 @@ fn sandbox_closed(tx: &Tx<'_>, record: &SandboxRecord, at: Moment) -> Result<(),
     match rows::sandbox(tx, head, record.plan, record.attempt)? {
         Some(known) if known != *record => {
             rows::save_sandbox(tx, head, record)?;
-            tell(tx, head, [told::sandbox_closed(record)], at.wall)
+            tell(tx, head, [event_draft::sandbox_closed(record)], at.wall)
         }
         Some(_) | None => Ok(()),
     }

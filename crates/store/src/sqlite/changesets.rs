@@ -11,9 +11,10 @@ mod footprints;
 mod port;
 mod rows;
 
+use domain::record::event_draft;
 use domain::{
     ChangeEntry, Changeset, ChangesetDigest, ChangesetError, ChangesetId, ChangesetState, Claim, Closed,
-    Ending, Folding, Hash, NetChange, NewChange, PlanId, Recorded, Started, changeset_digest, told,
+    Ending, Folding, Hash, NetChange, NewChange, PlanId, Recorded, Started, changeset_digest,
 };
 
 use super::heads::{Head, tell};
@@ -145,7 +146,7 @@ fn end(
     // As many as were numbered.
     let entries = u32::try_from(entries.len()).unwrap_or(u32::MAX);
     let closed = Closed { id, entries, digest };
-    tell(tx, head, [told::changeset_closed(&closed, how)], at.wall)?;
+    tell(tx, head, [event_draft::changeset_closed(&closed, how)], at.wall)?;
     Ok(closed)
 }
 

@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 use domain::context::ContextRecord;
-use domain::{Claim, ContextId, PlanId, told};
+use domain::record::event_draft;
+use domain::{Claim, ContextId, PlanId};
 use rusqlite::Row;
 use sync::Effect;
 
@@ -31,7 +32,7 @@ fn keep(
         return Ok(());
     }
     contents::keep(tx, text)?;
-    tell(tx, head, [told::context_assembled(record)], at.wall)
+    tell(tx, head, [event_draft::context_assembled(record)], at.wall)
 }
 
 fn record(row: &Row<'_>) -> rusqlite::Result<ContextRecord> {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use domain::record::event_draft;
 use domain::{
     Action, CallNo, Claim, Detail, ErrorCategory, ErrorHistory, ErrorId, ErrorRecord, Folded, NewError,
-    Phase, PlanId, Policy, RECORDS_MAX, Recovery, StepId, told,
+    Phase, PlanId, Policy, RECORDS_MAX, Recovery, StepId,
 };
 use rusqlite::Row;
 use serde::{Deserialize, Serialize};
@@ -201,7 +202,7 @@ pub(super) fn keep(
     };
     if history.recorded() > recorded {
         save_added(tx, head, &history, record)?;
-        tell(tx, head, [told::error_recorded(&error, &recovery)], at.wall)?;
+        tell(tx, head, [event_draft::error_recorded(&error, &recovery)], at.wall)?;
     } else {
         save_details(tx, head, record)?;
     }

@@ -4,7 +4,7 @@
 //! 1. A number is given by the same write that uses it, so there are no gaps.
 //! 2. Only of a plan that was made is anything told: jobs may also run for one that is kept elsewhere.
 
-use domain::told::Told;
+use domain::record::event_draft::Told;
 use domain::{EventKind, EventRecord, PlanId, WallMs};
 
 use rusqlite::Row;

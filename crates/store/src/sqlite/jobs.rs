@@ -8,9 +8,10 @@
 mod port;
 mod rows;
 
+use domain::record::event_draft;
 use domain::{
     Claim, ClaimRequest, Ending, Job, JobEvent, JobId, JobRefused, JobState, LeaseLost, Ms, NewJob, Phase,
-    Policy, Reason, WallMs, WorkerId, follow, told, why_constrained,
+    Policy, Reason, WallMs, WorkerId, follow, why_constrained,
 };
 
 use super::heads::{self, Head, tell};
@@ -83,9 +84,9 @@ pub(super) fn move_job(
             errors::keep(tx, *head, after.plan, &Policy::default(), error, 0, at)?;
         }
     }
-    tell(tx, *head, told::job_moved(before, &after), at.wall)?;
+    tell(tx, *head, event_draft::job_moved(before, &after), at.wall)?;
     if let Some((before, moved, event)) = moved {
-        plans::keep_moved(tx, *head, &before, &moved, event, told::BY_JOB, at)?;
+        plans::keep_moved(tx, *head, &before, &moved, event, event_draft::BY_JOB, at)?;
     }
     Ok(after)
 }
@@ -93,7 +94,7 @@ pub(super) fn move_job(
 /// Queues a job that may be queued, and tells of it.
 pub(super) fn keep_queued(tx: &Tx<'_>, head: Head, job: &Job, at: Moment) -> Result<(), StoreError> {
     insert(tx, head, job)?;
-    tell(tx, head, [told::job_queued(job)], at.wall)
+    tell(tx, head, [event_draft::job_queued(job)], at.wall)
 }
 
 /// Whether the id of a job is free in the whole store, and the queue has room. A known job of the plan is queued already.

@@ -4,7 +4,8 @@
 //! 1. A run is one row, written once; one that is known as it is changes nothing and is told by nothing.
 
 use async_trait::async_trait;
-use domain::told::{self, Told};
+use domain::record::event_draft;
+use domain::record::event_draft::Told;
 use domain::{Claim, NodeOutcome, NodeRun, NodeWait, PlanId, Usage};
 use rusqlite::{Row, params};
 use sync::Effect;
@@ -22,7 +23,7 @@ pub(super) fn keep(tx: &Tx<'_>, head: Head, runs: &[NodeRun]) -> Result<Vec<Told
     let mut told = Vec::new();
     for run in runs {
         if save(tx, head, run)? {
-            told.push(told::node_finished(run));
+            told.push(event_draft::node_finished(run));
         }
     }
     Ok(told)
@@ -123,7 +124,7 @@ impl NodeStore for SqliteStore {
         let (at, claim) = (self.moment(), *claim);
         self.write(FOR_PROCESS, move |tx| {
             let head = guard(tx, &claim)?;
-            tell(tx, head, [told::node_waits(&wait)], at.wall)
+            tell(tx, head, [event_draft::node_waits(&wait)], at.wall)
         })
         .await
     }

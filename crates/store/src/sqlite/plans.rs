@@ -9,9 +9,10 @@ mod port;
 mod rows;
 mod specs;
 
+use domain::record::event_draft;
 use domain::{
     Decision, HandMove, HandMoved, JobRefused, NewDecision, NewJob, NewPlan, Plan, PlanEvent, PlanId,
-    PlanMoveError, told,
+    PlanMoveError,
 };
 
 use super::heads::{self, Head, tell};
@@ -34,7 +35,7 @@ pub(super) fn keep_moved(
     at: Moment,
 ) -> Result<(), StoreError> {
     rows::save(tx, head, moved)?;
-    tell(tx, head, [told::plan_moved(before, moved, event, by)], at.wall)
+    tell(tx, head, [event_draft::plan_moved(before, moved, event, by)], at.wall)
 }
 
 /// Keeps a plan whose apply was undone or stands again.
@@ -68,11 +69,11 @@ fn create(
     plan.waits_for(&job).map_err(PlanStoreError::Job)?;
     rows::insert(tx, head, &plan)?;
     ledger::open_accounts(tx, head, &plan)?;
-    tell(tx, head, [told::plan_created(&first)], at.wall)?;
+    tell(tx, head, [event_draft::plan_created(&first)], at.wall)?;
     for decision in decisions {
         decide_one(tx, head, plan.id, decision, at).map_err(from_decide)?;
     }
-    tell(tx, head, told::plan_made(&first, &moves), at.wall)?;
+    tell(tx, head, event_draft::plan_made(&first, &moves), at.wall)?;
     keep_queued(tx, head, &plan.queued(job, at.now), at)?;
     Ok(plan)
 }

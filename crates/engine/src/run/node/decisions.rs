@@ -9,7 +9,7 @@
 //! # Not here
 //! What a strategist decides: `strategize`. What may be recorded at all: [`NewDecision::check`].
 
-use domain::strategy::Strategy;
+use domain::plan::strategy::Strategy;
 use domain::{Alternative, Decision, DecisionKind, ErrorCategory, NewDecision, Plan, StepDecision};
 use serde::Deserialize;
 use serde_json::Value;

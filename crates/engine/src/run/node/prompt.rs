@@ -5,7 +5,7 @@
 //! 2. A plan without a task in words has an empty brief.
 //! 3. What a person says reaches every node that begins after it, and a model at its next turn, each time once.
 
-use domain::strategy::Strategy;
+use domain::plan::strategy::Strategy;
 use domain::{Decision, DecisionKind, NodeRun, Phase, Plan, Values};
 
 const INVARIANTS: &str = "What must hold (where two conflict, the earlier holds):";

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use domain::strategy::Strategy;
+use domain::plan::strategy::Strategy;
 use domain::{
     Decision, DecisionKind, Does, NewDecision, NodeRun, Phase, Plan, Step, StepDecision, Strategist,
 };

@@ -11,9 +11,10 @@
 use std::collections::BTreeSet;
 use std::io::{self, Read};
 
+use domain::inverse as back_of;
 use domain::{
     Base, ChangeEntry, Draft, FileMerge, FileState, Merge, Op, Place, RelPath, RootNo, Sides, fold_all,
-    inverse as back_of, merge, merge_file,
+    merge, merge_file,
 };
 use sandbox::content::ContentSource;
 

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
-use domain::{Hash, ZeroRun, zero_runs};
+use domain::zero_runs;
+use domain::{Hash, ZeroRun};
 
 use crate::{STAGED_KEPT, StoreError};
 

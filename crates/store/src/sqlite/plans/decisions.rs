@@ -5,7 +5,8 @@
 //!    never a count without its rows.
 //! 2. A decision that rests upon nothing but the prompt costs no look at the others.
 
-use domain::{Claim, Decision, HandDecisions, NewDecision, PlanId, StepDecision, told};
+use domain::record::event_draft;
+use domain::{Claim, Decision, HandDecisions, NewDecision, PlanId, StepDecision};
 
 use super::{of_head, rows};
 use crate::DecisionStoreError;
@@ -72,7 +73,7 @@ pub(super) fn keep_by_hand(
         decide_one(tx, head, plan, new, at)?;
     }
     if let Some((by, gave_way)) = superseding.filter(|(_, gave_way)| !gave_way.is_empty()) {
-        tell(tx, head, [told::decision_superseded(&gave_way, by)], at.wall)?;
+        tell(tx, head, [event_draft::decision_superseded(&gave_way, by)], at.wall)?;
     }
     Ok(())
 }
@@ -89,6 +90,6 @@ pub(super) fn decide_one(
     new.check(seq, |other| Ok::<_, DecisionStoreError>(rows::stands(tx, head, other)?))?;
     let decision = Decision::new(plan, seq, new, at.wall);
     rows::insert_decision(tx, head, &decision)?;
-    tell(tx, head, [told::decision_recorded(&decision)], at.wall)?;
+    tell(tx, head, [event_draft::decision_recorded(&decision)], at.wall)?;
     Ok(decision)
 }

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use actors::tool::Project;
 use domain::context::{FOCUS_MAX, Focus};
-use domain::strategy::Strategy;
+use domain::plan::strategy::Strategy;
 use domain::{RelPath, RootNo};
 use sandbox::file_tools::read_file;
 
@@ -54,7 +54,7 @@ impl Trees {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::strategy::StrategyStep;
+    use domain::plan::strategy::StrategyStep;
 
     fn trees(dir: &std::path::Path) -> Trees {
         for (path, text) in [("a/src/main.rs", "x"), ("a/Makefile", "x"), ("b/lib.py", "x")] {

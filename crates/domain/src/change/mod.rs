@@ -1,0 +1,259 @@
+//! One file changed: what it was, what it became, by which call.
+//!
+//! # Invariants
+//! 1. What happened is told from the states before and after alone; names of tools play no part.
+//!    [`Draft::between`] and [`pair_renames`] are the only makers of a draft.
+//! 2. A rename has the content of its source, unedited. With edits it stays a delete and a create.
+//!
+//! # Not here
+//! Where the states come from (capture), and where entries are kept ([`Changesets`](crate::Changesets)).
+
+pub mod changeset;
+pub(crate) mod digest;
+pub mod file_state;
+pub(crate) mod inverse;
+pub mod net;
+pub mod selection;
+pub mod zero_runs;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::id::{CallNo, ChangeId, ChangesetId, RootNo};
+use crate::path::RelPath;
+use file_state::{FileState, Hash, Kind};
+
+/// What happened to a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// It was not there before.
+    Create,
+    /// Its kind or content differs.
+    Modify,
+    /// It is no longer there.
+    Delete,
+    /// It came, unedited, from another path.
+    Rename {
+        /// Where it was before.
+        from: RelPath,
+    },
+    /// Only its permission bits differ.
+    Mode,
+}
+
+/// Whether the state before is what the change was really made upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// It is.
+    Known,
+    /// Somebody may have changed the file meanwhile: nothing is merged upon it.
+    Moved,
+}
+
+/// A change as it was found, not yet numbered.
+///
+/// ```
+/// use domain::{Draft, FileState, Op, RelPath};
+///
+/// let path = RelPath::new("build.sh")?;
+/// let before = FileState::file(b"make\n", 0o644);
+/// let after = FileState::file(b"make\n", 0o755);
+/// let draft = Draft::between(path.clone(), Some(before), Some(after));
+/// assert_eq!(draft.map(|draft| draft.op().clone()), Some(Op::Mode));
+/// assert_eq!(Draft::between(path, Some(before), Some(before)), None);
+/// # Ok::<(), domain::PathError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    path: RelPath,
+    op: Op,
+    before: Option<FileState>,
+    after: Option<FileState>,
+}
+
+impl Draft {
+    /// What happened at `path`; nothing, when both states are the same.
+    pub fn between(path: RelPath, before: Option<FileState>, after: Option<FileState>) -> Option<Draft> {
+        let op = match (&before, &after) {
+            (None, None) => return None,
+            (None, Some(_)) => Op::Create,
+            (Some(_), None) => Op::Delete,
+            (Some(before), Some(after)) if !same_content(before, after) => Op::Modify,
+            (Some(before), Some(after)) if before.mode != after.mode => Op::Mode,
+            (Some(_), Some(_)) => return None,
+        };
+        Some(Draft { path, op, before, after })
+    }
+
+    /// Where the file is; for a rename, where it went.
+    pub fn path(&self) -> &RelPath {
+        &self.path
+    }
+
+    /// What happened to it.
+    pub fn op(&self) -> &Op {
+        &self.op
+    }
+
+    /// What it was; for a rename, at the place that it came from.
+    pub fn before(&self) -> Option<&FileState> {
+        self.before.as_ref()
+    }
+
+    /// What it became.
+    pub fn after(&self) -> Option<&FileState> {
+        self.after.as_ref()
+    }
+}
+
+fn same_content(before: &FileState, after: &FileState) -> bool {
+    before.kind == after.kind && before.size == after.size && before.hash == after.hash
+}
+
+/// Joins each delete with the create that took its content over, among the drafts of one call in one root.
+///
+/// A pair has equal hash, equal kind and content that is not empty. Of several partners the one with the same
+/// file name is taken, then the first in path order. A path that was both deleted and created was replaced,
+/// so it is the end of no rename: renames never chain, nor form a circle.
+///
+/// The answer is in path order, at the same path the delete first; what comes in twice goes out twice.
+pub fn pair_renames(drafts: Vec<Draft>) -> Vec<Draft> {
+    let mut drafts = drafts;
+    drafts.sort_by(|a, b| a.path.cmp(&b.path).then_with(|| is_create(a).cmp(&is_create(b))));
+    let source_of_create = find_sources(&drafts);
+    let renamed_away: BTreeSet<usize> = source_of_create.values().copied().collect();
+    let sources: BTreeMap<usize, (RelPath, Option<FileState>)> = renamed_away
+        .iter()
+        .filter_map(|delete| drafts.get(*delete).map(|draft| (*delete, (draft.path.clone(), draft.before))))
+        .collect();
+    drafts
+        .into_iter()
+        .enumerate()
+        .filter(|(index, _)| !renamed_away.contains(index))
+        .map(|(index, draft)| match source_of_create.get(&index).and_then(|delete| sources.get(delete)) {
+            Some((from, before)) => Draft { op: Op::Rename { from: from.clone() }, before: *before, ..draft },
+            None => draft,
+        })
+        .collect()
+}
+
+/// Which delete each create takes its content from, by index into `drafts`, which are in path order.
+fn find_sources(drafts: &[Draft]) -> BTreeMap<usize, usize> {
+    let created: BTreeSet<&RelPath> =
+        drafts.iter().filter(|draft| is_create(draft)).map(Draft::path).collect();
+    let deleted: BTreeSet<&RelPath> =
+        drafts.iter().filter(|draft| is_delete(draft)).map(Draft::path).collect();
+    let mut sources = BTreeMap::new();
+    let mut taken = BTreeSet::new();
+    for tie in [Tie::SameName, Tie::PathOrder] {
+        let mut free: BTreeMap<MoveKey<'_>, VecDeque<usize>> = BTreeMap::new();
+        for (index, draft) in drafts.iter().enumerate() {
+            if !is_delete(draft) || taken.contains(&index) || created.contains(&draft.path) {
+                continue;
+            }
+            if let Some(key) = move_key(draft, draft.before(), tie) {
+                free.entry(key).or_default().push_back(index);
+            }
+        }
+        for (index, draft) in drafts.iter().enumerate() {
+            if !is_create(draft) || sources.contains_key(&index) || deleted.contains(&draft.path) {
+                continue;
+            }
+            let partners = move_key(draft, draft.after(), tie).and_then(|key| free.get_mut(&key));
+            if let Some(delete) = partners.and_then(VecDeque::pop_front) {
+                sources.insert(index, delete);
+                taken.insert(delete);
+            }
+        }
+    }
+    sources
+}
+
+#[derive(Clone, Copy)]
+enum Tie {
+    SameName,
+    PathOrder,
+}
+
+/// What both ends of a rename have in common.
+type MoveKey<'a> = (Hash, Kind, Option<&'a [u8]>);
+
+fn move_key<'a>(draft: &'a Draft, state: Option<&FileState>, tie: Tie) -> Option<MoveKey<'a>> {
+    let name = match tie {
+        Tie::SameName => Some(draft.path.file_name()),
+        Tie::PathOrder => None,
+    };
+    state.filter(|state| state.size > 0).map(|state| (state.hash, state.kind, name))
+}
+
+fn is_create(draft: &Draft) -> bool {
+    matches!(draft.op, Op::Create)
+}
+
+fn is_delete(draft: &Draft) -> bool {
+    matches!(draft.op, Op::Delete)
+}
+
+/// A change to be recorded, named by its caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewChange {
+    /// Recording the same id again records it once.
+    pub id: ChangeId,
+    /// The tool call that made the change.
+    pub call: CallNo,
+    /// The project that the path lies in.
+    pub root: RootNo,
+    /// Whether the state before can be trusted.
+    pub base: Base,
+    /// What changed.
+    pub draft: Draft,
+}
+
+/// A recorded change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangeEntry {
+    /// The name that its caller gave it.
+    pub id: ChangeId,
+    /// The changeset that holds it.
+    pub changeset: ChangesetId,
+    /// Its place in the changeset: from 1, without gaps.
+    pub seq: u32,
+    /// Its place in the plan: from 1, rising. A checkpoint is such a number.
+    pub no: u64,
+    /// The tool call that made the change.
+    pub call: CallNo,
+    /// The project that the path lies in.
+    pub root: RootNo,
+    /// Where the file is; for a rename, where it went.
+    pub path: RelPath,
+    /// What happened to it.
+    pub op: Op,
+    /// What it was.
+    pub before: Option<FileState>,
+    /// What it became.
+    pub after: Option<FileState>,
+    /// Whether the state before can be trusted.
+    pub base: Base,
+}
+
+impl ChangeEntry {
+    /// The entry for `change` at its place.
+    pub(crate) fn new(changeset: ChangesetId, seq: u32, no: u64, change: NewChange) -> ChangeEntry {
+        let NewChange { id, call, root, base, draft } = change;
+        let Draft { path, op, before, after } = draft;
+        ChangeEntry { id, changeset, seq, no, call, root, path, op, before, after, base }
+    }
+
+    /// Whether `change` is what was recorded here: the same name and the same content.
+    pub fn matches(&self, change: &NewChange) -> bool {
+        let NewChange { id, call, root, base, draft } = change;
+        let Draft { path, op, before, after } = draft;
+        self.id == *id
+            && self.call == *call
+            && self.root == *root
+            && self.base == *base
+            && self.path == *path
+            && self.op == *op
+            && self.before == *before
+            && self.after == *after
+    }
+}

@@ -1,0 +1,339 @@
+//! What a plan changed all in all: its entries folded, one change for each path.
+//!
+//! # Invariants
+//! 1. Folding the entries is replaying them: whoever applies the net changes to the state before the first
+//!    entry has the state after the last. All `from` are emptied before any `path` is filled.
+//! 2. What ends as it began is no change, and a move to where it began is none either.
+//! 3. A change has a `from` only if its source was there at first and is gone in the end, and its target was
+//!    not there at first. Every other move is told as what happened at each of its two ends, so that nothing
+//!    that was overwritten on the way is forgotten.
+//! 4. [`fold`] leaves out directories that were made with a usual mode only to hold other things: nobody reviews
+//!    them. [`fold_all`] has them, and whoever writes files goes by it.
+//!
+//! # Not here
+//! Which attempt's entries count (the store), and what a change meets in the project ([`crate::merge_file`]).
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::digest::{encode_bytes, encode_state};
+use super::file_state::{FileState, Hash, Kind};
+use super::{Base, ChangeEntry, Op};
+use crate::id::{CallNo, RootNo};
+use crate::path::RelPath;
+
+/// Keeps these hashes apart from any other use of BLAKE3; a new encoding takes a new name.
+const CONTEXT: &str = "CleverAgents net changes, encoding 1";
+
+/// The difference at one path between the plan's base and its result. What diff, merge and apply work on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetChange {
+    /// The project that the path lies in.
+    pub root: RootNo,
+    /// Where the file is now; of a deleted one, where it was.
+    pub path: RelPath,
+    /// Where it was before, when it was moved.
+    pub from: Option<RelPath>,
+    /// What it was; for a move, at `from`.
+    pub before: Option<FileState>,
+    /// What it became.
+    pub after: Option<FileState>,
+    /// Whether the state before can be trusted.
+    pub base: Base,
+    /// The tool calls that had a part in it, rising.
+    pub calls: Vec<CallNo>,
+}
+
+/// Folds the entries of one attempt, in the order of their numbers, into one change for each path, in the
+/// order of roots and paths.
+///
+/// ```
+/// use domain::{FileState, fold};
+/// # use domain::*;
+/// # let entry = |no, path: &str, op, before, after| ChangeEntry { id: ChangeId::from_u128(no as u128),
+/// #     changeset: ChangesetId::from_u128(1), seq: no as u32, no, call: CallNo(no as u32), root: RootNo(0),
+/// #     path: RelPath::new(path).unwrap(), op, before, after, base: Base::Known };
+/// let (old, new) = (FileState::file(b"old", 0o644), FileState::file(b"new", 0o644));
+/// let moved = entry(1, "b", Op::Rename { from: RelPath::new("a")? }, Some(old), Some(old));
+/// let edited = entry(2, "b", Op::Modify, Some(old), Some(new));
+/// let net = fold(&[moved, edited]);
+/// assert_eq!(net.len(), 1);
+/// assert_eq!(net[0].from, Some(RelPath::new("a")?));
+/// assert_eq!((net[0].before, net[0].after), (Some(old), Some(new)));
+/// # Ok::<(), PathError>(())
+/// ```
+pub fn fold<'a>(entries: impl IntoIterator<Item = &'a ChangeEntry>) -> Vec<NetChange> {
+    let mut folding = Folding::default();
+    entries.into_iter().for_each(|entry| folding.add(entry));
+    folding.finish()
+}
+
+/// The same, with the directories that were made to hold what was made.
+pub fn fold_all<'a>(entries: impl IntoIterator<Item = &'a ChangeEntry>) -> Vec<NetChange> {
+    let mut folding = Folding::default();
+    entries.into_iter().for_each(|entry| folding.add(entry));
+    folding.finish_all()
+}
+
+/// The same, entry by entry: not all of them have to lie in memory at once.
+///
+/// A plan may change 100,000 files, so that each costs little: its place and a number in the index.
+#[derive(Debug, Default)]
+pub struct Folding {
+    /// In the order in which entries first name them.
+    places: Vec<Place>,
+    /// The number of each place, by the hash of its root and path.
+    index: HashMap<Hash, u32>,
+}
+
+impl Folding {
+    /// Takes the next entry, in the order of their numbers.
+    pub fn add(&mut self, entry: &ChangeEntry) {
+        match &entry.op {
+            Op::Rename { from } => self.replay_move(from, entry),
+            Op::Create | Op::Modify | Op::Delete | Op::Mode => self.replay_in_place(entry),
+        }
+    }
+
+    /// What they come to, without directories that were made with a usual mode only to hold others.
+    pub fn finish(self) -> Vec<NetChange> {
+        let mut net = self.finish_all();
+        let carriers = carriers(net.iter().map(End::from));
+        let mut at = 0..;
+        net.retain(|_| at.next().is_none_or(|at| !carriers.contains(&at)));
+        net
+    }
+
+    /// What they come to.
+    pub fn finish_all(mut self) -> Vec<NetChange> {
+        let moves = self.find_moves();
+        let moved: Vec<NetChange> =
+            moves.iter().map(|(at, from)| moved(&self.places[*at], &self.places[*from])).collect();
+        for at in moves.into_iter().flat_map(|(at, from)| [at, from]) {
+            self.places[at].forget();
+        }
+        drop(self.index);
+        // It takes the memory of the places over.
+        let mut changes: Vec<NetChange> = self.places.into_iter().filter_map(stayed).collect();
+        changes.extend(moved);
+        changes.sort_unstable_by(|one, other| (one.root, &one.path).cmp(&(other.root, &other.path)));
+        changes
+    }
+
+    fn find(&self, root: RootNo, path: &RelPath) -> Option<usize> {
+        self.index.get(&index_key(root, path)).map(|at| *at as usize)
+    }
+
+    /// The place at `path`, which held `first` if no entry told of it before.
+    fn place(&mut self, entry: &ChangeEntry, path: &RelPath, first: Option<FileState>) -> &mut Place {
+        let next = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
+        let at = *self.index.entry(index_key(entry.root, path)).or_insert(next);
+        if at == next {
+            self.places.push(Place {
+                root: entry.root,
+                path: path.clone(),
+                first,
+                base: entry.base,
+                last: first,
+                origin: if first.is_some() { Origin::Here } else { Origin::Nowhere },
+                calls: Vec::with_capacity(1),
+            });
+        }
+        let place = &mut self.places[at as usize];
+        place.add_calls(&[entry.call]);
+        place
+    }
+
+    fn replay_in_place(&mut self, entry: &ChangeEntry) {
+        let place = self.place(entry, &entry.path, entry.before);
+        let was = place.last.is_some();
+        place.last = entry.after;
+        if was && entry.after.is_some() {
+            return;
+        }
+        // A file that ended takes its origin along; the one that begins here is the plan's own.
+        let ended = match std::mem::replace(&mut place.origin, Origin::Nowhere) {
+            Origin::At(origin) if origin != entry.path => origin,
+            Origin::At(_) | Origin::Here | Origin::Nowhere => return,
+        };
+        let calls = place.calls.clone();
+        if let Some(source) = self.find(entry.root, &ended) {
+            self.places[source].add_calls(&calls);
+        }
+    }
+
+    fn replay_move(&mut self, from: &RelPath, entry: &ChangeEntry) {
+        let source = self.place(entry, from, entry.before);
+        source.last = None;
+        let origin = match std::mem::replace(&mut source.origin, Origin::Nowhere) {
+            Origin::Here => Origin::At(from.clone()),
+            origin @ (Origin::At(_) | Origin::Nowhere) => origin,
+        };
+        let calls = source.calls.clone();
+        let target = self.place(entry, &entry.path, None);
+        target.last = entry.after;
+        target.origin = origin;
+        target.add_calls(&calls);
+    }
+
+    /// Each target that is told as a move, with its source.
+    fn find_moves(&self) -> Vec<(usize, usize)> {
+        let mut moves = Vec::new();
+        for (at, place) in self.places.iter().enumerate() {
+            let Origin::At(origin) = &place.origin else { continue };
+            let Some(from) = self.find(place.root, origin) else { continue };
+            let source = &self.places[from];
+            let (Some(before), Some(after)) = (source.first, place.last) else { continue };
+            if place.first.is_none() && source.last.is_none() && before.kind == after.kind {
+                moves.push((at, from));
+            }
+        }
+        moves
+    }
+}
+
+/// By its hash a place needs no second copy of its path.
+fn index_key(root: RootNo, path: &RelPath) -> Hash {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&root.0.to_le_bytes()).update(path.as_bytes());
+    Hash::from_bytes(*hasher.finalize().as_bytes())
+}
+
+/// The modes that directories have that nobody gave a thought to, by the usual umasks.
+const USUAL_DIR_MODES: [u16; 2] = [0o755, 0o775];
+
+/// One path, and what was there before and after.
+#[derive(Clone, Copy, Debug)]
+pub struct End<'a> {
+    root: RootNo,
+    path: &'a [u8],
+    before: Option<FileState>,
+    after: Option<FileState>,
+}
+
+impl<'a> End<'a> {
+    /// The two ends of a change at `path`.
+    pub fn of(
+        root: RootNo,
+        path: &'a RelPath,
+        before: Option<FileState>,
+        after: Option<FileState>,
+    ) -> End<'a> {
+        End { root, path: path.as_bytes(), before, after }
+    }
+
+    fn is_usual_new_dir(&self) -> bool {
+        self.before.is_none() && self.after.as_ref().is_some_and(is_usual_dir)
+    }
+}
+
+impl<'a> From<&'a NetChange> for End<'a> {
+    fn from(change: &'a NetChange) -> End<'a> {
+        End::of(change.root, &change.path, change.before, change.after)
+    }
+}
+
+/// Whether it is a directory with a mode that nobody gave a thought to.
+pub(crate) fn is_usual_dir(state: &FileState) -> bool {
+    state.kind == Kind::Dir && USUAL_DIR_MODES.contains(&state.mode)
+}
+
+/// Which of these, by index, are directories that were made with a usual mode to hold others of them.
+pub fn carriers<'a>(ends: impl Iterator<Item = End<'a>> + Clone) -> BTreeSet<usize> {
+    if !ends.clone().any(|end| end.is_usual_new_dir()) {
+        return BTreeSet::new();
+    }
+    let made: BTreeSet<(RootNo, &[u8])> =
+        ends.clone().filter(|end| end.after.is_some()).map(|end| (end.root, end.path)).collect();
+    let holds = |end: &End<'_>| {
+        let below = [end.path, b"/"].concat();
+        let first = made.range((end.root, &below[..])..).next();
+        first.is_some_and(|(root, path)| *root == end.root && path.starts_with(&below))
+    };
+    let is_carrier = |end: &End<'_>| end.is_usual_new_dir() && holds(end);
+    ends.enumerate().filter(|(_, end)| is_carrier(end)).map(|(at, _)| at).collect()
+}
+
+/// One hash of what the changes make of the tree: of the sorted (root, path, state after), where a moved file
+/// is also absent from where it was. How it came about, and by which calls, plays no part.
+pub fn net_hash(changes: &[NetChange]) -> Hash {
+    let mut ends: BTreeSet<(RootNo, &RelPath, Option<&FileState>)> = BTreeSet::new();
+    for change in changes {
+        ends.insert((change.root, &change.path, change.after.as_ref()));
+        ends.extend(change.from.as_ref().map(|from| (change.root, from, None)));
+    }
+    let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
+    let mut sink = |bytes: &[u8]| {
+        hasher.update(bytes);
+    };
+    sink(&(ends.len() as u64).to_le_bytes());
+    for (root, path, after) in ends {
+        sink(&root.0.to_le_bytes());
+        encode_bytes(path.as_bytes(), &mut sink);
+        encode_state(after, &mut sink);
+    }
+    Hash::from_bytes(*hasher.finalize().as_bytes())
+}
+
+/// What is known of one path while entries are replayed. There is one for each changed file: it is kept small, and no
+/// smaller than the change that takes its memory over.
+#[derive(Debug)]
+struct Place {
+    root: RootNo,
+    path: RelPath,
+    first: Option<FileState>,
+    base: Base,
+    last: Option<FileState>,
+    origin: Origin,
+    /// Rising.
+    calls: Vec<CallNo>,
+}
+
+/// Where the file that lies at a path now lay at first.
+#[derive(Debug)]
+enum Origin {
+    /// Nowhere: it was made by the plan, or nothing lies there.
+    Nowhere,
+    /// At the same path.
+    Here,
+    /// At this one.
+    At(RelPath),
+}
+
+impl Place {
+    fn add_calls(&mut self, calls: &[CallNo]) {
+        for call in calls {
+            if let Err(place) = self.calls.binary_search(call) {
+                self.calls.insert(place, *call);
+            }
+        }
+    }
+
+    /// Makes it no change, because it is told as a part of a move.
+    fn forget(&mut self) {
+        self.last = self.first;
+    }
+}
+
+fn moved(place: &Place, source: &Place) -> NetChange {
+    NetChange {
+        root: place.root,
+        path: place.path.clone(),
+        from: Some(source.path.clone()),
+        before: source.first,
+        after: place.last,
+        base: source.base,
+        calls: source
+            .calls
+            .iter()
+            .chain(&place.calls)
+            .copied()
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect(),
+    }
+}
+
+fn stayed(place: Place) -> Option<NetChange> {
+    let Place { root, path, first: before, last: after, base, calls, .. } = place;
+    (before != after).then_some(NetChange { root, path, from: None, before, after, base, calls })
+}

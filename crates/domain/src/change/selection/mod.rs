@@ -1,0 +1,204 @@
+//! Which parts of a plan's changes a person takes: the words of `--only`, `--reject` and `--take`.
+//!
+//! A word is a path, a directory, a hunk's address `path#n` or a glob, before each of which `project:` may
+//! stand. A moved file answers to its old path too. A word's first reading that fits anything counts, in that
+//! order, so that a file really named `a#1` or `[id].ts` can be addressed.
+//!
+//! # Invariants
+//! 1. A word that fits nothing is an error, never an empty choice.
+//! 2. What is rejected is left out, whatever else names it. Without `--only` all the rest is taken.
+//! 3. The answer has one item for each change, in their order.
+//!
+//! # Not here
+//! What a hunk holds ([`crate::hunks`]), and what is done with those chosen ([`crate::narrow`]).
+
+mod address;
+mod nearest;
+
+use std::collections::BTreeSet;
+
+use super::net::NetChange;
+use crate::id::RootNo;
+
+use address::{Fit, Word};
+use nearest::nearest;
+
+/// A project's name in words and addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectAlias {
+    /// Which project.
+    pub root: RootNo,
+    /// What people call it.
+    pub alias: String,
+}
+
+/// A change that may be chosen.
+#[derive(Clone, Copy, Debug)]
+pub struct Choosable<'a> {
+    /// The change.
+    pub change: &'a NetChange,
+    /// How many hunks it has: the length of [`crate::hunks`].
+    pub hunks: u32,
+}
+
+/// What was chosen of one change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// How much of it.
+    pub part: ChosenPart,
+    /// Whether the plan's file wins over a conflict.
+    pub take: bool,
+}
+
+/// How much of a change was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChosenPart {
+    /// Nothing of it.
+    None,
+    /// All of it.
+    Whole,
+    /// The hunks with these numbers: at least one, and not all.
+    Hunks(BTreeSet<u32>),
+}
+
+/// Why a selection cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectionError {
+    /// A word fits no change.
+    #[error("nothing that the plan changed is called `{word}`")]
+    NoSuchHunk {
+        /// The word as it was given.
+        word: String,
+        /// The address most like it; none when the plan changed nothing.
+        nearest: Option<String>,
+    },
+    /// Over a conflict a file is taken whole.
+    #[error("`{word}` names a hunk, and only whole files can be taken over a conflict")]
+    TakesHunk {
+        /// The word as it was given.
+        word: String,
+        /// The file's address.
+        file: String,
+    },
+}
+
+/// Which changes, and which hunks of them, a person takes.
+///
+/// ```
+/// use domain::{Base, Choosable, ChosenPart, FileState, NetChange, RelPath, RootNo, Selection};
+///
+/// let change = NetChange {
+///     root: RootNo(0), path: RelPath::new("src/lib.rs")?, from: None, base: Base::Known, calls: vec![],
+///     before: Some(FileState::file(b"a", 0o644)), after: Some(FileState::file(b"b", 0o644)),
+/// };
+/// let all_but_the_second = Selection::parse(&[], &["src/lib.rs#2".to_owned()], &[], &[]);
+/// let chosen = all_but_the_second.choose(&[Choosable { change: &change, hunks: 3 }]).unwrap();
+/// assert_eq!(chosen[0].part, ChosenPart::Hunks([1, 3].into()));
+/// # Ok::<(), domain::PathError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Selection {
+    only: Vec<Word>,
+    reject: Vec<Word>,
+    take: Vec<Word>,
+    projects: Vec<ProjectAlias>,
+}
+
+impl Selection {
+    /// Reads the words. Which reading of each counts is seen when it meets the changes.
+    pub fn parse(
+        only: &[String],
+        reject: &[String],
+        take: &[String],
+        projects: &[ProjectAlias],
+    ) -> Selection {
+        let words = |texts: &[String]| texts.iter().map(|text| Word::parse(text, projects)).collect();
+        Selection { only: words(only), reject: words(reject), take: words(take), projects: projects.to_vec() }
+    }
+
+    /// What is chosen of each change.
+    ///
+    /// # Errors
+    /// The first word that fits no change, or that takes a hunk.
+    pub fn choose(&self, changes: &[Choosable<'_>]) -> Result<Vec<Chosen>, SelectionError> {
+        let mut numbers: Vec<BTreeSet<u32>> = if self.only.is_empty() {
+            changes.iter().map(all_of).collect()
+        } else {
+            vec![BTreeSet::new(); changes.len()]
+        };
+        for word in &self.only {
+            for (fit, at) in self.fits(word, changes)? {
+                numbers[at].extend(numbers_of(fit, &changes[at]));
+            }
+        }
+        for word in &self.reject {
+            for (fit, at) in self.fits(word, changes)? {
+                let left_out = numbers_of(fit, &changes[at]);
+                numbers[at].retain(|number| !left_out.contains(number));
+            }
+        }
+        let mut taken = vec![false; changes.len()];
+        for word in &self.take {
+            for (fit, at) in self.fits(word, changes)? {
+                match fit {
+                    Fit::Whole => taken[at] = true,
+                    Fit::Hunk(_) => return Err(self.takes_hunk(word, changes[at].change)),
+                }
+            }
+        }
+        let chosen = numbers.into_iter().zip(changes).zip(taken);
+        Ok(chosen.map(|((numbers, change), take)| Chosen { part: part(numbers, change), take }).collect())
+    }
+
+    /// How the word fits which of the changes, by their index.
+    fn fits(&self, word: &Word, changes: &[Choosable<'_>]) -> Result<Vec<(Fit, usize)>, SelectionError> {
+        let fits = word.fits(changes);
+        if fits.is_empty() {
+            return Err(SelectionError::NoSuchHunk {
+                word: word.text().to_owned(),
+                nearest: nearest(word.text(), changes, &self.projects),
+            });
+        }
+        Ok(fits)
+    }
+
+    fn takes_hunk(&self, word: &Word, change: &NetChange) -> SelectionError {
+        SelectionError::TakesHunk {
+            word: word.text().to_owned(),
+            file: change_address(change, &self.projects),
+        }
+    }
+}
+
+/// What a person calls `change`: its path, with the project before it if there are several.
+pub fn change_address(change: &NetChange, projects: &[ProjectAlias]) -> String {
+    match projects {
+        [] | [_] => change.path.to_string(),
+        [..] => match projects.iter().find(|project| project.root == change.root) {
+            Some(project) => format!("{}:{}", project.alias, change.path),
+            None => change.path.to_string(),
+        },
+    }
+}
+
+fn all_of(change: &Choosable<'_>) -> BTreeSet<u32> {
+    // A change without hunks can still be taken or left.
+    (1..=change.hunks.max(1)).collect()
+}
+
+fn numbers_of(fit: Fit, change: &Choosable<'_>) -> BTreeSet<u32> {
+    match fit {
+        Fit::Whole => all_of(change),
+        Fit::Hunk(number) => BTreeSet::from([number]),
+    }
+}
+
+fn part(numbers: BTreeSet<u32>, change: &Choosable<'_>) -> ChosenPart {
+    if numbers.is_empty() {
+        ChosenPart::None
+    } else if numbers.len() == all_of(change).len() {
+        ChosenPart::Whole
+    } else {
+        ChosenPart::Hunks(numbers)
+    }
+}

@@ -1,0 +1,36 @@
+//! The words of the context pipeline: what is asked for, what is proposed, what is given and what is said of it.
+//!
+//! | word | what it is |
+//! |---|---|
+//! | [`ContextRequest`] | what somebody wants to know, and how much of it |
+//! | [`Place`], [`Depth`] | where a thing stands, and how much of it is shown |
+//! | [`Candidate`] | a place that a strategy proposes |
+//! | [`Fragment`], [`AssembledContext`] | what is shown, and all of it as one text |
+//! | [`Receipt`] | what is in, what was left out and why, which strategies ran |
+//! | [`ContextRecord`] | all of that as it is kept |
+//!
+//! # Invariants
+//! 1. All are values: none refers to anything that may change.
+//! 2. A strategy proposes places, never text: what is shown is read by one hand.
+//!
+//! # Not here
+//! Finding, counting, packing and rendering: crate `context`. Whether a place exists.
+
+mod budget;
+mod fragment;
+mod location;
+mod name;
+mod receipt;
+mod record;
+mod request;
+
+pub use budget::Budget;
+pub use fragment::{AssembledContext, Candidate, Fragment, FragmentKind};
+pub use location::{Depth, DepthUnknown, Focus, Place, ProjectNo, View, ViewUnknown};
+pub use name::{Name, NameError};
+pub use receipt::{
+    BudgetLine, EXCLUDED_LINES_MAX, ExcludedLine, INCLUDED_LINES_MAX, IncludedLine, IndexLine, MoreLine,
+    Outcome, Reason, Receipt, StrategyLine,
+};
+pub use record::{CONTEXT_JSON_BYTES_MAX, ContextRecord};
+pub use request::{BREADTH_MAX, ContextRequest, DecisionFact, FOCUS_MAX, PlanFacts, QUERY_BYTES_MAX, Shown};

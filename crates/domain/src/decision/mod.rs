@@ -1,0 +1,305 @@
+//! A recorded choice of a plan: question, chosen, alternatives, rationale, confidence.
+//!
+//! # Invariants
+//! 1. Decisions of a plan are numbered from 1 without gaps. The first is the prompt, the only one without a parent.
+//! 2. A parent and what a decision depends on have lower numbers and stood when it was taken, so there are no circles.
+//! 3. Texts are bounded; what is longer is cut, and ends in `…`.
+//! 4. The name of a decision follows from its plan, its number and its time: nobody has to make one up, and those that
+//!    were kept before decisions had names have theirs too.
+//! 5. A decision that was superseded stays as it was, and says by which.
+//!
+//! # Not here
+//! Who may decide, and in which step a number is given: [`PlanRecord`](crate::PlanRecord) and the stores.
+
+mod batch;
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::change::file_state::Hash;
+use crate::id::{DecisionId, PlanId};
+use crate::plan::phase::Phase;
+use crate::time::WallMs;
+pub use batch::StepDecision;
+
+/// How long a question may be.
+pub const QUESTION_CHARS_MAX: usize = 500;
+/// How long a choice may be.
+pub const CHOSEN_CHARS_MAX: usize = 4000;
+/// How long the choice of a guidance may be: it is kept nowhere else.
+pub const GUIDANCE_CHARS_MAX: usize = 16 * 1024;
+/// How long a rationale may be.
+pub const RATIONALE_CHARS_MAX: usize = 8000;
+/// How many alternatives are kept, the first ones.
+pub const ALTERNATIVES_MAX: usize = 20;
+/// How long an alternative may be, and why it was not chosen.
+pub const ALTERNATIVE_CHARS_MAX: usize = 1000;
+/// On how many others a decision may depend.
+pub const DEPENDS_ON_MAX: usize = 100;
+
+/// What a decision is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecisionKind {
+    /// What the plan was asked to do; the root of all others.
+    Prompt,
+    /// Which invariants hold.
+    Invariants,
+    /// How the work is divided.
+    Strategy,
+    /// A choice of an actor.
+    Choice,
+    /// What was done about a failure.
+    Recovery,
+    /// What a person said meanwhile.
+    Guidance,
+    /// Back to strategize.
+    Reversion,
+    /// A plan below this one.
+    Spawn,
+}
+
+/// What was not chosen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Alternative {
+    /// What it would have been.
+    pub text: String,
+    /// Why it was not chosen.
+    pub why_not: String,
+}
+
+/// A decision to be recorded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NewDecision {
+    /// The number of the decision that it follows from; none is the prompt, which alone has none.
+    pub parent: Option<u32>,
+    /// The plan's attempt.
+    pub attempt: u32,
+    /// The phase in which it was taken.
+    pub phase: Phase,
+    /// What it is about.
+    pub kind: DecisionKind,
+    /// What was asked; at most 500 characters.
+    pub question: String,
+    /// What was chosen; at most 4000, or 16384 of a guidance.
+    pub chosen: String,
+    /// What was not chosen; at most 20.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<Alternative>,
+    /// Why; at most 8000.
+    pub rationale: String,
+    /// From 0 to 1.
+    pub confidence: Option<f32>,
+    /// The numbers of those that it rests upon beside its parent, rising.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<u32>,
+    /// The node of the actor that took it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// How many changes of the plan were recorded when it was taken.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub at_entry: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// Why a decision was not recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecisionInvalid {
+    /// The decision that it is to follow from is none of this plan's that stand.
+    #[error("it follows from decision {parent}, which the plan does not have, or no longer")]
+    Parent {
+        /// The number.
+        parent: u32,
+    },
+    /// One that it rests upon is none of this plan's that stand.
+    #[error("it depends on decision {seq}, which the plan does not have, or no longer")]
+    DependsOn {
+        /// The number.
+        seq: u32,
+    },
+    /// It rests upon more than may be.
+    #[error("it depends on {count} others; at most {DEPENDS_ON_MAX} may be named")]
+    TooManyDependsOn {
+        /// How many it names.
+        count: usize,
+    },
+    /// Of several that are recorded together, one rests upon a later one or upon itself.
+    #[error("decision {place} of a step rests upon {other} of the same step, which does not come before it")]
+    NotBefore {
+        /// Its place, from 0.
+        place: usize,
+        /// The place that it names.
+        other: usize,
+    },
+    /// The confidence is not from 0 to 1.
+    #[error("its confidence is not from 0 to 1")]
+    Confidence,
+}
+
+impl NewDecision {
+    /// A decision that follows from the prompt, with nothing said beside what was chosen.
+    pub fn new(attempt: u32, phase: Phase, kind: DecisionKind, chosen: impl Into<String>) -> NewDecision {
+        NewDecision {
+            parent: None,
+            attempt,
+            phase,
+            kind,
+            question: String::new(),
+            chosen: chosen.into(),
+            alternatives: Vec::new(),
+            rationale: String::new(),
+            confidence: None,
+            depends_on: Vec::new(),
+            node: None,
+            at_entry: 0,
+        }
+    }
+
+    /// Whether it may be recorded under the number `seq`. `stands` tells of a lower number from 2 on whether that decision
+    /// was not superseded; the prompt always stands.
+    ///
+    /// # Errors
+    /// It may not; or `stands` could not tell.
+    pub fn check<E: From<DecisionInvalid>>(
+        &self,
+        seq: u32,
+        mut stands: impl FnMut(u32) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let mut is_before = |other: u32| match other {
+            0 => Ok(false),
+            1 => Ok(seq > 1),
+            _ if other >= seq => Ok(false),
+            _ => stands(other),
+        };
+        if self.confidence.is_some_and(|confidence| !(0.0..=1.0).contains(&confidence)) {
+            return Err(DecisionInvalid::Confidence.into());
+        }
+        if self.depends_on.len() > DEPENDS_ON_MAX {
+            return Err(DecisionInvalid::TooManyDependsOn { count: self.depends_on.len() }.into());
+        }
+        // The first of a plan has no parent, whatever it names.
+        if let Some(parent) = self.parent.filter(|_| seq > 1)
+            && !is_before(parent)?
+        {
+            return Err(DecisionInvalid::Parent { parent }.into());
+        }
+        for other in &self.depends_on {
+            if !is_before(*other)? {
+                return Err(DecisionInvalid::DependsOn { seq: *other }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// As it is kept under the number `seq`.
+    fn bounded(self, seq: u32) -> NewDecision {
+        let chosen_chars_max = match self.kind {
+            DecisionKind::Guidance => GUIDANCE_CHARS_MAX,
+            DecisionKind::Prompt
+            | DecisionKind::Invariants
+            | DecisionKind::Strategy
+            | DecisionKind::Choice
+            | DecisionKind::Recovery
+            | DecisionKind::Reversion
+            | DecisionKind::Spawn => CHOSEN_CHARS_MAX,
+        };
+        let alternative = |Alternative { text, why_not }| Alternative {
+            text: cut(text, ALTERNATIVE_CHARS_MAX),
+            why_not: cut(why_not, ALTERNATIVE_CHARS_MAX),
+        };
+        NewDecision {
+            parent: if seq > 1 { self.parent.or(Some(1)) } else { None },
+            question: cut(self.question, QUESTION_CHARS_MAX),
+            chosen: cut(self.chosen, chosen_chars_max),
+            alternatives: self.alternatives.into_iter().take(ALTERNATIVES_MAX).map(alternative).collect(),
+            rationale: cut(self.rationale, RATIONALE_CHARS_MAX),
+            depends_on: self.depends_on.into_iter().collect::<BTreeSet<u32>>().into_iter().collect(),
+            ..self
+        }
+    }
+}
+
+/// A decision as it is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// Its name.
+    pub id: DecisionId,
+    /// Its place in the plan, from 1.
+    pub seq: u32,
+    /// What was decided.
+    pub new: NewDecision,
+    /// The number of the one that took its place.
+    pub superseded_by: Option<u32>,
+    /// When.
+    pub created: WallMs,
+}
+
+impl Decision {
+    /// The decision as it is kept under the number `seq`, with its texts cut. One without a parent follows from the first.
+    /// Whether it may be kept tells [`NewDecision::check`].
+    pub fn new(plan: PlanId, seq: u32, new: NewDecision, created: WallMs) -> Decision {
+        Decision::kept(plan, seq, new.bounded(seq), None, created)
+    }
+
+    /// One that was kept before.
+    pub fn kept(
+        plan: PlanId,
+        seq: u32,
+        new: NewDecision,
+        superseded_by: Option<u32>,
+        created: WallMs,
+    ) -> Decision {
+        Decision { id: name(plan, seq, created), seq, new, superseded_by, created }
+    }
+
+    /// Whether nothing has taken its place.
+    pub fn is_live(&self) -> bool {
+        self.superseded_by.is_none()
+    }
+
+    /// Whether the first of these that are kept were made from those.
+    pub fn are(kept: &[Decision], made_from: &[NewDecision]) -> bool {
+        let is_same = |(kept, new): (&Decision, &NewDecision)| kept.new == new.clone().bounded(kept.seq);
+        kept.len() >= made_from.len() && kept.iter().zip(made_from).all(is_same)
+    }
+}
+
+/// All that would have to be decided anew with `seq`: itself, and each that follows from one of them or rests upon one.
+/// The decisions are those of a plan in their order; what was superseded is left out, and a superseded `seq` affects
+/// nothing.
+pub fn affected(decisions: &[Decision], seq: u32) -> BTreeSet<u32> {
+    let mut affected = BTreeSet::new();
+    for decision in decisions.iter().filter(|decision| decision.is_live()) {
+        let NewDecision { parent, depends_on, .. } = &decision.new;
+        let rests_upon_one = parent.iter().chain(depends_on).any(|other| affected.contains(other));
+        if decision.seq == seq || rests_upon_one {
+            affected.insert(decision.seq);
+        }
+    }
+    affected
+}
+
+/// The time that it was taken at, and 80 bits of what only it is.
+fn name(plan: PlanId, seq: u32, created: WallMs) -> DecisionId {
+    const CHANCE_BITS: u32 = 80;
+    let mut bytes = [0; 20];
+    let (of_plan, of_seq) = bytes.split_at_mut(16);
+    of_plan.copy_from_slice(&plan.as_u128().to_be_bytes());
+    of_seq.copy_from_slice(&seq.to_be_bytes());
+    let mut chance = [0; 16];
+    chance.iter_mut().zip(Hash::of(&bytes).as_bytes()).for_each(|(to, from)| *to = *from);
+    let chance = u128::from_be_bytes(chance) & ((1 << CHANCE_BITS) - 1);
+    DecisionId::from_u128(u128::from(created.0) << CHANCE_BITS | chance)
+}
+
+fn cut(text: String, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => text,
+        Some(_) => text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect(),
+    }
+}

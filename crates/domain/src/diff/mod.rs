@@ -1,0 +1,17 @@
+//! The difference of two contents: by lines, in hunks that have addresses, and as a patch.
+//!
+//! # Not here
+//! Numbers of hunks on a terminal, colours and JSON: the program.
+
+pub(crate) mod hunks;
+pub(crate) mod lines;
+pub(crate) mod narrow;
+pub(crate) mod unified;
+
+mod quote;
+
+pub use hunks::{
+    Hunk, HunkPart, Line, LineTag, LinesChanged, apply_hunks, hunks, hunks_in_conflict, lines_changed,
+};
+pub use narrow::{Narrowed, narrow};
+pub use unified::{unified, unified_from};

@@ -1,0 +1,93 @@
+//! What a person is told about a recovery: a hint, and the command to type.
+//!
+//! # Not here
+//! The decision. Nothing reads these texts but people.
+
+use std::time::Duration;
+
+use super::retry::{Action, Verdict, Why};
+use super::{ErrorCategory, NewError};
+use crate::id::PlanId;
+use crate::ledger::LIMIT_KEY;
+
+pub(crate) fn hint(verdict: Verdict, category: ErrorCategory) -> String {
+    match verdict.action {
+        Action::Retry { after, attempt } => format!("retry {attempt} of this step in {}", shown_wait(after)),
+        Action::Revert => "the plan goes back and thinks again, with what was found".to_owned(),
+        Action::Ask | Action::GiveUp => way_on(verdict.why, category),
+        Action::Told => "the model was told, and went on".to_owned(),
+    }
+}
+
+fn way_on(why: Why, category: ErrorCategory) -> String {
+    match why {
+        Why::PlanRetriesSpent { limit } => {
+            format!("all {limit} retries of the plan are used up; look at what fails, then resume")
+        }
+        Why::WaitTooLong { wait } => {
+            format!("the other side asks to wait {}; resume when that is over", shown_wait(wait))
+        }
+        Why::AttemptOver { newest } => format!("its attempt is over; attempt {newest} goes on"),
+        Why::Apply => "an apply is not retried by itself; resume when the cause is gone".to_owned(),
+        Why::NotIdempotent => "running the tool again might do harm; say how to go on".to_owned(),
+        Why::ReplanGate => "say what to do differently, and the plan begins anew".to_owned(),
+        Why::ReversionsSpent => "the plan has begun anew as often as it may; say how to go on".to_owned(),
+        Why::StepRetriesSpent | Why::RetriesLeft | Why::Category | Why::Handled => {
+            by_category(category).to_owned()
+        }
+    }
+}
+
+fn by_category(category: ErrorCategory) -> &'static str {
+    match category {
+        ErrorCategory::Timeout
+        | ErrorCategory::Connection
+        | ErrorCategory::Overloaded
+        | ErrorCategory::RateLimit => "it failed again after every retry; resume when the other side answers",
+        ErrorCategory::Resource => "free some disk, memory or handles, then resume",
+        ErrorCategory::Auth => "check the key or the permission",
+        ErrorCategory::InvalidInput => "it cannot be done as it was asked; ask differently",
+        ErrorCategory::Tool => "the tool failed again after every retry; say how to go on",
+        ErrorCategory::ModelOutput | ErrorCategory::Validation => "say what to do differently",
+        ErrorCategory::MergeConflict => "look at the conflicts, then leave them out or take them",
+        ErrorCategory::Sandbox => "no sandbox could be made; the reasons are listed",
+        ErrorCategory::Budget => "a limit of the plan is reached; resume with a higher one",
+        ErrorCategory::Internal => "this is a fault of agents; please report it with what the command shows",
+    }
+}
+
+pub(crate) fn command(verdict: Verdict, error: &NewError, plan: Option<PlanId>) -> String {
+    let category = error.category();
+    // Which limit it was stands in the details of the error.
+    let limit = error.detail().get(LIMIT_KEY).and_then(|name| name.as_str()).unwrap_or("cost");
+    let plan = plan.map_or_else(|| "@last".to_owned(), |plan| plan.to_string());
+    let goes_on = matches!(verdict.action, Action::Retry { .. } | Action::Revert | Action::Told)
+        || matches!(verdict.why, Why::AttemptOver { .. });
+    if goes_on {
+        return format!("agents plan watch {plan}");
+    }
+    match category {
+        ErrorCategory::Timeout
+        | ErrorCategory::Connection
+        | ErrorCategory::Overloaded
+        | ErrorCategory::RateLimit
+        | ErrorCategory::Resource => format!("agents plan resume {plan}"),
+        ErrorCategory::Tool
+        | ErrorCategory::ModelOutput
+        | ErrorCategory::Validation
+        | ErrorCategory::InvalidInput => format!("agents plan prompt {plan} \"…\" --replan"),
+        ErrorCategory::Auth | ErrorCategory::Sandbox => "agents doctor".to_owned(),
+        ErrorCategory::Budget => format!("agents plan resume {plan} --limit {limit}=…"),
+        ErrorCategory::MergeConflict => format!("agents plan diff {plan} --conflicts"),
+        ErrorCategory::Internal => format!("agents plan errors {plan}"),
+    }
+}
+
+/// A wait for people: in whole milliseconds below a second, in whole seconds below two minutes, else in whole minutes.
+pub fn shown_wait(wait: Duration) -> String {
+    match (wait.as_secs(), wait.as_millis()) {
+        (0, ms) => format!("{ms} ms"),
+        (secs @ 1..120, _) => format!("{secs} s"),
+        (secs, _) => format!("{} min", secs / 60),
+    }
+}

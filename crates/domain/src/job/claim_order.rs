@@ -1,0 +1,91 @@
+//! Whose turn it is: the claim rule.
+//!
+//! # Invariants
+//! 1. A job is given only while fewer than `concurrency_max` jobs have a live owner; except one whose owner died with a
+//!    cancel pending: it is not run again, only brought to its end, and whoever cancels waits for no slot.
+//!    And except an apply that a process serves alone: a person waits for it, and it takes no time.
+//! 2. A held job is given only to who serves its plan alone, and one that wants keys to no worker that lacks them; except
+//!    to be cancelled, as above.
+//! 3. Work that lost its owner goes before work that nobody began; among equals the lowest id goes first.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Job, JobEvent, JobState};
+use crate::id::{BootId, JobId, PlanId, WorkerId};
+use crate::plan::phase::Phase;
+use crate::time::Ms;
+
+/// A worker with a free hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimRequest {
+    /// Who asks.
+    pub worker: WorkerId,
+    /// The boot that it runs in.
+    pub boot: BootId,
+    /// How long it wants to own the job without a heartbeat.
+    pub lease: Duration,
+    /// How many jobs of the store may run at once.
+    pub concurrency_max: u32,
+    /// Serve this plan only.
+    pub only: Option<PlanId>,
+    /// The variables that it was started with. Who serves one plan only has what that needs, or says what it lacks.
+    pub variables: Arc<BTreeSet<String>>,
+}
+
+/// The job that the worker is to take, and the event that takes it; none when nothing is due or no slot is
+/// free.
+///
+/// `jobs` are all jobs of the store, in any order: those of other plans hold slots too. Taking over a job
+/// whose fourth owner died ends it, so the caller looks at the state it gets, and asks again when that is
+/// final.
+pub fn pick<'a>(
+    jobs: impl IntoIterator<Item = &'a Job>,
+    request: &ClaimRequest,
+    now: Ms,
+) -> Option<(JobId, JobEvent)> {
+    let &ClaimRequest { worker, boot, lease, concurrency_max, only, .. } = request;
+    let mut live: u32 = 0;
+    let mut dead: Option<JobId> = None;
+    let mut to_be_cancelled: Option<JobId> = None;
+    let mut due: Option<JobId> = None;
+    let mut apply: Option<(JobId, bool)> = None;
+    for job in jobs {
+        let wanted = only.is_none_or(|plan| plan == job.plan);
+        let may_run = wanted && (only.is_some() || job.is_for_workers_with(&request.variables));
+        let is_due = job.not_before <= now || job.is_held();
+        let is_dead = job.state == JobState::Running && job.lease_is_dead(now, boot);
+        if only == Some(job.plan)
+            && job.phase == Phase::Apply
+            && (is_dead || (job.state == JobState::Queued && is_due))
+        {
+            apply = Some((job.id, is_dead));
+        }
+        match job.state {
+            JobState::Running if !job.lease_is_dead(now, boot) => live = live.saturating_add(1),
+            JobState::Running if wanted && job.cancel_pends() => {
+                dead = first(dead, job.id);
+                to_be_cancelled = first(to_be_cancelled, job.id);
+            }
+            JobState::Running if may_run => dead = first(dead, job.id),
+            JobState::Queued if may_run && is_due => due = first(due, job.id),
+            JobState::Running
+            | JobState::Queued
+            | JobState::Succeeded
+            | JobState::Failed
+            | JobState::Cancelled => {}
+        }
+    }
+    let take_over = |job| (job, JobEvent::TakeOver { worker, boot, lease });
+    let claim = |job| (job, JobEvent::Claim { worker, boot, lease });
+    if live >= concurrency_max {
+        let apply = || apply.map(|(job, is_dead)| if is_dead { take_over(job) } else { claim(job) });
+        return to_be_cancelled.map(take_over).or_else(apply);
+    }
+    dead.map(take_over).or_else(|| due.map(claim))
+}
+
+fn first(known: Option<JobId>, other: JobId) -> Option<JobId> {
+    Some(known.map_or(other, |known| known.min(other)))
+}

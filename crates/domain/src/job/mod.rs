@@ -1,0 +1,322 @@
+//! A job, one phase of one plan, and the lease protocol by which exactly one worker owns it.
+//!
+//! # How it goes
+//! 1. A worker asks [`pick`] which job is its turn and applies the event it gets: the job is running under a
+//!    new fence.
+//! 2. It renews its lease by heartbeats and sends its fence with every write. A stale fence is refused.
+//! 3. It ends the job, or releases it. If it dies, its lease runs out and another worker takes over under the
+//!    next fence.
+//!
+//! # Invariants
+//! 1. The fence only grows, by one with each new owner; a running job has exactly one owner.
+//! 2. Only the owner, told by its fence, moves a running job; others can ask for a cancel, and take over a
+//!    dead lease.
+//! 3. Final states stay. `finished_at` is set exactly in them.
+//! 4. A requested cancel wins over success and failure, unless the apply was sealed before; a seal admits no
+//!    cancel, until recovery breaks it.
+//!
+//! # Not here
+//! Clocks and stores: `now` is passed in, and the caller makes reading, `next` and writing one atomic step.
+//! What a final job or a new owner means for the plan's changesets: [`PlanRecord`](crate::PlanRecord).
+
+pub(crate) mod claim_order;
+mod rejection;
+mod table;
+mod transition;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+pub use claim_order::{ClaimRequest, pick};
+pub use rejection::{JobRefused, LeaseLost};
+pub use table::table_markdown;
+
+use crate::failure::{ErrorCategory, NewError, StepId};
+use crate::id::{BootId, Claim, ErrorId, Fence, JobId, PlanId, WorkerId};
+use crate::plan::phase::Phase;
+use crate::time::Ms;
+
+/// How many leases of a job may be lost before it is given up with the next.
+pub const LOST_LEASES_MAX: u8 = 3;
+
+/// The `not_before` of a job that is held for whoever serves its plan: a command in the foreground, or a person who will
+/// call one. No worker that takes any plan claims it. It is let go by queuing it again for an earlier moment.
+pub const HELD: Ms = Ms(u64::MAX);
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum JobState {
+    /// In by enqueue, and again when its owner releases it. A worker takes it out by claiming it once
+    /// `not_before` has come and a slot is free; anyone by cancelling it, which is acknowledged at once.
+    Queued,
+    /// In by a claim. Its owner takes it out by succeeding, failing, acknowledging a cancel or releasing it.
+    /// If the owner dies, a worker takes it over when the lease is dead, and it stays in; on the fourth death
+    /// it is given up.
+    Running,
+    /// In when its owner finished the phase and no cancel was requested before. Final.
+    Succeeded,
+    /// In when its owner could not finish the phase, or when its workers died four times. Final.
+    Failed,
+    /// In when a queued job is cancelled, or when the owner of a running one has stopped everything after a
+    /// requested cancel: this is the acknowledgement, after which the plan has no further effect. Final.
+    Cancelled,
+}
+
+impl JobState {
+    /// All of them.
+    pub const ALL: [JobState; 5] =
+        [JobState::Queued, JobState::Running, JobState::Succeeded, JobState::Failed, JobState::Cancelled];
+
+    /// Its name, as stored and shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            JobState::Queued => "queued",
+            JobState::Running => "running",
+            JobState::Succeeded => "succeeded",
+            JobState::Failed => "failed",
+            JobState::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether it stays for ever.
+    pub const fn is_final(self) -> bool {
+        match self {
+            JobState::Queued | JobState::Running => false,
+            JobState::Succeeded | JobState::Failed | JobState::Cancelled => true,
+        }
+    }
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// The reason of a cancel that stops a job so that its plan can begin again with another strategy: the plan has failed by
+/// it, and is not cancelled.
+pub const STOPPED_TO_REPLAN: &str = "it begins again with another strategy";
+
+/// The reason of a cancel that stops an apply because whoever asked for it does not want it now: the plan is as it was.
+pub const APPLY_WITHDRAWN: &str = "the apply was withdrawn";
+
+/// Somebody wants the job to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CancelRequest {
+    /// Since when.
+    pub at: Ms,
+    /// Why.
+    pub reason: String,
+}
+
+/// A job to be queued, named by its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewJob {
+    /// Queuing the same id again queues it once.
+    pub id: JobId,
+    /// The plan that it works on.
+    pub plan: PlanId,
+    /// The phase to run.
+    pub phase: Phase,
+    /// No worker claims it before; [`HELD`] when only who serves its plan may.
+    pub not_before: Ms,
+}
+
+impl NewJob {
+    /// The job of the next phase of the plan that `last` worked on: held as that was, else due at once.
+    pub fn after(last: &Job, id: JobId, phase: Phase) -> NewJob {
+        let not_before = if last.is_held() { HELD } else { Ms(0) };
+        NewJob { id, plan: last.plan, phase, not_before }
+    }
+
+    /// Whether it waits for the workers only. A person waits for a job that is held, and an apply is the end of work that
+    /// was done: neither is refused because many others wait.
+    pub fn is_left_to_workers(&self) -> bool {
+        self.not_before != HELD && self.phase != Phase::Apply
+    }
+}
+
+/// One phase of one plan, to be run by a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Its name; jobs are served in the order of their names.
+    pub id: JobId,
+    /// The plan that it works on.
+    pub plan: PlanId,
+    /// The phase to run.
+    pub phase: Phase,
+    /// Where it stands.
+    pub state: JobState,
+    /// Of the present owner, or of the last one.
+    pub fence: Fence,
+    /// The present owner; of a final job, the last one.
+    pub worker: Option<WorkerId>,
+    /// The boot in which the lease counts.
+    pub boot: Option<BootId>,
+    /// The owner is taken for dead from this moment on. 0 when nobody owns it.
+    pub lease_until: Ms,
+    /// How often an owner died since a node was last settled.
+    pub lost_leases: u8,
+    /// No worker claims it before; [`HELD`] when only who serves its plan may.
+    pub not_before: Ms,
+    /// The variables that a worker has to have been started with: keys of the plan's models come from them.
+    pub keys: BTreeSet<String>,
+    /// The first request to stop it.
+    pub cancel: Option<CancelRequest>,
+    /// From here on an apply is carried through, or rolled back, but not cancelled.
+    pub sealed_at: Option<Ms>,
+    /// Why it failed.
+    pub why: Option<String>,
+    /// When it was queued first.
+    pub created_at: Ms,
+    /// When it was claimed first.
+    pub started_at: Option<Ms>,
+    /// When it became final.
+    pub finished_at: Option<Ms>,
+}
+
+/// What can happen to a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobEvent {
+    /// A worker takes a queued job.
+    Claim {
+        /// The new owner.
+        worker: WorkerId,
+        /// The boot that it runs in.
+        boot: BootId,
+        /// How long it owns the job without a heartbeat.
+        lease: Duration,
+    },
+    /// The owner lives.
+    Heartbeat {
+        /// The owner's.
+        fence: Fence,
+        /// How long it owns the job without another heartbeat.
+        lease: Duration,
+    },
+    /// The owner gives the job back, since it stops.
+    Release {
+        /// The owner's.
+        fence: Fence,
+    },
+    /// Anyone wants the job to stop.
+    Cancel {
+        /// Why.
+        reason: String,
+    },
+    /// The owner is about to write the user's files.
+    Seal {
+        /// The owner's.
+        fence: Fence,
+    },
+    /// The owner finished the phase.
+    Succeed {
+        /// The owner's.
+        fence: Fence,
+    },
+    /// The owner could not finish the phase.
+    Fail {
+        /// The owner's.
+        fence: Fence,
+        /// What stood in the way.
+        why: String,
+    },
+    /// The owner has stopped everything after a cancel was requested.
+    Cancelled {
+        /// The owner's.
+        fence: Fence,
+    },
+    /// A worker takes a running job whose owner is dead, or gives it up.
+    TakeOver {
+        /// The new owner.
+        worker: WorkerId,
+        /// The boot that it runs in.
+        boot: BootId,
+        /// How long it owns the job without a heartbeat.
+        lease: Duration,
+    },
+    /// Somebody found this worker's lock file free: it is dead, whatever its lease says.
+    FreeLease {
+        /// The dead one.
+        worker: WorkerId,
+    },
+    /// Whoever recovers the apply's journal found no commit mark in it: nothing was written, so the seal is off.
+    BreakSeal,
+    /// The owner got a node done, so the job does not kill its workers.
+    SettledNode {
+        /// The owner's.
+        fence: Fence,
+    },
+}
+
+impl Job {
+    /// A job as it is queued.
+    pub fn new(new: NewJob, now: Ms) -> Job {
+        let NewJob { id, plan, phase, not_before } = new;
+        Job {
+            id,
+            plan,
+            phase,
+            state: JobState::Queued,
+            fence: Fence::NONE,
+            worker: None,
+            boot: None,
+            lease_until: Ms(0),
+            lost_leases: 0,
+            not_before,
+            keys: BTreeSet::new(),
+            cancel: None,
+            sealed_at: None,
+            why: None,
+            created_at: now,
+            started_at: None,
+            finished_at: None,
+        }
+    }
+
+    /// Whether a worker that takes any plan may take this one, started with these variables.
+    pub fn is_for_workers_with(&self, variables: &BTreeSet<String>) -> bool {
+        !self.is_held() && self.keys.is_subset(variables)
+    }
+
+    /// The right to write for it, as its present owner has it.
+    pub fn claim(&self) -> Claim {
+        Claim { plan: self.plan, job: self.id, fence: self.fence }
+    }
+
+    /// Whether `claim` is that of its present owner: the guard of every write.
+    pub fn is_owned_by(&self, claim: &Claim) -> bool {
+        self.state == JobState::Running && self.claim() == *claim
+    }
+
+    /// Whether only who serves its plan may claim it.
+    pub fn is_held(&self) -> bool {
+        self.not_before == HELD
+    }
+
+    /// Asks for it earlier than it was queued for: a live job is due by then. Says whether that changed anything.
+    pub fn be_due(&mut self, not_before: Ms) -> bool {
+        let is_earlier = !self.state.is_final() && not_before < self.not_before;
+        if is_earlier {
+            self.not_before = not_before;
+        }
+        is_earlier
+    }
+
+    /// The error that stands in the plan's history when the job was given up because its workers died; none for a job
+    /// that came to another end.
+    pub fn given_up_error(&self, attempt: u32) -> Option<NewError> {
+        let is_given_up = self.state == JobState::Failed && self.lost_leases > LOST_LEASES_MAX;
+        let why = self.why.clone().filter(|_| is_given_up)?;
+        let step = StepId { attempt, node: self.phase.to_string(), visit: 1 };
+        // A job is given up once, so its own number names the error. What kills workers is mostly a lack of memory.
+        let id = ErrorId::from_u128(self.id.as_u128());
+        Some(NewError::new(id, self.phase, step, ErrorCategory::Resource, why))
+    }
+
+    /// Whether a running job's owner is taken for dead, as seen in `boot`.
+    pub fn lease_is_dead(&self, now: Ms, boot: BootId) -> bool {
+        self.lease_until <= now || self.boot != Some(boot)
+    }
+}

@@ -1,0 +1,140 @@
+//! Why a job did not move.
+
+use super::JobState;
+use crate::failure::class::ErrorClass;
+use crate::id::{ApplyId, Fence, JobId, PlanId};
+use crate::plan::PlanState;
+use crate::plan::phase::Phase;
+use crate::time::Ms;
+
+/// The writer is not, or no longer, the owner of a running job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the lease of job {job} is lost: fence {} is not the one it runs under", fence.0)]
+pub struct LeaseLost {
+    /// The job that was to be written for.
+    pub job: JobId,
+    /// The fence that was shown.
+    pub fence: Fence,
+}
+
+impl LeaseLost {
+    /// How to take it: somebody else goes on.
+    pub fn class(&self) -> ErrorClass {
+        ErrorClass::Cancelled
+    }
+}
+
+/// Why a job did not move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JobRefused {
+    /// The event is the owner's, and this is not the owner.
+    #[error(transparent)]
+    LeaseLost(#[from] LeaseLost),
+    /// Final states stay.
+    #[error("the job is {state} already")]
+    Final {
+        /// How it ended.
+        state: JobState,
+    },
+    /// A cancel was requested: all that its owner can still do is to acknowledge it.
+    #[error("a cancel of the job was requested")]
+    CancelRequested,
+    /// Nobody asked for the cancel that is acknowledged.
+    #[error("no cancel of the job was requested")]
+    CancelNotRequested,
+    /// The user's files are being written: that is finished or rolled back, not cancelled.
+    #[error("the job is sealed: its apply can no longer be cancelled")]
+    CancelTooLate,
+    /// A sealed job is finished by an owner, not given back.
+    #[error("an apply of the plan has begun to write: it is carried through or taken back first")]
+    Sealed,
+    /// Only an apply is sealed.
+    #[error("a job of phase {phase} is not sealed")]
+    NotApply {
+        /// The phase that it is of.
+        phase: Phase,
+    },
+    /// The owner lives.
+    #[error("the owner of the job is alive")]
+    LeaseAlive {
+        /// As long as this at least.
+        until: Ms,
+    },
+    /// The dead worker is not the owner of this job.
+    #[error("the job belongs to another worker")]
+    OtherWorker,
+    /// It is not its turn yet.
+    #[error("the job is not due yet")]
+    NotDue {
+        /// When it is.
+        not_before: Ms,
+    },
+    /// Another worker was faster.
+    #[error("the job is claimed already")]
+    AlreadyClaimed,
+    /// Nobody owns it, so nobody has to be replaced.
+    #[error("the job is not running")]
+    NotRunning,
+    /// The plan has a live job.
+    #[error("the plan is busy with job {job}")]
+    PlanBusy {
+        /// Its live job.
+        job: JobId,
+    },
+    /// The id names another job already.
+    #[error("job {job} was queued before for another plan or phase")]
+    IdTaken {
+        /// The id that was used twice.
+        job: JobId,
+    },
+    /// The plan does not wait for such a job.
+    #[error("a plan that is {state} has no such job to queue")]
+    PlanNotReady {
+        /// Where the plan stands.
+        state: PlanState,
+    },
+    /// The id names another apply, or one that has ended.
+    #[error("apply {apply} was sealed before, as another one or to its end")]
+    ApplyTaken {
+        /// The id that was used twice.
+        apply: ApplyId,
+    },
+    /// The record belongs to another plan.
+    #[error("these are the jobs of plan {plan}")]
+    OtherPlan {
+        /// Whose record it is.
+        plan: PlanId,
+    },
+    /// The plan has no such job.
+    #[error("there is no job {job}")]
+    NotFound {
+        /// The one that was asked for.
+        job: JobId,
+    },
+}
+
+impl JobRefused {
+    /// How to take it.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            JobRefused::LeaseLost(lost) => lost.class(),
+            JobRefused::CancelRequested => ErrorClass::Cancelled,
+            JobRefused::LeaseAlive { .. }
+            | JobRefused::NotDue { .. }
+            | JobRefused::AlreadyClaimed
+            | JobRefused::PlanBusy { .. } => ErrorClass::Transient,
+            JobRefused::Final { .. }
+            | JobRefused::CancelTooLate
+            | JobRefused::OtherWorker
+            | JobRefused::NotRunning
+            | JobRefused::NotFound { .. } => ErrorClass::Permanent,
+            JobRefused::CancelNotRequested
+            | JobRefused::Sealed
+            | JobRefused::NotApply { .. }
+            | JobRefused::IdTaken { .. }
+            | JobRefused::PlanNotReady { .. }
+            | JobRefused::ApplyTaken { .. }
+            | JobRefused::OtherPlan { .. } => ErrorClass::Bug,
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! How far a plan goes without asking, and the one rule that says so at each gate.
+//!
+//! # Invariants
+//! 1. Of two profiles that are joined the stricter one wins in each field: nobody loosens what another said.
+//! 2. [`verdict`] is the only rule of the gates. It knows nothing but what it is told, so that commands and workers come
+//!    to the same answer.
+//! 3. A yes of a profile to applying is a yes to what was checked. A person's yes needs no check.
+//!
+//! # Not here
+//! Who asks at a gate, and what becomes of the answer: the engine. Where profiles are written down: the settings.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::failure::retry::Gate;
+
+/// What goes on without asking.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Automation {
+    /// Its name, as typed, stored and shown.
+    pub name: String,
+    /// From the strategy to the work.
+    pub execute: Gate,
+    /// From the work to the user's files.
+    pub apply: Gate,
+    /// Mending what checks found.
+    pub fix: Gate,
+    /// Back to a new strategy.
+    pub replan: Gate,
+    /// A strategy or choice that is less sure than this, from 0 to 1, is shown to a person before it is followed.
+    pub ask_below: f32,
+}
+
+impl Automation {
+    /// The names of those that come with the program, the strictest first.
+    pub const NAMES: [&'static str; 3] = ["manual", "review", "auto"];
+
+    /// A person starts every phase.
+    pub fn manual() -> Automation {
+        let [execute, apply, fix, replan] = [Gate::Ask; 4];
+        Automation { name: "manual".to_owned(), execute, apply, fix, replan, ask_below: 0.0 }
+    }
+
+    /// A person is asked before the user's files are touched.
+    pub fn review() -> Automation {
+        let [execute, fix, replan] = [Gate::Auto; 3];
+        Automation { name: "review".to_owned(), execute, apply: Gate::Ask, fix, replan, ask_below: 0.0 }
+    }
+
+    /// What passed its checks is applied.
+    pub fn auto() -> Automation {
+        Automation { name: "auto".to_owned(), apply: Gate::Auto, ..Automation::review() }
+    }
+
+    /// The one of this name that comes with the program.
+    pub fn built_in(name: &str) -> Option<Automation> {
+        [Automation::manual(), Automation::review(), Automation::auto()]
+            .into_iter()
+            .find(|one| one.name == name)
+    }
+
+    /// This, as far as `other` does not ask for more care. It keeps the name of the one that it is equal to, else it is
+    /// named after both.
+    #[must_use]
+    pub fn tightened(&self, other: &Automation) -> Automation {
+        // `Ask` is the smaller one.
+        let joined = Automation {
+            name: self.name.clone(),
+            execute: self.execute.min(other.execute),
+            apply: self.apply.min(other.apply),
+            fix: self.fix.min(other.fix),
+            replan: self.replan.min(other.replan),
+            ask_below: self.ask_below.max(other.ask_below),
+        };
+        let name = if joined == *self {
+            self.name.clone()
+        } else if joined.is_like(other) {
+            other.name.clone()
+        } else {
+            format!("{}+{}", self.name, other.name)
+        };
+        Automation { name, ..joined }
+    }
+
+    fn is_like(&self, other: &Automation) -> bool {
+        *self == Automation { name: self.name.clone(), ..other.clone() }
+    }
+}
+
+impl Default for Automation {
+    fn default() -> Self {
+        Automation::review()
+    }
+}
+
+impl<'de> Deserialize<'de> for Automation {
+    /// Plans of an older version have the name alone.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Stored {
+            Name(String),
+            Whole { name: String, execute: Gate, apply: Gate, fix: Gate, replan: Gate, ask_below: f32 },
+        }
+        match Stored::deserialize(deserializer)? {
+            Stored::Name(name) => Automation::built_in(&name)
+                .ok_or_else(|| serde::de::Error::custom(format!("there is no automation `{name}`"))),
+            Stored::Whole { name, execute, apply, fix, replan, ask_below } => {
+                Ok(Automation { name, execute, apply, fix, replan, ask_below })
+            }
+        }
+    }
+}
+
+/// Where a plan may have to wait for a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GatePoint {
+    /// The strategy is known, and the work would begin.
+    Execute,
+    /// The work is done, and would reach the user's files.
+    Apply,
+    /// A required check failed, and what it found would be mended.
+    Fix,
+    /// The plan failed, and would begin again with a new strategy.
+    Replan,
+}
+
+/// What is known of a plan at a gate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GateFacts {
+    /// The lowest confidence of the strategy and the choices that stand; 1 when none says how sure it is.
+    pub confidence: f32,
+    /// Whether a person said beforehand that the result is to be applied.
+    pub is_told_to_apply: bool,
+    /// Whether nothing is to be written.
+    pub is_read_only: bool,
+    /// Whether anything changed.
+    pub has_changes: bool,
+    /// How many required checks there are.
+    pub required_checks: usize,
+    /// Whether all of them passed for the present changes.
+    pub checks_passed: bool,
+    /// How often what checks found can still be mended.
+    pub fixes_left: u32,
+    /// Whether anybody thinks before the work.
+    pub has_strategist: bool,
+    /// How often the plan went back by itself.
+    pub reversions_by_itself: u32,
+    /// How often it may still go back, by whomever.
+    pub reversions_left: u8,
+}
+
+/// What a gate says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum GateVerdict {
+    /// It goes on by itself.
+    Go,
+    /// A person is asked.
+    Ask(AskWhy),
+}
+
+/// Why a person is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum AskWhy {
+    /// The profile says so.
+    Profile(GatePoint),
+    /// A decision is less sure than the profile wants it.
+    Unsure {
+        /// How sure the least sure one is.
+        confidence: f32,
+        /// How sure each has to be.
+        ask_below: f32,
+    },
+    /// The profile says yes to what was checked, and nothing was.
+    Unchecked,
+    /// Required checks failed, or did not run.
+    ChecksFailed,
+    /// There is nothing to apply.
+    NothingChanged,
+    /// Nothing is to be applied.
+    ReadOnly,
+    /// What checks found was mended as often as may be.
+    FixesSpent,
+    /// Nobody would think of another strategy.
+    NoStrategist,
+    /// It went back by itself once already.
+    WentBackAlready,
+    /// It went back as often as may be.
+    ReversionsSpent,
+}
+
+impl AskWhy {
+    /// Whether the plan goes on when a person says yes to it as it stands.
+    pub const fn is_settled_by_a_yes(self) -> bool {
+        match self {
+            AskWhy::Profile(_) | AskWhy::Unsure { .. } | AskWhy::Unchecked => true,
+            AskWhy::ChecksFailed
+            | AskWhy::NothingChanged
+            | AskWhy::ReadOnly
+            | AskWhy::FixesSpent
+            | AskWhy::NoStrategist
+            | AskWhy::WentBackAlready
+            | AskWhy::ReversionsSpent => false,
+        }
+    }
+}
+
+/// In words that follow "it waits:".
+impl fmt::Display for AskWhy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AskWhy::Profile(GatePoint::Execute) => "a person says yes to the strategy",
+            AskWhy::Profile(GatePoint::Apply) => "a person says yes to apply",
+            AskWhy::Profile(GatePoint::Fix) => "a person says whether what the checks found is mended",
+            AskWhy::Profile(GatePoint::Replan) => "a person says whether it begins again with a new strategy",
+            AskWhy::Unsure { confidence, ask_below } => {
+                return write!(
+                    f,
+                    "a person looks at a decision that is only {confidence:.2} sure (ask_below is {ask_below:.2})"
+                );
+            }
+            AskWhy::Unchecked => "a person says yes to apply: no required check has passed",
+            AskWhy::ChecksFailed => "required checks failed or did not run",
+            AskWhy::NothingChanged => "it changed nothing",
+            AskWhy::ReadOnly => "it was to read only",
+            AskWhy::FixesSpent => "what the checks found was mended as often as may be",
+            AskWhy::NoStrategist => "nobody is there to think of another strategy",
+            AskWhy::WentBackAlready => "it has begun again by itself once already",
+            AskWhy::ReversionsSpent => "it has begun again as often as it may",
+        })
+    }
+}
+
+/// Whether a plan goes on at a gate by itself.
+pub fn verdict(point: GatePoint, automation: &Automation, facts: &GateFacts) -> GateVerdict {
+    let why = match point {
+        GatePoint::Execute => at_execute(automation, facts),
+        GatePoint::Apply => at_apply(automation, facts),
+        GatePoint::Fix if facts.fixes_left == 0 => Some(AskWhy::FixesSpent),
+        GatePoint::Fix => asks(automation.fix, point),
+        GatePoint::Replan if !facts.has_strategist => Some(AskWhy::NoStrategist),
+        GatePoint::Replan if facts.reversions_left == 0 => Some(AskWhy::ReversionsSpent),
+        GatePoint::Replan if facts.reversions_by_itself > 0 => Some(AskWhy::WentBackAlready),
+        GatePoint::Replan => asks(automation.replan, point),
+    };
+    why.map_or(GateVerdict::Go, GateVerdict::Ask)
+}
+
+fn asks(gate: Gate, point: GatePoint) -> Option<AskWhy> {
+    match gate {
+        Gate::Ask => Some(AskWhy::Profile(point)),
+        Gate::Auto => None,
+    }
+}
+
+fn at_execute(automation: &Automation, facts: &GateFacts) -> Option<AskWhy> {
+    let (confidence, ask_below) = (facts.confidence, automation.ask_below);
+    let unsure = (confidence < ask_below).then_some(AskWhy::Unsure { confidence, ask_below });
+    asks(automation.execute, GatePoint::Execute).or(unsure)
+}
+
+fn at_apply(automation: &Automation, facts: &GateFacts) -> Option<AskWhy> {
+    if facts.is_read_only {
+        Some(AskWhy::ReadOnly)
+    } else if !facts.has_changes {
+        Some(AskWhy::NothingChanged)
+    } else if !facts.checks_passed {
+        Some(AskWhy::ChecksFailed)
+    } else if facts.is_told_to_apply {
+        None
+    } else if automation.apply == Gate::Auto && facts.required_checks == 0 {
+        Some(AskWhy::Unchecked)
+    } else {
+        asks(automation.apply, GatePoint::Apply)
+    }
+}

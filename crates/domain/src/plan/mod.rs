@@ -1,0 +1,227 @@
+//! A plan: one run of a command or an action on projects, from thought to the user's files.
+//!
+//! # Where to look
+//! `state` has the states and the one function that moves them, `spec` and `step` what the plan was asked to do,
+//! `follow` how the plan goes with its job, `by_hand` the moves that no job makes.
+//!
+//! # Invariants
+//! 1. Every move goes through [`PlanState::next`], called by [`Plan::moved`] alone.
+//! 2. `version` grows by one with every move and every undo; `attempt` = 1 + reversions + times executed again.
+//! 3. A plan is reverted at most [`REVERSIONS_MAX`] times.
+//! 4. What a plan was asked to do never changes after it was created.
+//!
+//! # Not here
+//! Where plans are kept, and who may move them.
+
+pub mod automation;
+pub mod graph;
+pub mod home_paths;
+pub mod invariant;
+pub(crate) mod job_effects;
+mod manual_transition;
+pub mod phase;
+mod spec;
+mod state;
+mod step;
+pub mod strategy;
+pub mod timeline;
+pub mod validation;
+
+pub use job_effects::follow;
+pub use manual_transition::{HandDecisions, HandMove, HandMoved, PlanMoveError};
+pub use spec::{
+    ByteText, CommandTask, DefinitionSource, FIX_ATTEMPTS, Instructions, PARALLEL, PARALLEL_MAX, PlanSpec,
+    ProjectLink, RULE_PREFIX, Run, Strategist, Walls, invariant_check_name,
+};
+pub use state::{ApplyState, BadTransition, PlanEvent, PlanState, Work, table_markdown};
+pub use step::{Does, ExternalTask, ModelTask, On, REPEAT_MAX, Repeat, STEPS_MAX, Step};
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::decision::DecisionInvalid;
+use crate::id::PlanId;
+use crate::time::WallMs;
+use phase::Phase;
+
+/// How often a plan may go back to strategize.
+pub const REVERSIONS_MAX: u8 = 3;
+/// How long a title may be.
+pub const TITLE_CHARS_MAX: usize = 72;
+
+/// Why a plan did not move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanRefused {
+    /// Its state does not allow the event.
+    #[error(transparent)]
+    BadTransition(#[from] BadTransition),
+    /// It was reverted as often as may be.
+    #[error("the plan was reverted {REVERSIONS_MAX} times already")]
+    ReversionsSpent,
+    /// A decision that comes with it may not be recorded.
+    #[error("a decision is not valid: {0}")]
+    Decision(#[from] DecisionInvalid),
+}
+
+/// Why a plan is constrained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// `validation`, `invariant`, `conflict`, `content_missing`, `left`.
+    pub kind: String,
+    /// The place or the name that it is about.
+    pub subject: String,
+    /// A sentence for people.
+    pub message: String,
+}
+
+/// The reasons on one line: why the job of a constrained plan failed.
+pub fn why_constrained(reasons: &[Reason]) -> String {
+    const SHOWN_MAX: usize = 3;
+    if reasons.is_empty() {
+        return "constrained".to_owned();
+    }
+    let shown: Vec<String> = reasons
+        .iter()
+        .take(SHOWN_MAX)
+        .map(|reason| format!("{} {}: {}", reason.kind, reason.subject, reason.message))
+        .collect();
+    match reasons.len().saturating_sub(SHOWN_MAX) {
+        0 => format!("constrained: {}", shown.join("; ")),
+        more => format!("constrained: {}; and {more} more", shown.join("; ")),
+    }
+}
+
+/// A plan as it is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Its name.
+    pub id: PlanId,
+    /// One line for people, at most [`TITLE_CHARS_MAX`] characters.
+    pub title: String,
+    /// What it was asked to do. It is settled when the plan is made, so those who look at the plan share it.
+    pub spec: Arc<PlanSpec>,
+    /// Where it works, by number from 0.
+    pub projects: Vec<ProjectLink>,
+    /// Where it stands.
+    pub state: PlanState,
+    /// Counted from 1; a new one with each revert and each execution again.
+    pub attempt: u32,
+    /// How often it went back to strategize.
+    pub reversions: u8,
+    /// Grows with every write to it.
+    pub version: u64,
+    /// Why it is constrained; empty in every other state.
+    pub constrained_by: Vec<Reason>,
+    /// What the person who asked for the apply chose of the changes, as the engine wrote it down; null for all. Set by
+    /// the move into apply and kept until the next one.
+    pub request: Value,
+    /// When its apply was undone; none while it stands.
+    pub undone_at: Option<WallMs>,
+    /// When it was made.
+    pub created: WallMs,
+    /// When it last moved.
+    pub updated: WallMs,
+}
+
+/// A plan to be made, named by its caller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewPlan {
+    /// Making the same id again makes it once.
+    pub id: PlanId,
+    /// One line for people.
+    pub title: String,
+    /// What it is asked to do.
+    pub spec: PlanSpec,
+    /// Where it works.
+    pub projects: Vec<ProjectLink>,
+}
+
+impl Plan {
+    /// A plan at its beginning.
+    pub fn new(new: NewPlan, now: WallMs) -> Plan {
+        let NewPlan { id, title, spec, projects } = new;
+        Plan {
+            id,
+            title: title.chars().take(TITLE_CHARS_MAX).collect(),
+            spec: Arc::new(spec),
+            projects,
+            state: PlanState::FIRST,
+            attempt: 1,
+            reversions: 0,
+            version: 1,
+            constrained_by: Vec::new(),
+            request: Value::Null,
+            undone_at: None,
+            created: now,
+            updated: now,
+        }
+    }
+
+    /// A plan at its beginning, and the moves that take it to its first job: a plan whose strategy is known when it is made
+    /// has strategize behind it.
+    pub fn made_for(new: NewPlan, phase: Phase, now: WallMs) -> (Plan, Vec<(Plan, PlanEvent)>) {
+        let way: &[PlanEvent] = match phase {
+            Phase::Execute => &[PlanEvent::Start, PlanEvent::Complete, PlanEvent::Advance],
+            // An apply needs work that was done: such a plan does not wait for its job, and is refused.
+            Phase::Strategize | Phase::Apply => &[],
+        };
+        let first = Plan::new(new, now);
+        let mut moves: Vec<(Plan, PlanEvent)> = Vec::new();
+        for event in way {
+            let before = moves.last().map_or(&first, |(plan, _)| plan);
+            let Ok(after) = before.moved(*event, Vec::new(), now) else { break };
+            moves.push((after, *event));
+        }
+        (first, moves)
+    }
+
+    /// The plan after `event`; `reasons` are kept when it is constrained by it.
+    ///
+    /// # Errors
+    /// Its state does not allow the event, or it was reverted too often.
+    pub fn moved(&self, event: PlanEvent, reasons: Vec<Reason>, now: WallMs) -> Result<Plan, PlanRefused> {
+        let state = self.state.next(event)?;
+        let (attempts, reversions) = match event {
+            PlanEvent::Again => (1, 0),
+            PlanEvent::Revert if self.reversions >= REVERSIONS_MAX => {
+                return Err(PlanRefused::ReversionsSpent);
+            }
+            PlanEvent::Revert => (1, 1),
+            PlanEvent::Start
+            | PlanEvent::Release
+            | PlanEvent::Complete
+            | PlanEvent::Fail
+            | PlanEvent::Advance
+            | PlanEvent::Applied
+            | PlanEvent::Constrain
+            | PlanEvent::Reapply
+            | PlanEvent::Withdraw
+            | PlanEvent::Retry
+            | PlanEvent::Cancel => (0, 0),
+        };
+        Ok(Plan {
+            state,
+            attempt: self.attempt.saturating_add(attempts),
+            reversions: self.reversions.saturating_add(reversions),
+            version: self.version.saturating_add(1),
+            constrained_by: if event == PlanEvent::Constrain { reasons } else { Vec::new() },
+            updated: now,
+            ..self.clone()
+        })
+    }
+
+    /// The plan after its apply was undone at `at`, or stands again.
+    #[must_use]
+    pub fn undone(&self, at: Option<WallMs>, now: WallMs) -> Plan {
+        Plan { undone_at: at, version: self.version.saturating_add(1), updated: now, ..self.clone() }
+    }
+
+    /// Whether it was made from the same request.
+    pub fn was_made_by(&self, new: &NewPlan) -> bool {
+        let NewPlan { id, title, spec, projects } = new;
+        let is_cut_so = title.chars().take(TITLE_CHARS_MAX).eq(self.title.chars());
+        self.id == *id && is_cut_so && *self.spec == *spec && self.projects == *projects
+    }
+}

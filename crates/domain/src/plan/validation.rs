@@ -1,0 +1,187 @@
+//! Checks at the end of execute, and the gate that they are for apply.
+//!
+//! # Invariants
+//! 1. A required check lets apply through only if it passed for exactly the changes that are to be applied,
+//!    told by their net hash. One that did not run, or ran for other changes, blocks.
+//! 2. Informational checks never block. A plan without checks can be applied, and says so.
+//! 3. A check that came with a project is run only if the user trusts its content there. Trust is looked up by what the
+//!    plan has frozen, so an edit of the project's file changes nothing for a plan that exists.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{ByteText, Run};
+use crate::change::file_state::Hash;
+use crate::id::{CallNo, RootNo};
+
+/// How many checks a plan may have at most.
+pub const CHECKS_MAX: usize = 500;
+
+/// Whether a check can block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ValidationMode {
+    /// Has to pass before apply.
+    Required,
+    /// Told, and no more.
+    Informational,
+}
+
+/// A check to be run in the sandbox; exit 0 passes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Validation {
+    /// Its name, unique within a plan. That of a rule begins with [`crate::RULE_PREFIX`], and no other does.
+    pub name: String,
+    /// What is run.
+    pub run: Run,
+    /// Whether it can block.
+    pub mode: ValidationMode,
+    /// Its end, in seconds.
+    pub timeout_s: u64,
+    /// The project that it is run in.
+    #[serde(default)]
+    pub root: RootNo,
+    /// Where below that project; its root when empty.
+    #[serde(default)]
+    pub cwd: ByteText,
+    /// Whether it came with a project, so that the user has to trust it before it is run. Checks of plans from before
+    /// there was trust are run as they were.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub needs_trust: bool,
+}
+
+impl Validation {
+    /// Returns the digest of what it runs, by which the user's trust is stored and found.
+    pub fn content_digest(&self) -> String {
+        let content = serde_json::to_string(&(&self.run, &self.cwd)).unwrap_or_default();
+        trust_digest(&["check", &content])
+    }
+}
+
+/// Returns the digest of a content that can run commands. No two lists of parts have one digest.
+pub fn trust_digest(parts: &[&str]) -> String {
+    let text = serde_json::to_string(parts).unwrap_or_default();
+    blake3::hash(text.as_bytes()).to_hex().to_string()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Exit 0.
+    Passed,
+    /// Another exit.
+    Failed,
+    /// It did not start, was killed, or took too long.
+    Errored,
+}
+
+/// What a check said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ValidationResult {
+    /// The check's name.
+    pub validation: String,
+    /// Whether it could block.
+    pub mode: ValidationMode,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The end of its output.
+    pub message: String,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// The plan's attempt.
+    pub attempt: u32,
+    /// The call that ran it.
+    pub call: CallNo,
+    /// The changes that it was run upon, as 64 hexadecimal digits.
+    pub net_hash: String,
+    /// The user's tree that the changes were in, as the sandbox stamps it; null where nothing is known of it.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub base_stamp: Value,
+}
+
+/// All checks of a plan, summed up for the changes that it has now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ValidationSummary {
+    /// `none`, `passed`, `failed`, `not_run`.
+    pub verdict: &'static str,
+    /// How many required ones passed.
+    pub passed: usize,
+    /// How many required ones there are.
+    pub required: usize,
+    /// Required ones that failed or errored.
+    pub failed: Vec<String>,
+    /// Required ones that did not run for these changes.
+    pub not_run: Vec<String>,
+    /// Informational ones that failed or errored.
+    pub warned: Vec<String>,
+    /// Those of a project, required or not, that did not run because the user does not trust them.
+    pub untrusted: Vec<String>,
+    /// Those of a project that did not run because the user did not trust them, and does now. An apply runs them.
+    pub trusted_since: Vec<String>,
+}
+
+/// Sums the latest result of each check up, for the changes with this hash.
+pub fn sum_up(
+    validations: &[Validation],
+    results: &[ValidationResult],
+    net_hash: &Hash,
+) -> ValidationSummary {
+    let present = net_hash.to_string();
+    let mut summary = ValidationSummary::default();
+    for validation in validations {
+        let latest = results
+            .iter()
+            .rev()
+            .find(|result| result.validation == validation.name && result.net_hash == present);
+        let outcome = latest.map(|result| result.outcome);
+        match (validation.mode, outcome) {
+            (ValidationMode::Required, Some(Outcome::Passed)) => summary.passed += 1,
+            (ValidationMode::Required, Some(Outcome::Failed | Outcome::Errored)) => {
+                summary.failed.push(validation.name.clone());
+            }
+            (ValidationMode::Required, None) => summary.not_run.push(validation.name.clone()),
+            (ValidationMode::Informational, Some(Outcome::Failed | Outcome::Errored)) => {
+                summary.warned.push(validation.name.clone());
+            }
+            (ValidationMode::Informational, Some(Outcome::Passed) | None) => {}
+        }
+    }
+    summary.required = summary.passed + summary.failed.len() + summary.not_run.len();
+    summary.verdict = if validations.is_empty() {
+        "none"
+    } else if !summary.failed.is_empty() {
+        "failed"
+    } else if !summary.not_run.is_empty() {
+        "not_run"
+    } else {
+        "passed"
+    };
+    summary
+}
+
+impl ValidationSummary {
+    /// Whether the checks let apply through.
+    pub fn lets_through(&self) -> bool {
+        self.failed.is_empty() && self.not_run.is_empty()
+    }
+
+    /// Whether apply may begin: no required check failed, and it can run those that have not run.
+    pub fn may_be_applied(&self) -> bool {
+        let is_run_by_apply = |name: &String| self.trusted_since.contains(name);
+        self.failed.is_empty() && self.not_run.iter().all(is_run_by_apply)
+    }
+
+    /// Whether nothing but missing trust stands in the way of apply.
+    pub fn waits_for_trust(&self) -> bool {
+        let is_no_other = |name: &String| self.untrusted.contains(name) || self.trusted_since.contains(name);
+        self.failed.is_empty()
+            && self.not_run.iter().any(|name| self.untrusted.contains(name))
+            && self.not_run.iter().all(is_no_other)
+    }
+}

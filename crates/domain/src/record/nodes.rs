@@ -1,0 +1,50 @@
+//! How the nodes of a plan's actors ended.
+
+use super::PlanRecord;
+use super::event_draft;
+use super::event_draft::Told;
+use super::node_run::{NodeRun, NodeWait};
+use crate::id::Claim;
+use crate::job::LeaseLost;
+use crate::time::Ms;
+
+impl PlanRecord {
+    /// Keeps how nodes of the owner ended; of a node that ended before in the same attempt and phase, the new run takes the
+    /// place of the old one.
+    ///
+    /// # Errors
+    /// The claim is not the owner's.
+    pub fn settle_nodes(&mut self, claim: &Claim, runs: Vec<NodeRun>, now: Ms) -> Result<(), LeaseLost> {
+        self.guard(claim)?;
+        let told = self.keep_nodes(runs);
+        self.tell(told, now);
+        Ok(())
+    }
+
+    /// Tells that a node of the owner waits.
+    ///
+    /// # Errors
+    /// The claim is not the owner's.
+    pub fn node_waits(&mut self, claim: &Claim, wait: &NodeWait, now: Ms) -> Result<(), LeaseLost> {
+        self.guard(claim)?;
+        self.tell([event_draft::node_waits(wait)], now);
+        Ok(())
+    }
+
+    /// Keeps the runs, and says what is to be told of them. One that is known as it is tells nothing.
+    pub(super) fn keep_nodes(&mut self, runs: Vec<NodeRun>) -> Vec<Told> {
+        let mut told = Vec::new();
+        for run in runs {
+            let known = self.nodes.iter_mut().find(|known| known.is_of_the_same(&run));
+            if known.as_deref() == Some(&run) {
+                continue;
+            }
+            told.push(event_draft::node_finished(&run));
+            match known {
+                Some(known) => *known = run,
+                None => self.nodes.push(run),
+            }
+        }
+        told
+    }
+}

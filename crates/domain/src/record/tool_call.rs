@@ -1,0 +1,195 @@
+//! A tool call: what was asked, what was really done, how it ended.
+//!
+//! # Invariants
+//! 1. A call's number is given by the store when it is admitted, rising from 1 within its attempt.
+//! 2. A call that ended stays as it ended.
+//! 3. A call runs only while its plan's job does: the step that takes the job from its owner ends the calls that still run.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::node_run::NodeRun;
+use crate::change::NewChange;
+use crate::change::file_state::Hash;
+use crate::id::{CallNo, ChangesetId, PlanId};
+use crate::ledger::CountAs;
+use crate::time::WallMs;
+
+/// The error of a call whose owner went before it could record how the call ended.
+const INTERRUPTED: &str = "it was interrupted: its run ended before its end was recorded";
+
+/// Where a call stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallState {
+    /// Admitted; nothing is known of its end.
+    Running,
+    /// It did what it was asked.
+    Ok,
+    /// It failed.
+    Failed,
+    /// It was stopped because it took too long.
+    TimedOut,
+    /// A gate did not let it begin.
+    Refused,
+    /// It was stopped: with its plan, with its node, or with the process that made it.
+    Cancelled,
+}
+
+impl CallState {
+    /// All of them.
+    pub const ALL: [CallState; 6] = [
+        CallState::Running,
+        CallState::Ok,
+        CallState::Failed,
+        CallState::TimedOut,
+        CallState::Refused,
+        CallState::Cancelled,
+    ];
+
+    /// Its name, as stored and shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            CallState::Running => "running",
+            CallState::Ok => "ok",
+            CallState::Failed => "failed",
+            CallState::TimedOut => "timed_out",
+            CallState::Refused => "refused",
+            CallState::Cancelled => "cancelled",
+        }
+    }
+
+    /// The state with this name.
+    pub fn parse(word: &str) -> Option<CallState> {
+        CallState::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+}
+
+/// One stream of a command's output, kept as a content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptOutput {
+    /// The content that was kept.
+    pub hash: Hash,
+    /// How many bytes the command wrote.
+    pub total: u64,
+    /// How many of them were not kept.
+    pub left_out: u64,
+}
+
+/// A call to be admitted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewCall {
+    /// The plan's attempt.
+    pub attempt: u32,
+    /// The node of the actor: `execute`, `validate/NAME`.
+    pub node: String,
+    /// The tool's name.
+    pub tool: String,
+    /// The arguments as they were asked for, redacted.
+    pub requested: Value,
+    /// The arguments as they were used, redacted.
+    pub effective: Value,
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallEnd {
+    /// How.
+    pub state: CallState,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// The exit status of its process, where there was one.
+    pub exit: Option<i32>,
+    /// What went wrong, redacted.
+    pub error: Option<String>,
+    /// What it answered, redacted and bounded.
+    pub result: Value,
+    /// What isolation was in force.
+    pub isolation: Option<Value>,
+    /// What it wrote to its output.
+    pub stdout: Option<KeptOutput>,
+    /// What it wrote to its error output.
+    pub stderr: Option<KeptOutput>,
+}
+
+impl NewCall {
+    /// Whether it is a call of this node in this attempt.
+    pub fn is_of(&self, attempt: u32, node: &str) -> bool {
+        self.attempt == attempt && self.node == node
+    }
+}
+
+/// A call as it is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolCall {
+    /// The plan.
+    pub plan: PlanId,
+    /// Its number within the attempt, from 1.
+    pub no: CallNo,
+    /// When it was admitted.
+    pub started: WallMs,
+    /// What was asked.
+    pub new: NewCall,
+    /// How it ended; none while it runs, and until its job moves on if its owner died.
+    pub end: Option<CallEnd>,
+}
+
+impl ToolCall {
+    /// One that ended at `now`.
+    pub fn ended(plan: PlanId, no: CallNo, new: NewCall, end: CallEnd, now: WallMs) -> ToolCall {
+        let started = WallMs(now.0.saturating_sub(end.duration_ms));
+        ToolCall { plan, no, started, new, end: Some(end) }
+    }
+
+    /// Ends a call that still runs, at `now`, because its owner has gone.
+    pub fn interrupt(&mut self, now: WallMs) -> &ToolCall {
+        if self.end.is_none() {
+            self.end = Some(CallEnd {
+                state: CallState::Cancelled,
+                duration_ms: now.0.saturating_sub(self.started.0),
+                exit: None,
+                error: Some(INTERRUPTED.to_owned()),
+                result: Value::Null,
+                isolation: None,
+                stdout: None,
+                stderr: None,
+            });
+        }
+        self
+    }
+
+    /// Where it stands.
+    pub fn state(&self) -> CallState {
+        self.end.as_ref().map_or(CallState::Running, |end| end.state)
+    }
+}
+
+/// A call that comes to its end, with all that it changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FinishedCall {
+    /// The plan's attempt.
+    pub attempt: u32,
+    /// The call.
+    pub no: CallNo,
+    /// How it ended.
+    pub end: CallEnd,
+    /// The changeset that its changes go into.
+    pub changeset: Option<ChangesetId>,
+    /// What it changed, in order.
+    pub changes: Vec<NewChange>,
+    /// The nodes that are settled by it.
+    pub settles: Vec<NodeRun>,
+}
+
+/// A call that has taken place and changed nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptCall {
+    /// What was asked.
+    pub call: NewCall,
+    /// What it counts as.
+    pub count_as: CountAs,
+    /// How it ended.
+    pub end: CallEnd,
+    /// The nodes that are settled by it.
+    pub settles: Vec<NodeRun>,
+}
