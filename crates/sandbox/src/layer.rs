@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use domain::RootNo;
 
-use crate::overlay::Namespaces;
+use crate::open::overlay::Namespaces;
 use crate::view::{View, ViewRoot};
 
 /// Why there is no layer.
@@ -87,5 +87,5 @@ pub(crate) fn remove_dir(dir: &Path) -> io::Result<()> {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     };
     let name = std::ffi::CString::new(name.as_bytes())?;
-    crate::remove::remove_tree(crate::beneath::open_root(parent)?.as_fd(), &name)
+    crate::fs::remove::remove_tree(crate::fs::beneath::open_root(parent)?.as_fd(), &name)
 }

@@ -22,69 +22,44 @@
 //! # Not here
 //! What is stored (crate `store`), what is merged (crate `domain`), and when any of it happens (crate `engine`).
 
-pub mod beneath;
 pub mod content;
-pub mod hidden;
+pub mod fs;
+pub mod hidden_paths;
+pub mod open;
+pub mod sandbox;
 pub mod view;
 
 pub mod command;
 pub mod isolation;
 
-pub mod rung;
-
-mod beside;
 pub mod child;
 pub mod descriptors;
-mod exact_path;
-mod fds;
 mod forwarder;
 
-mod base_known;
-mod listing;
-mod regular;
-mod sparse;
-
-pub mod ladder;
-pub mod opened;
-
-mod copy;
-mod git;
-mod git_command;
-mod git_index;
-mod in_place;
-mod kept;
-mod manifest;
-mod overlay;
-pub mod reopen;
-mod worktree;
+pub mod git;
 
 pub mod capture;
 pub mod file_tools;
 pub mod layer;
 pub mod restore;
 
-pub mod leftovers;
-mod remove;
-
-pub mod git_ref;
 pub mod journal;
 
-pub mod git_log;
 pub mod project_tree;
 mod tree_stamp;
 
 pub use capture::{CaptureError, CaptureRules, Captured, CapturedChange, NotCaptured};
 pub use child::{ChildProgram, dispatch, inherit_nothing};
-pub use copy::{CopyWatch, Skipped};
 pub use file_tools::{WriteFileError, read_at_hand, read_file};
-pub use git_command::{GitRunError, git_version};
-pub use hidden::{HiddenInProject, HiddenPaths};
-pub use kept::NOTE_BYTES_MAX;
-pub use ladder::{OpenError, OpenRequest, RootSpec, open, open_unless, open_watched, probe};
+pub use git::command::{GitRunError, git_version};
+pub use hidden_paths::{HiddenInProject, HiddenPaths};
 pub use layer::{Layer, LayerError};
-pub use leftovers::{Keeper, SweepReport, discard, survey, sweep};
-pub use opened::{NoSuchRoot, Sandbox};
-pub use reopen::{is_kept, reopen};
+pub use open::copy::{CopyWatch, Skipped};
+pub use open::dir::{Keeper, SweepReport, discard, survey, sweep};
+pub use open::lock_record::NOTE_BYTES_MAX;
+pub use open::reopen::{is_kept, reopen};
+pub use open::strategy::{Choice, PassedOver, Rung};
+pub use open::{OpenError, OpenRequest, RootSpec, open, open_unless, open_watched, probe};
 pub use restore::RestoreError;
-pub use rung::{Choice, PassedOver, Rung};
+pub use sandbox::{NoSuchRoot, Sandbox};
 pub use tree_stamp::{TreeComparison, TreeMoves, TreeStamp};

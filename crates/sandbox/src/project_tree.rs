@@ -18,11 +18,11 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use domain::RelPath;
 use rustix::fs::{FileType, Stat};
 
-use crate::beneath::{BeneathError, open_root};
 use crate::capture::{CaptureRules, Class, Filter, GITIGNORE, Tracked};
 use crate::file_tools::read_file;
-use crate::hidden::{HiddenInProject, HiddenPaths};
-use crate::listing::{Entry, LOOK_ENTRIES, kind_of, list_unless, open_dir, stat_beneath};
+use crate::fs::beneath::{BeneathError, open_root};
+use crate::fs::listing::{Entry, LOOK_ENTRIES, kind_of, list_unless, open_dir, stat_beneath};
+use crate::hidden_paths::{HiddenInProject, HiddenPaths};
 
 /// A project's tree, or that of a sandbox over it, held open.
 #[derive(Debug)]

@@ -16,10 +16,11 @@ use domain::{Base, ErrorClass, FileState, Hash, Kind, NetChange, RelPath, RootNo
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::beneath::{self, BeneathError};
 use crate::capture::{Memory, Seen, Watched};
 use crate::content::ContentSource;
-use crate::sparse;
+use crate::fs::beneath;
+use crate::fs::beneath::BeneathError;
+use crate::fs::sparse;
 
 /// Links have no more bytes than a path may have.
 const LINK_BYTES_MAX: u64 = 4096;
@@ -148,16 +149,16 @@ fn mode_of_dir(change: &NetChange) -> Option<(RootNo, &RelPath, u16)> {
 
 /// Lets us make and remove what lies in a directory; one that is not there is fine.
 fn open_up(tree: BorrowedFd<'_>, path: &RelPath) -> Result<(), RestoreError> {
-    let Some(stat) = crate::listing::stat_beneath(tree, path)? else { return Ok(()) };
-    let mode = crate::listing::permission_bits(stat.st_mode);
-    let is_closed = crate::listing::kind_of(&stat).is_dir() && mode & 0o700 != 0o700;
+    let Some(stat) = crate::fs::listing::stat_beneath(tree, path)? else { return Ok(()) };
+    let mode = crate::fs::listing::permission_bits(stat.st_mode);
+    let is_closed = crate::fs::listing::kind_of(&stat).is_dir() && mode & 0o700 != 0o700;
     if is_closed { set_dir_mode(tree, path, mode | 0o700) } else { Ok(()) }
 }
 
 fn set_dir_mode(tree: BorrowedFd<'_>, path: &RelPath, mode: u16) -> Result<(), RestoreError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let held = beneath::open(tree, path, flags, Mode::empty(), beneath::Links::Refuse)?;
-    crate::listing::chmod_held(held.as_fd(), Mode::from_raw_mode(u32::from(mode))).map_err(at(path))
+    crate::fs::listing::chmod_held(held.as_fd(), Mode::from_raw_mode(u32::from(mode))).map_err(at(path))
 }
 
 fn removal(change: &NetChange) -> Option<(RootNo, &RelPath)> {
@@ -197,7 +198,7 @@ fn at(path: &RelPath) -> impl Fn(io::Error) -> RestoreError + '_ {
 fn remove(tree: BorrowedFd<'_>, path: &RelPath) -> Result<(), RestoreError> {
     let parent = match beneath::open_parent(tree, path) {
         Ok(parent) => parent,
-        Err(why) if crate::listing::is_absent(&why) => return Ok(()),
+        Err(why) if crate::fs::listing::is_absent(&why) => return Ok(()),
         Err(why) => return Err(why.into()),
     };
     let name = name_of(path)?;
@@ -227,8 +228,8 @@ fn make(
     match after.kind {
         Kind::Dir => {
             // What lay there as another kind was not removed: it is the same path.
-            let stat = crate::listing::stat_beneath(tree, path)?;
-            if stat.is_some_and(|stat| !crate::listing::kind_of(&stat).is_dir()) {
+            let stat = crate::fs::listing::stat_beneath(tree, path)?;
+            if stat.is_some_and(|stat| !crate::fs::listing::kind_of(&stat).is_dir()) {
                 remove(tree, path)?;
             }
             match rustix::fs::mkdirat(&parent, name.as_c_str(), Mode::RWXU) {

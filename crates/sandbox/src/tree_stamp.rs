@@ -22,11 +22,11 @@ use domain::{RelPath, RootNo};
 use rustix::fs::{FileType, Stat};
 use serde::{Deserialize, Serialize};
 
-use crate::base_known::{Moment, Opened, OpenedRecord};
-use crate::beneath;
 use crate::capture::{CaptureRules, Tracked};
-use crate::kept::boot_id;
-use crate::ladder::identity;
+use crate::fs::beneath;
+use crate::open::baseline::{Moment, Opened, OpenedRecord};
+use crate::open::identity;
+use crate::open::lock_record::boot_id;
 use crate::project_tree::{IsOver, Met, ProjectTree, WalkRules};
 
 /// How many places are named; of more only the number is told.

@@ -27,10 +27,10 @@ pub struct ViewRoot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Borrowed {
     /// The directory.
-    #[serde(with = "crate::exact_path")]
+    #[serde(with = "crate::fs::exact_path")]
     pub from: PathBuf,
     /// An empty directory beside the copy.
-    #[serde(with = "crate::exact_path")]
+    #[serde(with = "crate::fs::exact_path")]
     pub at: PathBuf,
 }
 
@@ -41,7 +41,7 @@ impl ViewRoot {
     /// The directory beside the copy cannot be read.
     pub fn borrowed(&self) -> io::Result<Vec<Borrowed>> {
         let Some(copy) = &self.copy else { return Ok(Vec::new()) };
-        let entries = match std::fs::read_dir(copy.with_file_name(crate::copy::LENT)) {
+        let entries = match std::fs::read_dir(copy.with_file_name(crate::open::copy::LENT)) {
             Ok(entries) => entries,
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(why) => return Err(why),

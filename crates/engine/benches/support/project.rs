@@ -16,7 +16,7 @@ use context::{
 };
 use domain::context::{AssembledContext, Budget, ContextRequest, IndexLine};
 use domain::{ContextId, Hash, Redactor, RelPath, RootNo};
-use sandbox::git_log::GitHistory;
+use sandbox::git::log::GitHistory;
 use sandbox::project_tree::{ProjectTree, TreeFile};
 use sync::{CancellationToken, CircuitBreaker, SystemClock};
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use domain::{Plan, RelPath, RootNo};
 use sandbox::command::{CommandSpec, Given, HowEnded, OutputSpec, Stdin, WorkDir, environment};
-use sandbox::git_ref::{CleanFilter, FilterProgram};
+use sandbox::git::refs::{CleanFilter, FilterProgram};
 use sandbox::isolation::{Isolation, IsolationPolicy};
 use sandbox::view::{View, ViewRoot};
 
@@ -52,7 +52,7 @@ impl CleanFilter for IsolatedFilter<'_> {
             ));
         };
         let words = |error: &dyn std::error::Error| error.to_string();
-        let tree = sandbox::beneath::open_root(top).map_err(|error| words(&error))?;
+        let tree = sandbox::fs::beneath::open_root(top).map_err(|error| words(&error))?;
         let root = ViewRoot { no: RootNo(0), path: top.to_owned(), tree, copy: None, read_only: true };
         let view = View { user_namespace: None, mount_namespace: None, roots: vec![root] };
         let running = Isolation::new(IsolationPolicy::Required, self.house.options.child.clone())

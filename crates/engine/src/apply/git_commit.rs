@@ -5,7 +5,8 @@
 
 use domain::{ApplyId, FileState, RootNo};
 use sandbox::content::ContentSource;
-use sandbox::git_ref::{self, CommitFile, CommitRequest, GitError, Onto, RefMove};
+use sandbox::git::refs;
+use sandbox::git::refs::{CommitFile, CommitRequest, GitError, Onto, RefMove};
 use sandbox::journal::{Bytes, Change, Image};
 
 use super::ApplyRequest;
@@ -76,7 +77,7 @@ pub(crate) fn git_refs(
             cleaner: &cleaner,
             scratch: &scratch,
         };
-        let moved = git_ref::commit(&request).map_err(|error| git_error(errand, error))?;
+        let moved = refs::commit(&request).map_err(|error| git_error(errand, error))?;
         refs.push((root, moved));
     }
     Ok((changes, refs))

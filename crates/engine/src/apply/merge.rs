@@ -17,8 +17,9 @@ use domain::{
     Sides, TEXT_BYTES_MAX, hunks_in_conflict, merge, merge_file,
 };
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
-use sandbox::beneath::{self, BeneathError, Links};
 use sandbox::content::ContentSource;
+use sandbox::fs::beneath;
+use sandbox::fs::beneath::{BeneathError, Links};
 use sandbox::journal::{Attributes, Bytes, Change, Image};
 
 use crate::plan::create::path_of;

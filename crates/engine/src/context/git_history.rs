@@ -6,7 +6,7 @@ use std::path::Path;
 use context::Stop;
 use context::index::Oid;
 use context::ports::{COMMIT_PATHS_MAX, Commit, History, Log, PortError};
-use sandbox::git_log::{GitCommit, GitHistory};
+use sandbox::git::log::{GitCommit, GitHistory};
 
 /// The history of the repository that a project is or lies in.
 pub(super) struct OfGit(GitHistory);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use actors::tool::{HISTORY_TEXT_CHARS_MAX, HistoryKind, HistoryQuestion};
 use domain::context::ContextRecord;
 use domain::{Day, Decision, ErrorHistory, PlanId, WallMs};
-use sandbox::git_log::{GitHistory, GitLogError};
+use sandbox::git::log::{GitHistory, GitLogError};
 use serde_json::{Value, json};
 use store::{Store, StoreError};
 

@@ -102,7 +102,7 @@ impl House {
 /// The directory that `path` lies in, made as far as it is not there, and the last component.
 fn make_parents<'a>(home: &Path, path: &'a [u8]) -> io::Result<(OwnedFd, &'a [u8])> {
     fs::create_dir_all(home)?;
-    let mut dir = sandbox::beneath::open_root(home)?;
+    let mut dir = sandbox::fs::beneath::open_root(home)?;
     let mut components: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
     let name = components.pop().unwrap_or_default();
     for component in components {

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{CallNo, NewCall, Plan, RootNo, SandboxRecord, ToolCall};
-use sandbox::beneath;
 use sandbox::command::Killer;
+use sandbox::fs::beneath;
 use sandbox::{CapturedChange, Keeper, Sandbox};
 use sync::primitives::{Mutex, lock};
 use sync::{CancelReason, Observed};

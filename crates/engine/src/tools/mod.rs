@@ -17,7 +17,7 @@ pub(crate) mod write;
 use actors::tool::Place;
 use domain::Hash;
 use sandbox::WriteFileError;
-use sandbox::beneath::BeneathError;
+use sandbox::fs::beneath::BeneathError;
 use serde_json::Value;
 
 pub use actors::tool::{Catalog, GROUPS, PLAN_DECIDE, ToolError, ToolSpec, group};

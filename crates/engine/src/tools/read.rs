@@ -9,8 +9,8 @@ use std::path::Path;
 
 use actors::tool::{ENTRIES_MAX, Place, READ_BYTES_MAX, ToolError, Work};
 use domain::{Hash, Redactor, RelPath, TEXT_BYTES_MAX, is_text};
-use sandbox::beneath::{BeneathError, Links};
 use sandbox::file_tools::{ListedKind, Search, SearchError, Visit, Walk, read_through_links, search, walk};
+use sandbox::fs::beneath::{BeneathError, Links};
 use sandbox::{HiddenInProject, read_at_hand};
 use serde_json::json;
 

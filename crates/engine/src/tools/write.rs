@@ -136,8 +136,8 @@ impl Changing<'_> {
         let root = root.map_err(|error| failed(error.to_string()))?;
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::NOFOLLOW;
         let mode = rustix::fs::Mode::empty();
-        let links = sandbox::beneath::Links::Refuse;
-        match sandbox::beneath::open(std::os::fd::AsFd::as_fd(&root), path, flags, mode, links) {
+        let links = sandbox::fs::beneath::Links::Refuse;
+        match sandbox::fs::beneath::open(std::os::fd::AsFd::as_fd(&root), path, flags, mode, links) {
             Ok(held) => {
                 let stat = rustix::fs::fstat(&held).map_err(|errno| failed(errno.to_string()))?;
                 if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use domain::{RelPath, RootNo};
 use rustix::fs::{Mode, OFlags};
-use sandbox::beneath::{self, Links};
+use sandbox::fs::beneath;
+use sandbox::fs::beneath::Links;
 use sandbox::{CaptureRules, Rung};
 
 use crate::cpu::{ms, spent};

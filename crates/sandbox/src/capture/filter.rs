@@ -26,10 +26,11 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{Mode, OFlags};
 
 use super::{CaptureRules, Tracked};
-use crate::beneath::{self, Links};
-use crate::git_command::IsOver;
-use crate::hidden::HiddenInProject;
-use crate::regular::{only_regular, open_regular, read_bounded};
+use crate::fs::beneath;
+use crate::fs::beneath::Links;
+use crate::fs::regular_file::{only_regular, open_regular, read_bounded};
+use crate::git::command::IsOver;
+use crate::hidden_paths::HiddenInProject;
 
 /// In [`CaptureRules::ignore`]: all that git ignores.
 pub const GITIGNORED: &str = "@gitignored";
@@ -361,7 +362,7 @@ fn rules_in(
 }
 
 fn gitignore_in(tree: BorrowedFd<'_>, dir: Option<&RelPath>, budget: &mut PatternBudget) -> Gitignore {
-    let Ok(path) = crate::copy::join_name(dir, GITIGNORE.as_bytes()) else { return Gitignore::empty() };
+    let Ok(path) = crate::open::copy::join_name(dir, GITIGNORE.as_bytes()) else { return Gitignore::empty() };
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     // Git does not follow a link here, so that what is ignored does not depend on files elsewhere.
     match beneath::open(tree.as_fd(), &path, flags, Mode::empty(), Links::Refuse) {

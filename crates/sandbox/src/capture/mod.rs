@@ -18,12 +18,12 @@
 //! # Not here
 //! Numbering and storing what was found.
 
+mod classify;
+mod excluded;
 mod filter;
-mod leave_out;
+mod manifest_diff;
 mod original;
-mod records;
-mod seen;
-mod tell;
+mod scan_cache;
 mod tracked;
 mod upper;
 
@@ -32,18 +32,18 @@ use std::path::PathBuf;
 
 use domain::{Base, Draft, ErrorClass, RelPath, RootNo};
 
-use crate::base_known::Opened;
-use crate::beneath::BeneathError;
 use crate::content::ContentSink;
-use crate::hidden::HiddenPaths;
-use crate::listing::{Unlocked, is_absent};
-use crate::manifest::Manifest;
+use crate::fs::beneath::BeneathError;
+use crate::fs::listing::{Unlocked, is_absent};
+use crate::hidden_paths::HiddenPaths;
+use crate::open::baseline::Opened;
+use crate::open::manifest::Manifest;
 
 pub(crate) use filter::{Class, Filter, GITIGNORE};
 pub use filter::{GITIGNORED, Protected};
 pub use original::UNKNOWN_CONTENT;
 pub(crate) use original::{Whose, read_state};
-pub(crate) use seen::{Memory, Seen};
+pub(crate) use scan_cache::{Memory, Seen};
 pub(crate) use tracked::Tracked;
 
 /// How many examples of each kind of what was left out are given.
@@ -270,7 +270,7 @@ impl Met {
 /// Something that lies in the sandbox.
 #[derive(Clone, Copy, Debug)]
 struct Lying {
-    stamp: crate::listing::Stamp,
+    stamp: crate::fs::listing::Stamp,
     /// For a directory, whether nothing lies in it.
     empty: bool,
 }
@@ -338,7 +338,7 @@ pub(crate) fn scan(roots: &mut [Watched], scan: Scan<'_>) -> Result<Captured, Ca
     let mut told = Vec::new();
     let mut tally = Tally::default();
     for root in roots.iter_mut() {
-        let found = tell::tell(root, scan)?;
+        let found = classify::tell(root, scan)?;
         captured.patterns_left_out |= found.patterns_left_out;
         tally.join(&found.left_out);
         for (why, path, what) in &found.left_out.examples {
@@ -357,7 +357,7 @@ pub(crate) fn scan(roots: &mut [Watched], scan: Scan<'_>) -> Result<Captured, Ca
 /// Keeps the bases of what has changed so far, while it is still being changed. Reports nothing.
 pub(crate) fn save_bases(roots: &mut [Watched], scan: Scan<'_>) -> Result<(), CaptureError> {
     for root in roots {
-        tell::save_bases(root, scan)?;
+        classify::save_bases(root, scan)?;
     }
     Ok(())
 }
@@ -379,7 +379,7 @@ impl Opening<'_, '_> {
     ) -> Result<Option<OwnedFd>, CaptureError> {
         let (opened, passing) = match self {
             Opening::Unlocking(unlocked) => (unlocked.open_dir(root, dir), false),
-            Opening::Passing => (crate::listing::open_dir(root, dir), true),
+            Opening::Passing => (crate::fs::listing::open_dir(root, dir), true),
         };
         match opened {
             Ok(opened) => Ok(Some(opened)),
@@ -393,6 +393,8 @@ impl Opening<'_, '_> {
 fn walk(root: &Watched, filter: &mut Filter<'_>, opening: &mut Opening<'_, '_>) -> Result<Met, CaptureError> {
     match &root.changes {
         Where::Upper(upper) => upper::walk(root, upper, filter, opening),
-        Where::Copy(manifest) | Where::InPlace(manifest) => records::walk(root, manifest, filter, opening),
+        Where::Copy(manifest) | Where::InPlace(manifest) => {
+            manifest_diff::walk(root, manifest, filter, opening)
+        }
     }
 }

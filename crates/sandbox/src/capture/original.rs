@@ -13,11 +13,12 @@ use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::{CaptureError, Scan, Seen, Watched, Where};
-use crate::base_known::Moment;
-use crate::beneath::{self, BeneathError, Links};
 use crate::content::ContentSink;
-use crate::listing::{is_absent, kind_of, open_readable, permission_bits, stat_beneath};
-use crate::sparse::SparseReader;
+use crate::fs::beneath;
+use crate::fs::beneath::{BeneathError, Links};
+use crate::fs::listing::{is_absent, kind_of, open_readable, permission_bits, stat_beneath};
+use crate::fs::sparse::SparseReader;
+use crate::open::baseline::Moment;
 
 /// The hash of a content that was never read. As a base, which then is [`Base::Moved`]: what was overwritten in the
 /// user's own tree, or an original that we may not read. As what lies there now: a file that we cannot read.
@@ -211,7 +212,7 @@ pub(super) fn first_sight(root: &Watched, path: &RelPath, scan: Scan<'_>) -> Res
 }
 
 /// In the user's own tree what was there is overwritten by the time it is looked for.
-fn in_place(stamp: Option<&crate::listing::Stamp>) -> Seen {
+fn in_place(stamp: Option<&crate::fs::listing::Stamp>) -> Seen {
     let Some(stamp) = stamp else { return Seen::first(None, Base::Known) };
     let lost = |kind| unread(kind, stamp.mode(), stamp.size());
     match stamp.kind() {

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use domain::RelPath;
 use rustix::fs::FileType;
 
+use crate::fs::listing::Stamp;
+use crate::git::command::{GitRunError, IsOver};
+use crate::git::index::{IndexNames, read_names};
 use crate::git::{self, GitAnswerError, GitDir};
-use crate::git_command::{GitRunError, IsOver};
-use crate::git_index::{IndexNames, read_names};
-use crate::listing::Stamp;
 
 /// The repository around a project, if there is one.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use rustix::fs::{FileType, Stat};
 
 use super::filter::{Class, Filter};
 use super::{CaptureError, LeftOut, Lying, Met, Opening, Watched};
-use crate::listing::{Stamp, kind_of, list, stat_beneath};
+use crate::fs::listing::{Stamp, kind_of, list, stat_beneath};
 
 pub(super) fn walk(
     root: &Watched,
@@ -24,7 +24,8 @@ pub(super) fn walk(
     let mut dirs: Vec<Option<RelPath>> = vec![None];
     while let Some(dir) = dirs.pop() {
         let Some(opened) = opening.open_dir(upper.as_fd(), dir.as_ref())? else { continue };
-        let entries = list(opened.as_fd()).map_err(|source| crate::manifest::at(dir.as_ref(), source))?;
+        let entries =
+            list(opened.as_fd()).map_err(|source| crate::open::manifest::at(dir.as_ref(), source))?;
         if let Some(dir) = &dir {
             let empty = entries.iter().all(|entry| is_whiteout(&entry.stat));
             met.there.entry(dir.clone()).and_modify(|lying| lying.empty = empty);

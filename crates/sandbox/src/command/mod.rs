@@ -23,18 +23,18 @@ mod environment;
 mod kill_job;
 mod network_failure;
 mod output;
+mod piped;
 mod running;
 mod spec;
-mod spoken;
 
 pub use bounds::{Bounds, LimitHit};
 pub(crate) use environment::{FENCE, JOB};
 pub use environment::{Given, environment};
 pub use kill_job::{NotKilled, kill_job};
 pub use output::{BOUNDED_HEAD_BYTES, BOUNDED_TAIL_BYTES, Output};
+pub use piped::Spoken;
 pub use running::{Ended, HowEnded, Killer, Running};
 pub use spec::{CommandSpec, KEEP_BYTES_MAX, KILL_GRACE, Openings, OutputSpec, Stdin, WorkDir};
-pub use spoken::Spoken;
 
 pub use crate::isolation::child_run;
 pub(crate) use drain::Drains;

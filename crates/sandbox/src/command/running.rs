@@ -21,7 +21,7 @@ use super::bounds::LimitHit;
 use super::drain::Drains;
 use super::network_failure;
 use super::output::Output;
-use super::spoken::Spoken;
+use super::piped::Spoken;
 use crate::descriptors::CountedCommand;
 use crate::forwarder::Forwarder;
 use crate::isolation::control::{self, Report};

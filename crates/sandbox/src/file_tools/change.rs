@@ -13,13 +13,14 @@ use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use super::WriteFileError;
-use crate::beneath::{self, BeneathError};
 use crate::capture::{CaptureRules, Protected};
 use crate::content::ContentSink;
-use crate::listing::{is_absent, kind_of, list, open_dir};
-use crate::opened::Sandbox;
-use crate::remove::remove_tree;
+use crate::fs::beneath;
+use crate::fs::beneath::BeneathError;
+use crate::fs::listing::{is_absent, kind_of, list, open_dir};
+use crate::fs::remove::remove_tree;
 use crate::restore::make_parents;
+use crate::sandbox::Sandbox;
 
 /// What a file or directory is made of: directories before what is in them.
 struct Parts {

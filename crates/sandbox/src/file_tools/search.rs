@@ -14,7 +14,7 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 
 use super::walk::{ListedKind, Visit, Walk, walk};
-use crate::beneath::BeneathError;
+use crate::fs::beneath::BeneathError;
 
 /// How much of a line is told.
 const LINE_BYTES_MAX: usize = 500;

@@ -12,10 +12,10 @@ use std::path::Path;
 use domain::RelPath;
 use rustix::fs::FileType;
 
-use crate::beneath::BeneathError;
 use crate::capture::{CaptureRules, Class, Filter, Tracked};
-use crate::hidden::HiddenInProject;
-use crate::listing::{list, open_dir};
+use crate::fs::beneath::BeneathError;
+use crate::fs::listing::{list, open_dir};
+use crate::hidden_paths::HiddenInProject;
 
 /// What is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +111,7 @@ fn below(
 ) -> Result<Vec<(Listed, u32)>, BeneathError> {
     let opened = open_dir(root, dir)?;
     let entries = list(opened.as_fd()).map_err(|source| BeneathError::Io {
-        path: dir.cloned().unwrap_or_else(crate::listing::root_path),
+        path: dir.cloned().unwrap_or_else(crate::fs::listing::root_path),
         source,
     })?;
     let listed = entries.into_iter().rev().filter_map(|entry| {

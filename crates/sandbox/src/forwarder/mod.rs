@@ -25,7 +25,7 @@ use std::thread;
 use serde::{Deserialize, Serialize};
 
 use crate::child::ChildProgram;
-use crate::fds;
+use crate::child::fd_passing;
 
 /// The verb of the child that carries flows.
 pub(crate) const FORWARD_VERB: &str = "__forward";
@@ -65,7 +65,7 @@ impl Forwarder {
         command.env_clear().envs(marks.iter().map(|(name, value)| (name, value)));
         let child = command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let forwarder = Forwarder { child, lifeline: ours };
-        fds::send(forwarder.lifeline.as_fd(), &serde_json::to_vec(inside)?, carried)?;
+        fd_passing::send(forwarder.lifeline.as_fd(), &serde_json::to_vec(inside)?, carried)?;
         Ok(forwarder)
     }
 }
@@ -80,7 +80,7 @@ impl Drop for Forwarder {
 /// The body of the child.
 pub(crate) fn child_forward() -> ! {
     let Ok(lifeline) = crate::isolation::take_over_socket() else { exit(1) };
-    let Ok((text, carried)) = fds::receive(lifeline.as_fd()) else { exit(1) };
+    let Ok((text, carried)) = fd_passing::receive(lifeline.as_fd()) else { exit(1) };
     let Ok(Inside { has_device, ports }) = serde_json::from_slice(&text) else { exit(1) };
     let mut carried = carried.into_iter();
     let device = if has_device { carried.next() } else { None };
@@ -93,7 +93,7 @@ pub(crate) fn child_forward() -> ! {
         Some(Ok(mut flows)) => flows.carry(lifeline.as_fd()),
         Some(Err(_)) => exit(1),
         // Nothing more is sent: it is only waited for the end.
-        None => drop(fds::receive(lifeline.as_fd())),
+        None => drop(fd_passing::receive(lifeline.as_fd())),
     }
     exit(0)
 }

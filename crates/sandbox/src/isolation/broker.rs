@@ -22,7 +22,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use seccompiler::sock_filter;
 
-use crate::fds;
+use crate::child::fd_passing;
 
 /// `fchmodat2`, which the C library's list may not have.
 const SYS_FCHMODAT2: i64 = 452;
@@ -87,7 +87,7 @@ pub(super) fn install(socket: &OwnedFd) -> Result<(), String> {
         }
         OwnedFd::from_raw_fd(listener as i32)
     };
-    fds::send(socket.as_fd(), b"listener", &[listener.as_fd()]).map_err(|error| error.to_string())
+    fd_passing::send(socket.as_fd(), b"listener", &[listener.as_fd()]).map_err(|error| error.to_string())
 }
 
 /// The reaper's side.
@@ -101,7 +101,7 @@ pub(super) struct Broker {
 impl Broker {
     /// Takes over what the command sent before it began.
     pub(super) fn take(socket: &OwnedFd, writable: &[PathBuf]) -> io::Result<Broker> {
-        let (_, carried) = fds::receive(socket.as_fd())?;
+        let (_, carried) = fd_passing::receive(socket.as_fd())?;
         let listener = carried.into_iter().next().ok_or_else(|| io::Error::other("no listener came"))?;
         let writable = writable.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
         Ok(Broker { listener, writable })

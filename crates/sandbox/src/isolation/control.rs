@@ -19,9 +19,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
 use super::IsolationRung;
+use crate::child::fd_passing;
 use crate::command::{Bounds, HowEnded, LimitHit, Openings};
 use crate::descriptors::is_exhaustion;
-use crate::fds;
 use crate::forwarder::Inside;
 use crate::view::Borrowed;
 
@@ -47,19 +47,19 @@ pub(super) struct Order {
     pub(super) loopback_ports: Vec<u16>,
     pub(super) openings: Openings,
     pub(super) bounds: Bounds,
-    #[serde(with = "crate::exact_path")]
+    #[serde(with = "crate::fs::exact_path")]
     pub(super) writable: Vec<PathBuf>,
-    #[serde(with = "crate::exact_path")]
+    #[serde(with = "crate::fs::exact_path")]
     pub(super) hide: Vec<PathBuf>,
     /// The user's home, of which a command sees only what `show`, `scratch` and `writable` name; none shows it whole.
-    #[serde(with = "crate::exact_path")]
+    #[serde(with = "crate::fs::exact_path")]
     pub(super) home: Option<PathBuf>,
-    #[serde(with = "crate::exact_path")]
+    #[serde(with = "crate::fs::exact_path")]
     pub(super) show: Vec<PathBuf>,
-    #[serde(with = "crate::exact_path")]
+    #[serde(with = "crate::fs::exact_path")]
     pub(super) scratch: Vec<PathBuf>,
     /// The private directory for temporary files where there is no private `/tmp`; removed at the end.
-    #[serde(with = "crate::exact_path")]
+    #[serde(with = "crate::fs::exact_path")]
     pub(super) tmp: Option<PathBuf>,
     pub(super) user_namespace: bool,
     pub(super) mount_namespace: bool,
@@ -70,9 +70,9 @@ pub(super) struct Order {
 /// A project as the child has to show it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct OrderRoot {
-    #[serde(with = "crate::exact_path")]
+    #[serde(with = "crate::fs::exact_path")]
     pub(super) path: PathBuf,
-    #[serde(with = "crate::exact_path")]
+    #[serde(with = "crate::fs::exact_path")]
     pub(super) copy: Option<PathBuf>,
     /// What the copy reads from that it hides once it is mounted at `path`.
     pub(super) borrowed: Vec<Borrowed>,
@@ -176,7 +176,7 @@ impl Order {
         let mut carried = stdio.to_vec();
         carried.extend(namespaces.into_iter().flatten());
         carried.extend(trees);
-        fds::send(socket.as_fd(), &serde_json::to_vec(self)?, &carried)
+        fd_passing::send(socket.as_fd(), &serde_json::to_vec(self)?, &carried)
     }
 
     /// Reads an order from a file.
@@ -205,7 +205,7 @@ impl Delivered {
 /// Sends a report. Nobody there to hear it is no failure: the closed lifeline is noticed elsewhere.
 pub(super) fn report(socket: impl AsFd, report: &Report, carried: &[BorrowedFd<'_>]) {
     if let Ok(text) = serde_json::to_vec(report) {
-        let _ = fds::send(socket.as_fd(), &text, carried);
+        let _ = fd_passing::send(socket.as_fd(), &text, carried);
     }
 }
 
@@ -217,12 +217,12 @@ pub(crate) fn next_report(socket: impl AsFd) -> io::Result<Option<(Report, Vec<O
 
 /// Asks the other side to kill the tree; whether it could hear.
 pub(crate) fn ask_to_kill(socket: impl AsFd) -> bool {
-    fds::send(socket.as_fd(), KILL, &[]).is_ok()
+    fd_passing::send(socket.as_fd(), KILL, &[]).is_ok()
 }
 
 /// Waits for one message; none when the other end is closed.
 pub(super) fn receive(socket: impl AsFd) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
-    match fds::receive(socket.as_fd()) {
+    match fd_passing::receive(socket.as_fd()) {
         Ok(message) => Ok(Some(message)),
         // It may have ended while something of ours was still unread by it: closed all the same.
         Err(error)

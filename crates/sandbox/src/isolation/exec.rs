@@ -21,8 +21,9 @@ use super::landlock::{Rules, Strength};
 use super::layout::Layout;
 use super::seccomp::{self, Allowed};
 use super::{IsolationRung, broker, privileges, usage};
-use crate::beneath::{self, Links};
 use crate::descriptors;
+use crate::fs::beneath;
+use crate::fs::beneath::Links;
 
 /// What is said first over the pipe: whoever was to become the command has begun.
 pub(super) const HELLO: &[u8] = b"+";

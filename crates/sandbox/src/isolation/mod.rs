@@ -34,13 +34,14 @@ pub(crate) mod control;
 mod devices;
 mod exec;
 mod fork;
-pub(crate) mod git_walls;
-pub(crate) mod holder;
+pub(crate) mod git_isolation;
+mod holder;
 mod landlock;
 mod layout;
+mod machine_view;
+mod missing_program;
 mod mounts;
 mod namespaces;
-mod outside;
 mod own_network;
 mod privileges;
 pub(crate) mod process_tree;
@@ -48,7 +49,6 @@ mod reaper;
 mod seccomp;
 mod shared_memory;
 mod start;
-mod unseen;
 mod usage;
 
 use serde::{Deserialize, Serialize};
@@ -57,9 +57,9 @@ use crate::child::ChildProgram;
 
 pub use child::child_run;
 pub(crate) use child::take_over as take_over_socket;
+pub use missing_program::Unseen;
 pub use process_tree::kill_marked;
 pub use start::StartError;
-pub use unseen::Unseen;
 
 /// The verb of the child that runs a command.
 pub const RUN_VERB: &str = "__run";

@@ -27,7 +27,7 @@ use rustix::mount::{
 use super::control::Order;
 use super::devices::Devices;
 use super::layout::{Layout, Step, What};
-use super::outside::Outside;
+use super::machine_view::Outside;
 use super::reaper::Told;
 use super::usage;
 

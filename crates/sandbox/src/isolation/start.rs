@@ -19,7 +19,8 @@ use domain::RootNo;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::control::{self, Failure, Order, OrderRoot, Report};
-use super::unseen::{self, Unseen};
+use super::missing_program;
+use super::missing_program::Unseen;
 use super::{Isolation, IsolationRung, IsolationUsed, RUN_VERB, RungPassedOver, holder};
 use crate::child::ChildProgram;
 use crate::command::{Bounds, CommandSpec, Drains, Launched, Openings, Running, Spoken, Stdin};
@@ -204,7 +205,7 @@ impl Isolation {
                     passed_over.push(RungPassedOver { rung: *rung, why })
                 }
                 Err(Failure::NotFound) => {
-                    let unseen = unseen::program(&Order { rung: *rung, ..order });
+                    let unseen = missing_program::program(&Order { rung: *rung, ..order });
                     return Err(StartError::NotFound { program, unseen });
                 }
                 Err(Failure::NotExecutable(errno)) => {

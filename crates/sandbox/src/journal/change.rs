@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use domain::{BootId, Fence, FileState, Hash, PlanId, RelPath, RootNo};
 
 use super::{JournalId, JournalKind};
-use crate::beneath;
-use crate::git_ref::RefMove;
+use crate::fs::beneath;
+use crate::git::refs::RefMove;
 
 /// A project's root, and which directory that really is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,14 +21,14 @@ use std::io::Read;
 
 use domain::RelPath;
 
-use super::found::Found;
+use super::do_op::{STICKY, is_same};
 use super::frame::PIECE_BYTES;
 use super::log::Mark;
 use super::op::{How, Op, Saved};
-use super::perform::{STICKY, is_same};
+use super::overwritten::Found;
+use super::replay::Work;
 use super::target::{Devices, OpError, Seen, SeenKind, Stamp};
-use super::work::Work;
-use crate::git_ref::read_ref;
+use crate::git::refs::read_ref;
 
 const SET_GROUP_ID: u16 = 0o2000;
 const SET_USER_ID: u16 = 0o4000;

@@ -16,7 +16,7 @@ use super::change::{Attributes, Header, JournalRoot};
 use super::frame::Span;
 use super::op::{ByteSource, How, Op, Saved};
 use super::{JournalId, JournalKind};
-use crate::git_ref::{IndexEntry, IndexMove, RefMove};
+use crate::git::refs::{IndexEntry, IndexMove, RefMove};
 
 /// How a journal ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -35,7 +35,7 @@ use rustix::fs::OFlags;
 use super::JournalId;
 use super::target::Stamp;
 use crate::content::ContentFile;
-use crate::regular::open_own;
+use crate::fs::regular_file::open_own;
 
 /// Up to this size a content is copied into the journal: a link would take longer than the copy.
 pub(super) const INLINE_BYTES_MAX: u64 = 32 << 10;

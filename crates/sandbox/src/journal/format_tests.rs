@@ -15,7 +15,7 @@ use super::frame::{FrameKind, FrameWriter, PIECE_BYTES};
 use super::log::{Log, Mark, Wholeness};
 use super::op::{ByteSource, How, Op, Saved};
 use super::{Boot, JournalId, JournalKind, Journals, Merger};
-use crate::git_ref::{IndexEntry, IndexMove, RefMove};
+use crate::git::refs::{IndexEntry, IndexMove, RefMove};
 
 fn header() -> Header {
     Header {

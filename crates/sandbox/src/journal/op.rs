@@ -10,7 +10,7 @@ use domain::{FileState, RelPath, RootNo};
 
 use super::change::{Attributes, Place};
 use super::frame::Span;
-use crate::git_ref::RefMove;
+use crate::git::refs::RefMove;
 
 /// How an op is made, from what to what.
 #[derive(Clone, Debug, PartialEq, Eq)]

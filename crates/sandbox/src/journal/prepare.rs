@@ -18,16 +18,16 @@ use rustix::fs::FallocateFlags;
 
 use super::change::{Header, Request};
 use super::codec;
+use super::ending::{Settled, Stuck};
 use super::file::JournalFile;
 use super::frame::FrameKind;
 use super::hooks::Step;
 use super::log::{Log, Mark};
 use super::order::arrange;
-use super::settled::{Settled, Stuck};
+use super::replay::{Origin, Work};
+use super::sync::Touched;
 use super::target::{Devices, OpError, RootMoved, Roots, SeenKind, look};
-use super::touched::Touched;
-use super::work::{Origin, Work};
-use super::write_down::write_down;
+use super::write_header::write_down;
 use super::{JournalId, Journals};
 use crate::content::ContentSource;
 

@@ -21,15 +21,15 @@ use std::os::unix::fs::MetadataExt;
 use rustix::fs::OFlags;
 
 use super::change::Header;
+use super::ending::{Ending, Settled, Stuck};
 use super::file::JournalFile;
-use super::found::found_files;
 use super::log::{Log, Mark, Wholeness};
-use super::settled::{Ending, Settled, Stuck};
+use super::overwritten::found_files;
+use super::replay::{Origin, Work, ending};
+use super::sync::Touched;
 use super::target::{Devices, Roots};
-use super::touched::Touched;
-use super::work::{Origin, Work, ending};
 use super::{JournalId, Journals};
-use crate::regular::open_own;
+use crate::fs::regular_file::open_own;
 
 /// What a recovery did.
 #[derive(Debug, Default)]

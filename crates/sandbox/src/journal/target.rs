@@ -18,8 +18,9 @@ use rustix::io::Errno;
 
 use super::change::JournalRoot;
 use super::frame::PIECE_BYTES;
-use crate::beneath::{self, BeneathError, Links};
-use crate::git_ref::{GitError, RefMoveError};
+use crate::fs::beneath;
+use crate::fs::beneath::{BeneathError, Links};
+use crate::git::refs::{GitError, RefMoveError};
 
 /// Why an op could not be made.
 #[derive(Debug)]

@@ -20,8 +20,8 @@ use super::log::{Log, Mark, Wholeness};
 use super::op::{ByteSource, How, Op, Saved};
 use super::{JournalId, Journals};
 use crate::content::{ContentFile, ContentSource};
-use crate::git_ref::RefMove;
-use crate::regular::open_own;
+use crate::fs::regular_file::open_own;
+use crate::git::refs::RefMove;
 
 /// Why an apply cannot be undone.
 #[derive(Debug, thiserror::Error)]

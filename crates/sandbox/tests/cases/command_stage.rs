@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use domain::RootNo;
-use sandbox::beneath::open_root;
 use sandbox::child::ChildProgram;
 use sandbox::command::{CommandSpec, Ended, Given, HowEnded, OutputSpec, Running, WorkDir, environment};
+use sandbox::fs::beneath::open_root;
 use sandbox::isolation::{Isolation, IsolationPolicy, IsolationRung, StartError};
 use sandbox::view::{View, ViewRoot};
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use domain::{RelPath, RootNo};
-use sandbox::git_ref::{
+use sandbox::git::refs::{
     CleanFilter, CommitFile, CommitRequest, FilterProgram, GitError, Onto, RefMove, commit,
 };
 use sandbox::journal::{Ending, JournalId, JournalKind, Moment, Request, Step, Why};

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use sandbox::git_log::{GitHistory, GitLog, GitLogError};
+use sandbox::git::log::{GitHistory, GitLog, GitLogError};
 
 fn git(dir: &Path, arguments: &[&str]) -> String {
     let output = Command::new("git")
@@ -44,7 +44,7 @@ fn log(dir: &Path, stop_at: Option<&str>, max: u32) -> GitLog {
 }
 
 fn lines(log: &GitLog) -> Vec<String> {
-    let line = |commit: &sandbox::git_log::GitCommit| {
+    let line = |commit: &sandbox::git::log::GitCommit| {
         let paths: Vec<String> = commit.paths.iter().map(ToString::to_string).collect();
         format!("{}: {}", commit.message.replace('\n', "⏎"), paths.join(" "))
     };

@@ -184,7 +184,7 @@ fn a_pipe_in_the_place_of_what_says_what_is_ignored_is_not_waited_for() {
     write(&root, "d/.gitignore", "*.o\n");
     write(&root, "d/c.o", "x");
     assert_eq!(names(&root), ["a.rs", "b.o", "d/.gitignore"]);
-    let history = sandbox::git_log::GitHistory::around(&root).unwrap();
+    let history = sandbox::git::log::GitHistory::around(&root).unwrap();
     assert!(!history.cut_at().is_empty(), "what cannot be read is cut off somewhere");
 }
 

@@ -5,8 +5,8 @@ use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 
 use domain::RootNo;
-use sandbox::beneath::open_root;
 use sandbox::command::{CommandSpec, HowEnded};
+use sandbox::fs::beneath::open_root;
 use sandbox::isolation::{Isolation, IsolationPolicy, IsolationRung, IsolationUsed};
 use sandbox::view::ViewRoot;
 

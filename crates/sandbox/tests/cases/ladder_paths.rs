@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Mode, OFlags, RenameFlags};
 use sandbox::Rung;
-use sandbox::beneath::{BeneathError, Links, open, open_parent, open_root};
+use sandbox::fs::beneath::{BeneathError, Links, open, open_parent, open_root};
 
 use super::ladder_stage::{ROOT, Stage, path, run};
 

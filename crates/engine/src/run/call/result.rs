@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use domain::{CallEnd, CallState, ErrorCategory, KeptOutput, NODE_TEXT_BYTES_MAX, RelPath, ToolCall};
 use sandbox::Layer;
-use sandbox::beneath;
 use sandbox::command::{Ended, HowEnded};
+use sandbox::fs::beneath;
 use sandbox::isolation::{IsolationUsed, StartError};
 use serde_json::{Value, json};
 

@@ -16,7 +16,8 @@ use domain::{
     ByteText, CallEnd, CallState, CommandTask, Does, ErrorCategory, NewCall, NodeRun, Phase, RelPath, RootNo,
     Run, SpendKind, Usage, WallMs, expand_argv, value_text,
 };
-use sandbox::beneath::{self, Links};
+use sandbox::fs::beneath;
+use sandbox::fs::beneath::Links;
 use sandbox::{WriteFileError, read_at_hand};
 use serde_json::{Value, json};
 use store::By;

@@ -65,7 +65,7 @@ mod tests {
         let project =
             |alias: &str| Project { alias: alias.to_owned(), root: dir.join(alias), read_only: false };
         let projects = vec![project("a"), project("b")];
-        let roots = projects.iter().map(|project| sandbox::beneath::open_root(&project.root).unwrap());
+        let roots = projects.iter().map(|project| sandbox::fs::beneath::open_root(&project.root).unwrap());
         Trees { roots: roots.collect(), projects }
     }
 

@@ -29,8 +29,8 @@ use async_trait::async_trait;
 use domain::{
     ByteText, CallEnd, CallNo, CallState, ErrorCategory, Hash, NewCall, Phase, Plan, RootNo, Run, WallMs,
 };
-use sandbox::beneath;
 use sandbox::command::HowEnded;
+use sandbox::fs::beneath;
 use serde_json::{Value, json};
 use sync::primitives::{Mutex, lock};
 use sync::{Effect, Observed};

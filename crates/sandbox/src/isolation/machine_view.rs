@@ -1,0 +1,471 @@
+//! The rest of the machine as a command sees it: everything that no step of the layout puts in place.
+//!
+//! # How
+//! The command gets a new root. Each directory of `/` is there as a read-only overlay of itself; mounts below it follow.
+//! If the kernel guards something mounted below a directory, the directory cannot be covered as a whole: it is made anew,
+//! and its entries are covered one by one. An empty directory is made anew as well, which is cheaper.
+//!
+//! # Invariants
+//! 1. An overlay shows the files of a directory and not its sockets and named pipes: the kernel finds the other end by the
+//!    inode, and an overlay has inodes of its own. So no program outside is reached by a path, also not by a socket that
+//!    appears later. Sockets that a command makes for itself, in its projects or in `/tmp`, work.
+//! 2. A directory that can only be shown as it is, is returned in [`Outside::unsealed`]; the caller then refuses all UNIX
+//!    sockets.
+//! 3. As root the overlays read with the rights of a user who owns nothing: root's own files stay out of sight, though the
+//!    command is root. What the layout names, and root's home, is shown as it is.
+//!
+//! # Not here
+//! What the layout puts over it: the sibling `mounts`.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen, unmount,
+};
+
+use super::layout::{Layout, What};
+use super::mounts::{HARMLESS, attach, clone_tree, limited, tmpfs};
+use crate::open::overlay::mount_points;
+
+/// How many overlays one command gets at most; what is left is shown as it is.
+const OVERLAYS_MAX: usize = 128;
+/// The user and the group that own nothing.
+const NOBODY: u32 = 65_534;
+/// Where the new root is put together.
+const WORKSHOP: &str = "/proc";
+/// Where an empty directory is mounted meanwhile: nothing more is needed of what is there.
+const EMPTY: &str = "/dev";
+/// How large the new root may grow, in memory: it has directories and links only.
+const ROOT_BYTES_MAX: &str = "1m";
+
+/// File systems without sockets: those of the kernel, and images that nobody can bind a socket in.
+const WITHOUT_SOCKETS: [u64; 18] = [
+    0x9fa0,      // proc
+    0x6265_6572, // sysfs
+    0x0027_e0eb, // cgroup
+    0x6367_7270, // cgroup2
+    0x6462_6720, // debugfs
+    0x7472_6163, // tracefs
+    0x7363_6673, // securityfs
+    0xf97c_ff8c, // selinuxfs
+    0xcafe_4a11, // bpf
+    0x6265_7065, // configfs
+    0x6165_676c, // pstore
+    0xde5e_81e4, // efivarfs
+    0x1cd1,      // devpts
+    0x1980_0202, // mqueue
+    0x0187,      // autofs
+    0x7371_7368, // squashfs
+    0xe0f5_e1e2, // erofs
+    0x9660,      // iso9660
+];
+
+/// What the machine looks like, ready to be entered.
+#[derive(Debug)]
+pub(super) struct Outside {
+    pieces: Vec<Piece>,
+    /// Directories that the layout shows read-only, likewise as overlays, by their places.
+    pub(super) trees: Vec<(PathBuf, OwnedFd)>,
+    /// Directories in which a command can reach sockets of others.
+    pub(super) unsealed: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+struct Piece {
+    at: PathBuf,
+    shows: Shows,
+}
+
+#[derive(Debug)]
+enum Shows {
+    /// A mount, attached nowhere yet.
+    Mount {
+        mount: OwnedFd,
+        is_dir: bool,
+    },
+    /// A directory, or an empty one in the place of what is there.
+    Directory(Mode),
+    /// A file that is covered later.
+    File,
+    Link(PathBuf),
+}
+
+/// Whose rights an overlay reads with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rights {
+    Own,
+    Nobody,
+}
+
+impl Outside {
+    /// Looks at the machine as it is before anything is covered. `home` is the user's.
+    ///
+    /// Returns an error if `/` or the table of mounts cannot be read.
+    pub(super) fn look(layout: &Layout, home: Option<&Path>) -> io::Result<Outside> {
+        // An overlay that cannot be written needs a second directory to read: an empty one.
+        attach(&tmpfs(ROOT_BYTES_MAX, "0755")?, Path::new(EMPTY))?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let looked = rustix::fs::open(EMPTY, flags, Mode::empty())
+            .map_err(io::Error::from)
+            .and_then(|empty| Looking::new(layout, home, empty)?.all());
+        // The overlays retain what they need of it.
+        unmount(EMPTY, UnmountFlags::DETACH)?;
+        looked
+    }
+
+    /// Makes it the root of this process. The mounts that are returned are still writable, for what else has to be made in
+    /// them.
+    pub(super) fn enter(self) -> io::Result<Vec<OwnedFd>> {
+        let root = tmpfs(ROOT_BYTES_MAX, "0755")?;
+        attach(&root, Path::new(WORKSHOP))?;
+        let mut writable = vec![root];
+        for piece in self.pieces {
+            let below = piece.at.strip_prefix("/").unwrap_or(&piece.at);
+            match piece.shows.put(&Path::new(WORKSHOP).join(below)) {
+                Ok(made) => writable.extend(made),
+                // Nobody can go there either.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                Err(error) => {
+                    return Err(io::Error::new(error.kind(), format!("{}: {error}", piece.at.display())));
+                }
+            }
+        }
+        std::env::set_current_dir(WORKSHOP)?;
+        // The old root is then mounted over the new one, and goes. One that is no mount of its own cannot be moved: the
+        // process leaves it, and has nothing that leads back.
+        match rustix::process::pivot_root(".", ".") {
+            Ok(()) => unmount(".", UnmountFlags::DETACH)?,
+            Err(_) => rustix::process::chroot(".")?,
+        }
+        std::env::set_current_dir("/")?;
+        Ok(writable)
+    }
+}
+
+impl Shows {
+    /// Puts it at a path; returns the mount that was made for it and is still writable.
+    fn put(self, at: &Path) -> io::Result<Option<OwnedFd>> {
+        match self {
+            Shows::Mount { mount, is_dir } => {
+                make(at, is_dir)?;
+                attach(&mount, at)?;
+                Ok(None)
+            }
+            Shows::Directory(mode) => {
+                if make(at, true)? == Made::Now {
+                    rustix::fs::chmod(at, mode)?;
+                    return Ok(None);
+                }
+                let empty = tmpfs(ROOT_BYTES_MAX, &format!("{:o}", mode.as_raw_mode()))?;
+                attach(&empty, at)?;
+                Ok(Some(empty))
+            }
+            Shows::File => make(at, false).map(|_| None),
+            Shows::Link(target) => std::os::unix::fs::symlink(target, at).map(|()| None),
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Made {
+    Before,
+    Now,
+}
+
+fn make(at: &Path, is_dir: bool) -> io::Result<Made> {
+    match fs::symlink_metadata(at) {
+        Ok(_) => return Ok(Made::Before),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    if is_dir {
+        fs::create_dir(at)?
+    } else {
+        File::create(at).map(drop)?
+    }
+    Ok(Made::Now)
+}
+
+/// The walk over the machine.
+struct Looking<'a> {
+    layout: &'a Layout,
+    is_root: bool,
+    /// Of root only: others see their own home as they see the rest.
+    home: Option<PathBuf>,
+    /// What is mounted, but for what the layout covers.
+    mounts: Vec<PathBuf>,
+    rights: Rights,
+    empty: OwnedFd,
+    overlays: usize,
+    /// Directories in whose place there is an empty one.
+    cleared: Vec<PathBuf>,
+    /// The directories that were looked at on the way to others, and whether each keeps other users out.
+    closed: RefCell<HashMap<PathBuf, bool>>,
+    outside: Outside,
+}
+
+impl<'a> Looking<'a> {
+    fn new(layout: &'a Layout, home: Option<&Path>, empty: OwnedFd) -> io::Result<Looking<'a>> {
+        let is_root = rustix::process::geteuid().is_root();
+        if is_root {
+            drop_groups();
+        }
+        let mut looking = Looking {
+            layout,
+            is_root,
+            home: home.filter(|_| is_root).and_then(|home| fs::canonicalize(home).ok()),
+            mounts: Vec::new(),
+            rights: if is_root { Rights::Nobody } else { Rights::Own },
+            empty,
+            overlays: 0,
+            cleared: Vec::new(),
+            closed: RefCell::default(),
+            outside: Outside { pieces: Vec::new(), trees: Vec::new(), unsealed: Vec::new() },
+        };
+        let is_shown = |point: &PathBuf| !looking.is_covered(point) && looking.closed_way(point).is_none();
+        looking.mounts = mount_points()?.into_iter().filter(is_shown).collect();
+        Ok(looking)
+    }
+
+    fn all(mut self) -> io::Result<Outside> {
+        self.entries(Path::new("/"))?;
+        if self.is_root {
+            self.rights = Rights::Own;
+            for step in &self.layout.steps {
+                self.clear_way(&step.at);
+            }
+            if let Some(home) = self.home.clone().filter(|home| !self.is_covered(home)) {
+                self.clear_way(&home);
+                self.outside.pieces.retain(|piece| piece.at != home);
+                self.directory(&home);
+            }
+        }
+        self.rights = Rights::Own;
+        for step in &self.layout.steps {
+            if let What::Tree { source, writable: false } = &step.what {
+                self.tree(&step.at, source);
+            }
+        }
+        self.outside.pieces.sort_by_key(|piece| piece.at.components().count());
+        Ok(self.outside)
+    }
+
+    /// Whether a step of the layout decides what is at a path.
+    fn is_covered(&self, path: &Path) -> bool {
+        self.layout.steps.iter().any(|step| step.covers() && path.starts_with(&step.at))
+    }
+
+    /// The first directory on the way to `path` that a user who owns nothing may not enter; none for a user other than root,
+    /// who goes where they may go.
+    fn closed_way(&self, path: &Path) -> Option<PathBuf> {
+        if !self.is_root {
+            return None;
+        }
+        let mut ancestors: Vec<&Path> = path.ancestors().skip(1).collect();
+        ancestors.reverse();
+        let is_own = |dir: &Path| self.home.as_ref().is_some_and(|home| dir.starts_with(home));
+        let is_closed = |dir: &Path| {
+            let mut closed = self.closed.borrow_mut();
+            if let Some(is_closed) = closed.get(dir) {
+                return *is_closed;
+            }
+            let is_closed = fs::metadata(dir).is_ok_and(|found| !mode_of(&found).contains(Mode::XOTH));
+            closed.insert(dir.to_owned(), is_closed);
+            is_closed
+        };
+        let closed = ancestors.into_iter().find(|dir| is_closed(dir));
+        closed.filter(|dir| !self.is_covered(dir) && !is_own(dir)).map(Path::to_owned)
+    }
+
+    /// Puts an empty directory in the place of one that keeps others out, so that `path` can be shown below it.
+    fn clear_way(&mut self, path: &Path) {
+        let Some(dir) = self.closed_way(path).filter(|dir| !self.cleared.contains(dir)) else { return };
+        self.outside.pieces.retain(|piece| !piece.at.starts_with(&dir));
+        self.push(&dir, Shows::Directory(OPEN_TO_ALL));
+        self.cleared.push(dir);
+    }
+
+    fn entries(&mut self, dir: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(dir)?.flatten() {
+            self.entry(&entry.path());
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, path: &Path) {
+        let Ok(found) = fs::symlink_metadata(path) else { return };
+        let kind = found.file_type();
+        if kind.is_symlink() {
+            if let Ok(target) = fs::read_link(path) {
+                self.push(path, Shows::Link(target));
+            }
+        } else if self.layout.steps.iter().any(|step| step.covers() && step.at == path) {
+            self.push(path, if kind.is_dir() { Shows::Directory(OPEN_TO_ALL) } else { Shows::File });
+        } else if kind.is_dir() {
+            self.directory(path);
+        } else if kind.is_file() {
+            self.file(path);
+        }
+    }
+
+    fn push(&mut self, path: &Path, shows: Shows) {
+        self.outside.pieces.push(Piece { at: path.to_owned(), shows });
+    }
+
+    /// Shows a directory. One that cannot be opened cannot be entered by the command either.
+    fn directory(&mut self, path: &Path) {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(opened) = rustix::fs::open(path, flags, Mode::empty()) else { return };
+        if has_no_sockets(&opened) {
+            return self.as_it_is(path, true);
+        }
+        // An overlay costs more than all the rest of a directory, and of an empty one there is nothing to show.
+        if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
+            let mode = fs::metadata(path).map_or(OPEN_TO_ALL, |found| mode_of(&found));
+            return self.push(path, Shows::Directory(mode));
+        }
+        // In a user namespace the kernel guards what was mounted before: such a directory cannot be covered as a whole.
+        let is_guarded = !self.is_root && !self.topmost_below(path).is_empty();
+        let covered = match is_guarded {
+            true => Err(io::Error::other("something is mounted below it")),
+            false => self.overlay(&opened),
+        };
+        match covered {
+            Ok(mount) => {
+                self.push(path, Shows::Mount { mount, is_dir: true });
+                for mounted in self.topmost_below(path) {
+                    self.mounted(&mounted);
+                }
+            }
+            Err(_) if !self.topmost_below(path).is_empty() && self.overlays < OVERLAYS_MAX => {
+                let mode = fs::metadata(path).map(|found| mode_of(&found)).unwrap_or(OPEN_TO_ALL);
+                self.push(path, Shows::Directory(mode));
+                // One that cannot be listed shows nothing.
+                let _ = self.entries(path);
+            }
+            Err(_) => {
+                self.outside.unsealed.push(path.to_owned());
+                self.as_it_is(path, true);
+            }
+        }
+    }
+
+    /// A directory that is shown read-only; what is mounted below it stays out of sight.
+    fn tree(&mut self, at: &Path, source: &Path) {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(opened) = rustix::fs::open(source, flags, Mode::empty()) else { return };
+        match self.overlay(&opened) {
+            Ok(mount) => self.outside.trees.push((at.to_owned(), mount)),
+            Err(_) => self.outside.unsealed.push(source.to_owned()),
+        }
+    }
+
+    /// A mount point may be a file too.
+    fn mounted(&mut self, path: &Path) {
+        match fs::symlink_metadata(path) {
+            Ok(found) if found.is_dir() => self.directory(path),
+            Ok(found) if found.is_file() => self.file(path),
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    /// A file at the top of the machine, or one that is mounted.
+    fn file(&mut self, path: &Path) {
+        let is_for_all = fs::metadata(path).is_ok_and(|found| mode_of(&found).contains(Mode::ROTH));
+        match self.rights {
+            Rights::Nobody if !is_for_all => self.push(path, Shows::File),
+            Rights::Nobody | Rights::Own => self.as_it_is(path, false),
+        }
+    }
+
+    fn as_it_is(&mut self, path: &Path, is_dir: bool) {
+        if let Ok(mount) = clone_tree(path).and_then(|mount| limited(mount, false)) {
+            self.push(path, Shows::Mount { mount, is_dir });
+        }
+    }
+
+    fn overlay(&mut self, lower: &OwnedFd) -> io::Result<OwnedFd> {
+        if self.overlays == OVERLAYS_MAX {
+            return Err(io::Error::other("too many overlays"));
+        }
+        self.overlays += 1;
+        match self.rights {
+            Rights::Own => overlay_of(lower.as_fd(), self.empty.as_fd(), Marks::User),
+            Rights::Nobody => as_nobody(|| overlay_of(lower.as_fd(), self.empty.as_fd(), Marks::Trusted)),
+        }
+    }
+
+    /// The mounts below a directory that are below no other mount.
+    fn topmost_below(&self, path: &Path) -> Vec<PathBuf> {
+        let below: Vec<&PathBuf> =
+            self.mounts.iter().filter(|point| *point != path && point.starts_with(path)).collect();
+        let is_topmost =
+            |point: &&&PathBuf| !below.iter().any(|other| other != *point && point.starts_with(other));
+        let mut topmost: Vec<PathBuf> =
+            below.iter().filter(is_topmost).map(|point| (*point).clone()).collect();
+        topmost.sort();
+        topmost.dedup();
+        topmost
+    }
+}
+
+const OPEN_TO_ALL: Mode = Mode::from_raw_mode(0o755);
+
+fn mode_of(found: &fs::Metadata) -> Mode {
+    use std::os::unix::fs::MetadataExt;
+    Mode::from_raw_mode(found.mode() & 0o7777)
+}
+
+#[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
+fn has_no_sockets(dir: &OwnedFd) -> bool {
+    // Some magic numbers have their highest bit set, and the field may be signed.
+    rustix::fs::fstatfs(dir).is_ok_and(|found| WITHOUT_SOCKETS.contains(&(found.f_type as u64 & 0xffff_ffff)))
+}
+
+/// The extended attributes in which an overlay looks for its own marks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Marks {
+    /// Those of users, all that an ordinary user can have.
+    User,
+    /// Those of the kernel. They can be asked for without the right to read the directory that has them, so that one which
+    /// is closed to others is found and can be covered.
+    Trusted,
+}
+
+/// A read-only overlay of a directory, attached nowhere.
+fn overlay_of(lower: BorrowedFd<'_>, empty: BorrowedFd<'_>, marks: Marks) -> io::Result<OwnedFd> {
+    let named = |fd: BorrowedFd<'_>| format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(&context, "lowerdir", format!("{}:{}", named(lower), named(empty)))?;
+    if marks == Marks::User {
+        fsconfig_set_flag(&context, "userxattr")?;
+    }
+    fsconfig_create(&context)?;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, HARMLESS | MountAttrFlags::MOUNT_ATTR_RDONLY)?)
+}
+
+/// Leaves all supplementary groups: root that logged in is in several, whose files it could read as nobody.
+fn drop_groups() {
+    // SAFETY: the call changes rights of this one thread and reads no memory; where it is refused there are none to leave.
+    unsafe { libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()) };
+}
+
+/// Acts with the rights on files of a user who owns nothing. The process may still mount.
+fn as_nobody<T>(act: impl FnOnce() -> T) -> T {
+    // SAFETY: both calls change rights of this one thread and touch no memory; a process that may not change them keeps its own.
+    let set = |user, group| unsafe {
+        libc::setfsgid(group);
+        libc::setfsuid(user);
+    };
+    set(NOBODY, NOBODY);
+    let done = act();
+    set(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    done
+}

@@ -1,0 +1,298 @@
+//! The apply journal: many files change together, or not at all.
+//!
+//! # Overview
+//! Before anything of the user's is touched, a journal has every byte that is there and every byte that shall be, in itself
+//! or linked from where it is stored, and a commit mark is on disk. Then files are written in place, so that inodes, owners, modes and links stay what they
+//! were. Whoever is killed in between, at whatever step, leaves a journal; the next command finds it and goes forward,
+//! or back.
+//!
+//! # How it is used
+//! 1. [`Journals::recover`] is the first act of every command. The store is told of each [`Settled`], which is then
+//!    retired.
+//! 2. [`Journals::prepare`] writes down everything. Nothing of the user's is touched; to abandon it is free.
+//! 3. The caller seals the apply in the store.
+//! 4. [`Prepared::commit`] adds the mark and waits for the disk. From here on it is carried out or taken back, by this
+//!    process or by the next command.
+//! 5. [`Committed::carry_out`] does it, and answers how it ended.
+//! 6. The caller tells the store, then [`Settled::retire`]. What was applied can be undone: [`Journals::read_undo`].
+//!
+//! # Where to read
+//! `frame` says what the file looks like, `content_links` where large contents are, `order` in which order things happen, `in_place` and `perform` how; `classify`
+//! how a recovery tells how far its predecessor came, `take_back` what becomes of edits that somebody made meanwhile.
+//!
+//! # Invariants
+//! 1. Nothing of the user's is touched before the commit mark is on disk.
+//! 2. After a recovery all is as before or all is as asked, except files that somebody else edited meanwhile: those keep
+//!    the edit, and are named.
+//! 3. One process at a time carries a journal out: the one that has its lock.
+//! 4. Nothing but the files is needed: no store, no network.
+//! 5. All paths are resolved beneath their root, without links; the root is known by device and inode.
+//!
+//! # Not here
+//! The merge and its conflicts, locks of plans and projects, the seal, what the store is told: the engine has them.
+//! Time and ids are passed in.
+
+mod attributes;
+mod change;
+mod classify;
+mod codec;
+mod content_links;
+mod do_op;
+mod ending;
+mod file;
+mod frame;
+mod hooks;
+mod log;
+mod op;
+mod order;
+mod overwritten;
+mod prepare;
+mod recover;
+mod replay;
+mod sync;
+mod target;
+mod undo;
+mod undo_op;
+mod write_file;
+mod write_header;
+
+#[cfg(test)]
+mod format_tests;
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use domain::BootId;
+
+use content_links::ContentLinks;
+
+pub(crate) use attributes::read as read_attributes;
+pub use change::{Attributes, Bytes, Change, Header, Image, JournalRoot, Place, Request};
+/// A journal carries out one apply, and has its name.
+pub use domain::ApplyId as JournalId;
+/// Whether it brings a plan's changes in or takes them out.
+pub use domain::ApplyKind as JournalKind;
+pub use ending::{Ending, Settled, Stuck, Why};
+pub use hooks::{Hooks, Merger, Moment, NoHooks, Step};
+pub use prepare::{Committed, OPS_MAX, PrepareError, Prepared};
+pub use recover::{Recovered, Recovery, Seal};
+pub use target::RootMoved;
+pub use undo::{UndoError, UndoJournal};
+
+const EXTENSION: &str = "journal";
+
+/// The machine's present run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Boot {
+    /// Which.
+    pub id: BootId,
+    /// When it started, in seconds of the wall clock.
+    pub started_s: i64,
+}
+
+impl Boot {
+    /// The run that we are in.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn present() -> io::Result<Boot> {
+        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let id = text.trim().parse().map_err(io::Error::other)?;
+        let wall = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        Ok(Boot { id, started_s: wall.tv_sec - up.tv_sec })
+    }
+}
+
+/// The journals below a data directory.
+#[derive(Clone)]
+pub struct Journals {
+    open_dir: PathBuf,
+    undo_dir: PathBuf,
+    contents_dir: PathBuf,
+    boot: Boot,
+    merger: Arc<dyn Merger>,
+    hooks: Arc<dyn Hooks>,
+}
+
+impl std::fmt::Debug for Journals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journals").field("open_dir", &self.open_dir).finish_non_exhaustive()
+    }
+}
+
+/// A journal on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Which.
+    pub id: JournalId,
+    /// How many bytes go with it: its own, what was found and saved beside it, and contents that nothing else names.
+    pub bytes: u64,
+}
+
+impl Journals {
+    /// The journals in `data_dir`, which has directories for open ones and for those that can be undone.
+    ///
+    /// # Errors
+    /// They cannot be made.
+    pub fn open(data_dir: &Path, boot: Boot, merger: Arc<dyn Merger>) -> io::Result<Journals> {
+        let [open_dir, undo_dir, contents_dir] =
+            ["journal", "undo", "journal-contents"].map(|name| data_dir.join(name));
+        for dir in [&open_dir, &undo_dir, &contents_dir] {
+            DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        }
+        Ok(Journals { open_dir, undo_dir, contents_dir, boot, merger, hooks: Arc::new(NoHooks) })
+    }
+
+    /// The same, with somebody who is told of each step.
+    #[must_use]
+    pub fn with_hooks(self, hooks: Arc<dyn Hooks>) -> Journals {
+        Journals { hooks, ..self }
+    }
+
+    /// The journals that are not retired yet, the oldest first.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn open_ids(&self) -> io::Result<Vec<Listed>> {
+        self.list(&self.open_dir)
+    }
+
+    /// The journals that are not retired yet, the oldest first. What has the name of one and is no file is moved aside,
+    /// so that nobody waits for a pipe or follows a link.
+    ///
+    /// # Errors
+    /// The directory cannot be read, or something in it cannot be moved.
+    pub fn look(&self) -> io::Result<FoundJournals> {
+        let (open, others) = self.list_all(&self.open_dir)?;
+        let mut set_aside = Vec::new();
+        for path in others {
+            let mut aside = path.clone().into_os_string();
+            aside.push(".no-file");
+            fs::rename(&path, &aside)?;
+            set_aside.push(aside.into());
+        }
+        Ok(FoundJournals { open, set_aside })
+    }
+
+    /// The journals that are kept, the oldest first.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn undo_ids(&self) -> io::Result<Vec<Listed>> {
+        self.list(&self.undo_dir)
+    }
+
+    /// Removes a kept journal and what was saved beside it. One that is not there is fine.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn forget_undo(&self, id: JournalId) -> io::Result<()> {
+        for path in overwritten::found_files(&self.undo_dir, id)?.into_iter().chain([self.undo_path(id)]) {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        self.links(id).remove()
+    }
+
+    /// Removes contents whose journal is gone, because the process that removed it was killed; with `dry_run` only counts.
+    /// Returns how many bytes go with them.
+    ///
+    /// # Errors
+    /// A directory cannot be read, or something in it cannot be removed.
+    pub fn sweep_contents(&self, dry_run: bool) -> io::Result<u64> {
+        let mut bytes = 0;
+        for id in content_links::owners(&self.contents_dir)? {
+            // In this order: a journal is moved from the open ones to the kept ones, and never back.
+            if self.open_path(id).try_exists()? || self.undo_path(id).try_exists()? {
+                continue;
+            }
+            let links = self.links(id);
+            bytes += links.own_bytes()?;
+            if !dry_run {
+                links.remove()?;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Removes a kept journal that nothing will be undone by any more, unless edits of the user's were saved beside it.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn forget_spent(&self, id: JournalId) -> io::Result<()> {
+        if overwritten::found_files(&self.undo_dir, id)?.is_empty() { self.forget_undo(id) } else { Ok(()) }
+    }
+
+    fn links(&self, id: JournalId) -> ContentLinks {
+        ContentLinks::new(&self.contents_dir, id)
+    }
+
+    fn open_path(&self, id: JournalId) -> PathBuf {
+        self.open_dir.join(format!("{id}.{EXTENSION}"))
+    }
+
+    /// Where a kept journal lies, be it one that can be undone or one that was set aside.
+    pub fn undo_path(&self, id: JournalId) -> PathBuf {
+        self.undo_dir.join(format!("{id}.{EXTENSION}"))
+    }
+}
+
+/// What a look into the directory of journals found.
+#[derive(Debug)]
+pub struct FoundJournals {
+    /// The journals that are not retired yet, the oldest first.
+    pub open: Vec<Listed>,
+    /// What was no file, at its new place.
+    pub set_aside: Vec<PathBuf>,
+}
+
+impl Journals {
+    /// The journals in a directory.
+    fn list(&self, dir: &Path) -> io::Result<Vec<Listed>> {
+        self.list_all(dir).map(|(listed, _)| listed)
+    }
+
+    /// The journals in a directory, and what has the name of one and is no file. A name that is not ours is passed over.
+    fn list_all(&self, dir: &Path) -> io::Result<(Vec<Listed>, Vec<PathBuf>)> {
+        let (mut listed, mut others) = (Vec::new(), Vec::new());
+        for entry in fs::read_dir(dir)? {
+            let path = entry?.path();
+            let stem = path.file_stem().and_then(|stem| stem.to_str());
+            let Some(id) = stem.filter(|_| path.extension().is_some_and(|extension| extension == EXTENSION))
+            else {
+                continue;
+            };
+            // Only the form that is printed: an id can be written in lower case too, and that file is not ours.
+            let Some(id) = id.parse::<JournalId>().ok().filter(|parsed| parsed.to_string() == id) else {
+                continue;
+            };
+            match fs::symlink_metadata(&path) {
+                Ok(found) if found.is_file() => {}
+                Ok(_) => {
+                    others.push(path);
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            }
+            let mut bytes = 0;
+            for path in overwritten::found_files(dir, id)?.into_iter().chain([path]) {
+                match fs::symlink_metadata(path) {
+                    Ok(metadata) => bytes += metadata.len(),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            bytes += self.links(id).own_bytes()?;
+            listed.push(Listed { id, bytes });
+        }
+        listed.sort_by_key(|listed| listed.id);
+        Ok((listed, others))
+    }
+}

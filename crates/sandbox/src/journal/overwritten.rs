@@ -1,0 +1,115 @@
+//! Bytes that were found in the user's files and written over: saved beside the journal, for whoever may miss them.
+//!
+//! # Invariants
+//! 1. What is saved is there whole, under its name, on disk, before the file is written over.
+//! 2. The first save of an op stays: a recovery that is run again finds what the file held before it was touched.
+//! 3. A save says why it was made. Half of ours and somebody's edit are put right in different ways, and the one must not
+//!    be taken for the other when a recovery is run again.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use super::JournalId;
+use super::hooks::Step;
+use super::op::Op;
+use super::replay::Work;
+use super::target::{OpError, Seen, SeenKind};
+use super::undo_op::read_bounded;
+use crate::fs::regular_file::open_own;
+
+/// What stands between a journal's id and the number of the op.
+const FOUND: &str = ".found-";
+/// How a save is named as long as it is not whole.
+const UNFINISHED: &str = ".part";
+
+/// Why bytes were saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The file was half ours.
+    Torn,
+    /// Somebody had edited it.
+    Edited,
+    /// It was moved aside, and nobody knows it.
+    Parked,
+}
+
+impl Found {
+    fn suffix(self) -> &'static str {
+        match self {
+            Found::Torn => "",
+            Found::Edited => "-edited",
+            Found::Parked => "-parked",
+        }
+    }
+}
+
+fn found_path(dir: &Path, id: JournalId, op: &Op, found: Found) -> PathBuf {
+    dir.join(format!("{id}{FOUND}{}{}", op.n, found.suffix()))
+}
+
+/// The saves of a journal in a directory, whole or not.
+pub(super) fn found_files(dir: &Path, id: JournalId) -> io::Result<Vec<PathBuf>> {
+    let prefix = format!("{id}{FOUND}");
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_name().as_encoded_bytes().starts_with(prefix.as_bytes()) {
+            files.push(entry.path());
+        }
+    }
+    Ok(files)
+}
+
+/// Whether it is a whole save.
+pub(super) fn is_whole(path: &Path) -> bool {
+    !path.as_os_str().as_encoded_bytes().ends_with(UNFINISHED.as_bytes())
+}
+
+impl Work {
+    /// Saves what lies at the op's path.
+    pub(super) fn save_found(&mut self, op: &Op, found: Found) -> Result<(), OpError> {
+        match self.look_at(op, &op.path)? {
+            Some(seen) if seen.kind == SeenKind::File => self.save_found_from(op, &seen, found),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Saves what was seen.
+    pub(super) fn save_found_from(&mut self, op: &Op, seen: &Seen, found: Found) -> Result<(), OpError> {
+        let whole = found_path(&self.journals.open_dir, self.id, op, found);
+        if whole.try_exists()? {
+            return Ok(());
+        }
+        self.journals.hooks.step(Step::SaveFound { n: op.n })?;
+        let part = PathBuf::from(
+            [whole.as_os_str(), UNFINISHED.as_ref()].into_iter().collect::<std::ffi::OsString>(),
+        );
+        let mut to = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+        io::copy(&mut seen.open_file()?, &mut to)?;
+        to.sync_all()?;
+        fs::rename(&part, &whole)?;
+        File::open(&self.journals.open_dir)?.sync_all()?;
+        Ok(())
+    }
+
+    /// What was saved.
+    pub(super) fn open_found(&self, op: &Op, found: Found) -> Result<Option<File>, OpError> {
+        match open_own(&found_path(&self.journals.open_dir, self.id, op, found), OFlags::RDONLY) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The edit that was saved, when it is not too long for a text.
+    pub(super) fn read_edited(&self, op: &Op) -> Result<Option<Vec<u8>>, OpError> {
+        match self.open_found(op, Found::Edited)? {
+            Some(file) => read_bounded(&file),
+            None => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Which files and directories a journal touched, and how they reach the disk.
+//!
+//! # Invariants
+//! After [`Touched::sync`] what was written is there after a power loss: a few files one by one, many by one sync of
+//! each file system.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use domain::{RelPath, RootNo};
+use rustix::fs::{Mode, OFlags};
+
+use super::op::{How, Op};
+use super::target::Roots;
+use crate::fs::beneath;
+use crate::fs::beneath::{BeneathError, Links};
+
+/// Above this many files a sync of the whole file system is cheaper.
+const FILES_ONE_BY_ONE_MAX: usize = 16;
+
+/// What was touched.
+#[derive(Debug, Default)]
+pub(super) struct Touched {
+    files: BTreeSet<(RootNo, RelPath)>,
+    directories: BTreeSet<(RootNo, Option<RelPath>)>,
+}
+
+impl Touched {
+    /// The op is about to touch something.
+    pub(super) fn note(&mut self, op: &Op) {
+        match op.how {
+            How::Write { .. } | How::Create { .. } | How::Mode { .. } => {
+                self.files.insert((op.root, op.path.clone()));
+            }
+            How::Remove { .. } | How::MakeDir { .. } | How::RemoveDir { .. } | How::Link { .. } => {}
+            How::Ref(_) => return,
+        }
+        self.directories.insert((op.root, op.path.parent()));
+    }
+
+    /// What was parked by the op is gone.
+    pub(super) fn note_parked(&mut self, op: &Op) {
+        self.directories.insert((op.root, op.parked.parent()));
+    }
+
+    /// Waits until names that are gone are gone on disk. The files are synced already, so that this is one commit of the
+    /// file system's own journal, whatever the number of directories; a sync of the whole would wait for everybody's data.
+    pub(super) fn sync_directories(&self, roots: &Roots) -> io::Result<()> {
+        for (root, path) in &self.directories {
+            match open_to_sync(roots.get(*root)?, path.as_ref(), OFlags::DIRECTORY) {
+                Ok(Some(directory)) => rustix::fs::fsync(directory)?,
+                Ok(None) => {}
+                // Closed, perhaps by ourselves: then with everything else on its file system.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    return self.sync_file_systems(roots);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all of it is on disk.
+    pub(super) fn sync(&self, roots: &Roots) -> io::Result<()> {
+        if self.files.len() + self.directories.len() > 2 * FILES_ONE_BY_ONE_MAX
+            || self.files.len() > FILES_ONE_BY_ONE_MAX
+        {
+            return self.sync_file_systems(roots);
+        }
+        for (root, path) in &self.files {
+            match open_to_sync(roots.get(*root)?, Some(path), OFlags::NONBLOCK) {
+                Ok(Some(file)) => rustix::fs::fdatasync(file)?,
+                Ok(None) => {}
+                // Not for us to read, so not to be opened: then with everything else on its file system.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    return self.sync_file_systems(roots);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.sync_directories(roots)
+    }
+
+    fn sync_file_systems(&self, roots: &Roots) -> io::Result<()> {
+        let mut synced = BTreeSet::new();
+        for (root, path) in &self.directories {
+            let root = roots.get(*root)?;
+            let directory = match open_to_sync(root, path.as_ref(), OFlags::DIRECTORY) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    open_to_sync(root, None, OFlags::DIRECTORY)?
+                }
+                directory => directory?,
+            };
+            let Some(directory) = directory else { continue };
+            if synced.insert(rustix::fs::fstat(&directory)?.st_dev) {
+                rustix::fs::syncfs(directory)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens what is to be synced; none when somebody has taken it away, or put a link there.
+fn open_to_sync(
+    root: BorrowedFd<'_>,
+    path: Option<&RelPath>,
+    flags: OFlags,
+) -> io::Result<Option<std::os::fd::OwnedFd>> {
+    let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Some(path) = path else {
+        return Ok(Some(rustix::fs::openat(root, c".", flags, Mode::empty())?));
+    };
+    match beneath::open(root, path, flags, Mode::empty(), Links::Refuse) {
+        Ok(file) => Ok(Some(file)),
+        Err(BeneathError::Escapes { .. }) => Ok(None),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(BeneathError::Io { source, .. }) if source.kind() == io::ErrorKind::NotADirectory => Ok(None),
+        Err(BeneathError::Io { source, .. }) => Err(source),
+    }
+}

@@ -1,0 +1,321 @@
+//! Bytes into files: in place where that is possible, beside and swapped where it is not.
+//!
+//! # Invariants
+//! 1. A file gets new bytes only after its present ones were found to be the expected ones, through the same
+//!    descriptor. Where the kernel grants a write lease nobody else has the file open meanwhile, and who opens it waits.
+//! 2. In place, a file is at every moment `new[..k]` followed by the old bytes from `k` on, or a beginning of `new`
+//!    that is longer than the old bytes: pieces are written from the front, and the end is cut last.
+//! 3. A swap loses nothing: what comes out is compared after it, and swapped back when it was not what was expected.
+
+use std::cmp::Ordering;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::attributes;
+use super::attributes::Owner;
+use super::frame::PIECE_BYTES;
+use super::hooks::{Moment, Step};
+use super::op::{Op, Saved};
+use super::replay::Work;
+use super::target::{OpError, SeenKind, Spot, Stamp, look, permission_bits};
+use crate::fs::beneath;
+use crate::fs::beneath::{BeneathError, Links};
+use crate::fs::sparse;
+
+/// Where bytes come from.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    /// An image of the journal.
+    Image(&'a Saved),
+    /// Memory.
+    Bytes(&'a [u8]),
+}
+
+impl Source<'_> {
+    fn stamp(&self) -> Stamp {
+        match self {
+            Source::Image(saved) => Stamp::of_state(&saved.state),
+            Source::Bytes(bytes) => Stamp::of_bytes(bytes),
+        }
+    }
+}
+
+/// What to do with a file that turned out to have been renamed or replaced while it was written.
+#[derive(Clone, Copy)]
+pub(super) enum Mistake<'a> {
+    /// Give it these bytes back: under whatever name it lives now, it should not have been written.
+    PutBack(&'a Saved),
+    /// Nothing: what it had was half written.
+    Leave,
+}
+
+impl Work {
+    /// Gives the file at the op's path other bytes, if its present ones are the expected ones.
+    pub(super) fn rewrite(
+        &mut self,
+        op: &Op,
+        expected: Stamp,
+        source: Source<'_>,
+        mistake: Mistake<'_>,
+    ) -> Result<(), OpError> {
+        self.op_step(op, Moment::Begin)?;
+        let root = self.roots.get(op.root)?;
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        match beneath::open(root, &op.path, flags, Mode::empty(), Links::Refuse) {
+            Ok(file) => self.write_in_place(op, File::from(file), expected, source, mistake),
+            Err(BeneathError::Escapes { .. }) => Err(OpError::Escapes),
+            Err(BeneathError::Io { source: error, .. }) => match Errno::from_io_error(&error) {
+                Some(Errno::TXTBSY | Errno::ACCESS) => self.replace(op, expected, source),
+                Some(Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::NXIO) => Err(OpError::Changed),
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    fn write_in_place(
+        &mut self,
+        op: &Op,
+        file: File,
+        expected: Stamp,
+        source: Source<'_>,
+        mistake: Mistake<'_>,
+    ) -> Result<(), OpError> {
+        let before = file.metadata()?;
+        if !before.is_file() {
+            return Err(OpError::Changed);
+        }
+        let lease = Lease::take(&file);
+        let inode = (before.dev(), before.ino());
+        let now = Stamp::of_file(&file)?;
+        if now != expected {
+            // Another name of a file that this journal has just given the same bytes.
+            let done = now == source.stamp() && self.written.contains(&inode);
+            return if done { Ok(()) } else { Err(OpError::Changed) };
+        }
+        let capabilities = self.capabilities_to_keep(op, file.as_fd())?;
+        self.op_step(op, Moment::Checked)?;
+        self.written.insert(inode);
+        self.pour(op, source, &file)?;
+        // Writing takes set-user-id bits and capabilities away; a predecessor may have been killed before it put them back.
+        let mode = self.mode_to_keep(op, permission_bits(before.mode()));
+        let put_back = || {
+            attributes::set_mode(file.as_fd(), mode)?;
+            capabilities.as_ref().map_or(Ok(()), |value| attributes::put_capabilities(file.as_fd(), value))
+        };
+        put_back()?;
+        self.op_step(op, Moment::Verify)?;
+        let now = look(self.roots.get(op.root)?, &op.path)?;
+        drop(lease);
+        if now.is_some_and(|seen| seen.inode == inode) {
+            return Ok(());
+        }
+        match mistake {
+            Mistake::PutBack(saved) => {
+                self.pour(op, Source::Image(saved), &file)?;
+                put_back()?;
+            }
+            Mistake::Leave => {}
+        }
+        Err(OpError::Changed)
+    }
+
+    /// Writes all bytes of the source from the front, then gives the file their length. Zeros are not written into holes: a
+    /// file that ends before them has them when it gets its length.
+    pub(super) fn pour(&self, op: &Op, source: Source<'_>, file: &File) -> io::Result<()> {
+        let (mut image, mut bytes);
+        let from: &mut dyn Read = match source {
+            Source::Image(saved) => {
+                image = self.log.image(saved);
+                &mut image
+            }
+            Source::Bytes(slice) => {
+                bytes = slice;
+                &mut bytes
+            }
+        };
+        let mut piece = Vec::new();
+        let mut at = 0;
+        loop {
+            piece.clear();
+            (&mut *from).take(PIECE_BYTES as u64).read_to_end(&mut piece)?;
+            if !piece.is_empty() {
+                self.op_step(op, Moment::Piece)?;
+                sparse::write_all_at(file, &piece, at)?;
+                at += piece.len() as u64;
+            }
+            if piece.len() < PIECE_BYTES {
+                break;
+            }
+        }
+        match file.metadata()?.len().cmp(&at) {
+            Ordering::Less => file.set_len(at),
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => {
+                self.op_step(op, Moment::Cut)?;
+                file.set_len(at)
+            }
+        }
+    }
+
+    /// Puts a new file in the place of one that cannot be written (a running program, a read-only file) or must not be (it
+    /// has other names). The old one stays parked until the final mark.
+    pub(super) fn replace(&mut self, op: &Op, expected: Stamp, source: Source<'_>) -> Result<(), OpError> {
+        let root = self.roots.get(op.root)?;
+        let seen =
+            look(root, &op.path)?.filter(|seen| seen.kind == SeenKind::File).ok_or(OpError::Changed)?;
+        let old = seen.open_file()?;
+        if Stamp::of_file(&old)? != expected {
+            return Err(OpError::Changed);
+        }
+        self.op_step(op, Moment::Checked)?;
+        let spot = Spot::open(root, &op.path)?;
+        let parked = Spot::open(root, &op.parked)?;
+        let new = stage(&parked)?;
+        self.pour(op, source, &new)?;
+        let worn = attributes::read(seen.handle.as_fd())?;
+        attributes::dress(new.as_fd(), Owner::As(&worn), seen.mode)?;
+        self.op_step(op, Moment::Swap)?;
+        self.replaced.insert(op.n);
+        if !swap(&parked, &spot)? {
+            // This file system cannot swap: the moment between the comparison and the rename stays open.
+            if Stamp::of_file(&old)? != expected {
+                parked.unlink()?;
+                return Err(OpError::Changed);
+            }
+            rustix::fs::renameat(&parked.parent, parked.name.as_c_str(), &spot.parent, spot.name.as_c_str())?;
+            return Ok(());
+        }
+        self.op_step(op, Moment::Swapped)?;
+        let out = look(self.roots.get(op.root)?, &op.parked)?;
+        let is_old = out.is_some_and(|out| out.inode == seen.inode) && Stamp::of_file(&old)? == expected;
+        if is_old {
+            return Ok(());
+        }
+        swap(&parked, &spot)?;
+        parked.unlink()?;
+        Err(OpError::Changed)
+    }
+
+    /// Makes a file where nothing is. It appears with all its bytes, its owner and its mode.
+    pub(super) fn create_file(&mut self, op: &Op, saved: &Saved) -> Result<(), OpError> {
+        self.op_step(op, Moment::Begin)?;
+        let root = self.roots.get(op.root)?;
+        let spot = open_spot(Spot::open(root, &op.path))?;
+        let owner = saved.attributes.as_ref().map_or(Owner::OfDirectory(&spot.parent), Owner::As);
+        let nameless = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        match rustix::fs::openat(&spot.parent, c".", nameless, Mode::RUSR | Mode::WUSR) {
+            Ok(file) => {
+                let file = File::from(file);
+                self.pour(op, Source::Image(saved), &file)?;
+                attributes::dress(file.as_fd(), owner, saved.state.mode)?;
+                self.op_step(op, Moment::Swap)?;
+                let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+                let flags = AtFlags::SYMLINK_FOLLOW;
+                occupied(rustix::fs::linkat(CWD, name, &spot.parent, spot.name.as_c_str(), flags))
+            }
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+                let parked = Spot::open(root, &op.parked)?;
+                let file = stage(&parked)?;
+                self.pour(op, Source::Image(saved), &file)?;
+                attributes::dress(file.as_fd(), owner, saved.state.mode)?;
+                self.op_step(op, Moment::Swap)?;
+                move_in(&parked, &spot).inspect_err(|_| drop(parked.unlink()))
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// A parent that is not there means that somebody took it away.
+pub(super) fn open_spot(spot: Result<Spot, OpError>) -> Result<Spot, OpError> {
+    match spot {
+        Err(OpError::Io(error))
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            Err(OpError::Changed)
+        }
+        other => other,
+    }
+}
+
+/// A new file at a parked name. What lay there was staged by a process that was killed.
+fn stage(parked: &Spot) -> Result<File, OpError> {
+    parked.unlink()?;
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file: OwnedFd = rustix::fs::openat(&parked.parent, parked.name.as_c_str(), flags, mode)?;
+    Ok(File::from(file))
+}
+
+fn occupied(result: rustix::io::Result<()>) -> Result<(), OpError> {
+    match result {
+        Ok(()) => Ok(()),
+        Err(Errno::EXIST) => Err(OpError::Changed),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Exchanges what lies at the two names; false where the file system cannot.
+pub(super) fn swap(a: &Spot, b: &Spot) -> Result<bool, OpError> {
+    let (from, to) = (a.name.as_c_str(), b.name.as_c_str());
+    match rustix::fs::renameat_with(&a.parent, from, &b.parent, to, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(true),
+        Err(Errno::INVAL) => Ok(false),
+        Err(Errno::NOENT) => Err(OpError::Changed),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Moves what lies at `from` to `to`, where nothing may be.
+pub(super) fn move_in(from: &Spot, to: &Spot) -> Result<(), OpError> {
+    let (old, new) = (from.name.as_c_str(), to.name.as_c_str());
+    match rustix::fs::renameat_with(&from.parent, old, &to.parent, new, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL) => {
+            occupied(rustix::fs::linkat(&from.parent, old, &to.parent, new, AtFlags::empty()))?;
+            from.unlink()
+        }
+        result => occupied(result),
+    }
+}
+
+/// A write lease: as long as it is held, nobody else opens the file. Not granted when somebody has it open, or on a file
+/// system without leases; then the comparison and the write have a moment between them.
+struct Lease<'a>(Option<&'a File>);
+
+impl<'a> Lease<'a> {
+    fn take(file: &'a File) -> Lease<'a> {
+        let fd = file.as_raw_fd();
+        // Who opens the file makes the kernel send us a signal. SIGIO would end the process; SIGURG is ignored unless
+        // somebody asked for it, so no handler of the process has to be changed.
+        // SAFETY: fcntl on a descriptor that `file` keeps open; it takes integers only.
+        let told = unsafe { libc::fcntl(fd, SET_SIGNAL, libc::SIGURG) } == 0;
+        // SAFETY: as above.
+        let granted = told && unsafe { libc::fcntl(fd, libc::F_SETLEASE, libc::F_WRLCK) } == 0;
+        Lease(granted.then_some(file))
+    }
+}
+
+/// `F_SETSIG`, which the libc crate does not name for every target.
+const SET_SIGNAL: libc::c_int = 10;
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        if let Some(file) = self.0 {
+            // SAFETY: fcntl on a descriptor that the borrowed file keeps open; it takes integers only. Closing the file
+            // would end the lease too, so a failure costs nothing.
+            unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
+        }
+    }
+}
+
+impl Work {
+    /// Announces how far an op is.
+    pub(super) fn op_step(&self, op: &Op, at: Moment) -> io::Result<()> {
+        self.journals.hooks.step(Step::Op { n: op.n, at })
+    }
+}

@@ -1,0 +1,118 @@
+//! What lay in a copy when it was made: the record of each file, so that what differs later was changed in it.
+//!
+//! # Invariants
+//! The first call begins after the kernel's file clock has passed the making, so no write leaves a record as it was.
+//!
+//! It is written down beside the copy before that: a copy that is kept tells what changed in it only by its manifest.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use domain::RelPath;
+
+use crate::fs::beneath::BeneathError;
+use crate::fs::listing::{Stamp, Unlocked, list, open_dir};
+
+/// The record of each path.
+#[derive(Debug, Default)]
+pub(crate) struct Manifest {
+    stamps: BTreeMap<RelPath, Stamp>,
+}
+
+impl Manifest {
+    /// Of all that lies in a tree of ours, whatever its permissions say.
+    pub(crate) fn of(tree: BorrowedFd<'_>) -> Result<Manifest, BeneathError> {
+        let mut unlocked = Unlocked::in_tree(tree);
+        Manifest::with(|dir| unlocked.open_dir(tree, dir).map(Some))
+    }
+
+    /// Of all that we may see in the user's tree.
+    pub(crate) fn of_users(tree: BorrowedFd<'_>) -> Result<Manifest, BeneathError> {
+        Manifest::with(|dir| match open_dir(tree, dir) {
+            Ok(opened) => Ok(Some(opened)),
+            Err(BeneathError::Io { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => {
+                Ok(None)
+            }
+            Err(why) => Err(why),
+        })
+    }
+
+    fn with(
+        mut open: impl FnMut(Option<&RelPath>) -> Result<Option<OwnedFd>, BeneathError>,
+    ) -> Result<Manifest, BeneathError> {
+        let mut stamps = BTreeMap::new();
+        let mut dirs = vec![None];
+        while let Some(dir) = dirs.pop() {
+            let opened = match open(dir.as_ref()) {
+                Ok(Some(opened)) => opened,
+                Ok(None) => continue,
+                Err(why) if why.is_not_found() => continue,
+                Err(why) => return Err(why),
+            };
+            for entry in list(opened.as_fd()).map_err(|source| at(dir.as_ref(), source))? {
+                // A path that is too long for a record cannot be captured either.
+                let Ok(path) = entry.path(dir.as_ref()) else { continue };
+                if entry.kind().is_dir() {
+                    dirs.push(Some(path.clone()));
+                }
+                stamps.insert(path, Stamp::of(&entry.stat));
+            }
+        }
+        Ok(Manifest { stamps })
+    }
+
+    /// Writes it down: of each path its length, itself, the length of its record, its record.
+    pub(crate) fn write(&self, file: &Path) -> io::Result<()> {
+        let mut file = BufWriter::new(File::create_new(file)?);
+        for (path, stamp) in &self.stamps {
+            for part in [path.as_bytes(), &serde_json::to_vec(stamp)?] {
+                let length = u16::try_from(part.len()).map_err(io::Error::other)?;
+                file.write_all(&length.to_le_bytes())?;
+                file.write_all(part)?;
+            }
+        }
+        file.flush()
+    }
+
+    /// What was written down.
+    pub(crate) fn read(file: &Path) -> io::Result<Manifest> {
+        let mut file = BufReader::new(File::open(file)?);
+        let mut stamps = BTreeMap::new();
+        while let Some(path) = read_part(&mut file)? {
+            let stamp = read_part(&mut file)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            let path = RelPath::new(path).map_err(io::Error::other)?;
+            stamps.insert(path, serde_json::from_slice(&stamp)?);
+        }
+        Ok(Manifest { stamps })
+    }
+
+    pub(crate) fn get(&self, path: &RelPath) -> Option<&Stamp> {
+        self.stamps.get(path)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&RelPath, &Stamp)> {
+        self.stamps.iter()
+    }
+}
+
+/// The next part; none at the end.
+fn read_part(file: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
+    let mut length = [0; 2];
+    match file.read_exact(&mut length) {
+        Ok(()) => {}
+        Err(why) if why.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(why) => return Err(why),
+    }
+    let mut part = vec![0; usize::from(u16::from_le_bytes(length))];
+    file.read_exact(&mut part)?;
+    Ok(Some(part))
+}
+
+/// A failure at a directory; none is the root itself.
+pub(crate) fn at(dir: Option<&RelPath>, source: std::io::Error) -> BeneathError {
+    let path = dir.cloned().unwrap_or_else(crate::fs::listing::root_path);
+    BeneathError::Io { path, source }
+}

@@ -1,0 +1,437 @@
+//! Opening a sandbox: the rungs are tried for real, best first, and those passed over say why.
+//!
+//! # Invariants
+//! 1. All projects of a sandbox stand on the same rung.
+//! 2. What a rung made before it failed is gone before the next is tried; when none serves, nothing is left on disk.
+//! 3. A sandbox is never opened over another one's directory, nor over a project inside another.
+
+pub(crate) mod baseline;
+pub(crate) mod copy;
+pub mod dir;
+pub(crate) mod lock_record;
+pub(crate) mod manifest;
+mod no_sandbox;
+pub(crate) mod overlay;
+pub mod reopen;
+pub mod strategy;
+mod worktree;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use domain::{ErrorClass, RootNo};
+
+use crate::capture::{Watched, Where};
+use crate::fs::beneath;
+use crate::sandbox::{Made, Root, Sandbox};
+use baseline::Opened;
+use copy::{Bytes, CopyWatch, Copying, Skipped, try_sharing};
+use dir::{ClaimError, Claimed};
+use lock_record::HowOpened;
+use manifest::Manifest;
+use overlay::Cover;
+use strategy::{Choice, PassedOver, Rung};
+
+/// A copy leaves this part of the disk free,
+const SPARE_PART: u64 = 20;
+/// but no more than this.
+const SPARE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// A project to be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootSpec {
+    /// Its number in the plan.
+    pub no: RootNo,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whether the plan may only read it.
+    pub read_only: bool,
+}
+
+/// What is to be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenRequest {
+    /// The sandbox's own directory: `<sandbox.dir>/<plan>-<attempt>`.
+    pub dir: PathBuf,
+    /// The projects.
+    pub roots: Vec<RootSpec>,
+    /// Which rungs may be used.
+    pub choice: Choice,
+    /// Patterns of ignored files that a worktree has all the same.
+    pub include: Vec<String>,
+}
+
+/// Why no sandbox was opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No rung serves.
+    #[error("no sandbox can be opened here: {}", in_words(.reasons))]
+    NoSandbox {
+        /// Each rung that was tried.
+        reasons: Vec<PassedOver>,
+    },
+    /// The project is a part of some sandbox.
+    #[error("{project} lies in the sandbox directory {sandboxes}", project = .project.display(), sandboxes = .sandboxes.display())]
+    InsideSandbox {
+        /// The project.
+        project: PathBuf,
+        /// The directory of all sandboxes.
+        sandboxes: PathBuf,
+    },
+    /// One project lies in another.
+    #[error("the project {inner} lies in the project {outer}", inner = .inner.display(), outer = .outer.display())]
+    Nested {
+        /// The outer one.
+        outer: PathBuf,
+        /// The inner one.
+        inner: PathBuf,
+    },
+    /// The project is not a directory.
+    #[error("{path} is not a directory", path = .path.display())]
+    NotADirectory {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// The project cannot be reached.
+    #[error("{path} cannot be read: {source}", path = .path.display())]
+    Unreadable {
+        /// Where it should be.
+        path: PathBuf,
+        /// What failed.
+        source: io::Error,
+    },
+    /// What was done in this very sandbox could not be captured, so it is kept.
+    #[error("the sandbox {dir} is kept for what was done in it", dir = .dir.display())]
+    Kept {
+        /// Its directory.
+        dir: PathBuf,
+    },
+    /// A sandbox that is kept cannot be opened again.
+    #[error("the sandbox that is kept in {dir} cannot be opened again: {why}", dir = .dir.display())]
+    Again {
+        /// Its directory.
+        dir: PathBuf,
+        /// In words.
+        why: String,
+    },
+    /// Whoever wanted it does not any more.
+    #[error("the opening of the sandbox was stopped")]
+    Stopped,
+    /// Another process has this very sandbox open.
+    #[error("the sandbox {dir} is in use", dir = .dir.display())]
+    Busy {
+        /// Its directory.
+        dir: PathBuf,
+    },
+    /// The sandbox's own directory cannot be made or removed.
+    #[error("the sandbox directory {dir}: {source}", dir = .dir.display())]
+    Directory {
+        /// Which.
+        dir: PathBuf,
+        /// What failed.
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    /// What becomes of the same request, tried again.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Busy { .. } => ErrorClass::Transient,
+            Self::Stopped => ErrorClass::Cancelled,
+            Self::NoSandbox { .. }
+            | Self::InsideSandbox { .. }
+            | Self::Nested { .. }
+            | Self::NotADirectory { .. }
+            | Self::Unreadable { .. }
+            | Self::Kept { .. }
+            | Self::Again { .. }
+            | Self::Directory { .. } => ErrorClass::Permanent,
+        }
+    }
+}
+
+fn in_words(reasons: &[PassedOver]) -> String {
+    reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Opens a sandbox on the best rung that serves.
+///
+/// # Errors
+/// None serves, or the request makes no sense. Nothing is left on disk then.
+pub fn open(request: OpenRequest) -> Result<Sandbox, OpenError> {
+    open_unless(request, &|| false)
+}
+
+/// The same, given up as soon as `stop` says so: a copy asks before each file.
+///
+/// # Errors
+/// As [`open`], and [`OpenError::Stopped`].
+pub fn open_unless(request: OpenRequest, stop: &(dyn Fn() -> bool + Sync)) -> Result<Sandbox, OpenError> {
+    open_watched(request, &CopyWatch::default(), stop)
+}
+
+/// The same with a bound for copies, which `watch` counts.
+///
+/// # Errors
+/// As [`open_unless`].
+pub fn open_watched(
+    request: OpenRequest,
+    watch: &CopyWatch,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Sandbox, OpenError> {
+    let OpenRequest { dir, roots, choice, include } = request;
+    let mut projects = roots.into_iter().map(reach).collect::<Result<Vec<_>, _>>()?;
+    apart(&projects)?;
+    let directory = |source: io::Error| OpenError::Directory { dir: dir.clone(), source };
+    let claimed = Claimed::make(&dir).map_err(|why| match why {
+        ClaimError::Busy => OpenError::Busy { dir: dir.clone() },
+        ClaimError::Kept => OpenError::Kept { dir: dir.clone() },
+        ClaimError::Io(source) => directory(source),
+    })?;
+    outside(&projects, &dir).and_then(|()| {
+        let mut passed_over = Vec::new();
+        for rung in choice.rungs() {
+            watch.restart();
+            let opening =
+                Opening { projects: &mut projects, claimed: &claimed, include: &include, watch, stop };
+            match opening.on(rung) {
+                Ok(made) => {
+                    claimed.describe(&how_opened(rung, &made).map_err(directory)?).map_err(directory)?;
+                    return Ok(Sandbox::new(rung, passed_over, made, claimed));
+                }
+                Err(_) if stop() => return Err(OpenError::Stopped),
+                Err(why) => passed_over.push(PassedOver { rung, why }),
+            }
+            claimed.clear().map_err(directory)?;
+        }
+        Err(OpenError::NoSandbox { reasons: passed_over })
+    })
+}
+
+fn how_opened(rung: Rung, made: &Made) -> io::Result<HowOpened> {
+    let roots = made.watched.iter().map(|root| identity(&root.original)).collect::<io::Result<_>>()?;
+    Ok(HowOpened { rung: rung.as_str().to_owned(), opened: made.opened.record(), roots })
+}
+
+/// Device and inode.
+pub(crate) fn identity(dir: &OwnedFd) -> io::Result<(u64, u64)> {
+    let stat = rustix::fs::fstat(dir)?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+/// A project, reached.
+pub(crate) struct Project {
+    pub(crate) no: RootNo,
+    /// Without links.
+    pub(crate) path: PathBuf,
+    pub(crate) original: OwnedFd,
+    pub(crate) read_only: bool,
+}
+
+pub(crate) fn reach(spec: RootSpec) -> Result<Project, OpenError> {
+    let RootSpec { no, path, read_only } = spec;
+    let failed = |source: io::Error| {
+        if source.kind() == io::ErrorKind::NotADirectory {
+            OpenError::NotADirectory { path: path.clone() }
+        } else {
+            OpenError::Unreadable { path: path.clone(), source }
+        }
+    };
+    let resolved = path.canonicalize().map_err(failed)?;
+    let original = beneath::open_root(&resolved).map_err(failed)?;
+    Ok(Project { no, path: resolved, original, read_only })
+}
+
+fn apart(projects: &[Project]) -> Result<(), OpenError> {
+    for (index, inner) in projects.iter().enumerate() {
+        for (other, outer) in projects.iter().enumerate() {
+            if index != other && inner.path.starts_with(&outer.path) {
+                return Err(OpenError::Nested { outer: outer.path.clone(), inner: inner.path.clone() });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn outside(projects: &[Project], dir: &Path) -> Result<(), OpenError> {
+    let Some(sandboxes) = dir.parent().and_then(|parent| parent.canonicalize().ok()) else { return Ok(()) };
+    match projects.iter().find(|project| project.path.starts_with(&sandboxes)) {
+        Some(project) => Err(OpenError::InsideSandbox { project: project.path.clone(), sandboxes }),
+        None => Ok(()),
+    }
+}
+
+/// One attempt.
+struct Opening<'a> {
+    projects: &'a mut Vec<Project>,
+    claimed: &'a Claimed,
+    include: &'a [String],
+    watch: &'a CopyWatch,
+    stop: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Opening<'_> {
+    fn on(self, rung: Rung) -> Result<Made, String> {
+        match rung {
+            Rung::Overlay => self.overlay(),
+            Rung::Reflink => {
+                for project in self.projects.iter() {
+                    let to = beneath::open_root(self.claimed.path()).map_err(|source| source.to_string())?;
+                    try_sharing(project.original.as_fd(), to.as_fd())?;
+                }
+                self.copies(|copying| copying.everything(), Bytes::Shared)
+            }
+            Rung::Worktree => {
+                for project in self.projects.iter() {
+                    worktree::fits(&project.path, self.stop)?;
+                }
+                let include = self.include;
+                self.copies(|copying| worktree::copy(copying, include), Bytes::Copied)
+            }
+            Rung::Copy => self.copies(|copying| copying.everything(), Bytes::Copied),
+            Rung::InPlace => self.in_place(),
+        }
+    }
+
+    fn overlay(self) -> Result<Made, String> {
+        let opened = Opened::now();
+        let covers: Vec<Cover<'_>> = self
+            .projects
+            .iter()
+            .map(|project| Cover {
+                path: &project.path,
+                lower: project.original.as_fd(),
+                dir: self.claimed.path().join(project.no.0.to_string()),
+                read_only: project.read_only,
+            })
+            .collect();
+        let mounted = overlay::mount(&covers)?;
+        drop(covers);
+        let trees =
+            mounted.roots.into_iter().map(|(tree, upper)| (tree, Where::Upper(upper), None)).collect();
+        made(opened, Some(mounted.namespaces), self.projects, trees, Skipped::default())
+    }
+
+    fn copies(
+        self,
+        copy: impl Fn(Copying<'_>) -> Result<Skipped, String>,
+        bytes: Bytes,
+    ) -> Result<Made, String> {
+        let mut opened = Opened::now();
+        // Nothing is read before what is written meanwhile can be told from what was there.
+        opened.wait();
+        let mut skipped = Skipped::default();
+        let mut trees = Vec::new();
+        let leave_out = self.claimed.parent_identity().map_err(|source| source.to_string())?;
+        for project in self.projects.iter() {
+            let path = tree_dir(self.claimed.path(), project.no);
+            let tree = std::fs::create_dir_all(&path).and_then(|()| beneath::open_root(&path));
+            let tree = tree.map_err(|source| format!("{}: {source}", path.display()))?;
+            let stop = || (self.stop)() || is_nearly_full(&tree);
+            let copying = Copying::new(
+                (project.original.as_fd(), &project.path),
+                (tree.as_fd(), &path),
+                bytes,
+                leave_out,
+                &stop,
+                self.watch,
+            );
+            let one = copying.map_err(|why| why.to_string()).and_then(&copy).map_err(|why| {
+                let would_fill =
+                    || format!("a copy would fill the disk of {}", self.claimed.path().display());
+                if is_nearly_full(&tree) { would_fill() } else { why }
+            })?;
+            skipped.special += one.special;
+            skipped.unreadable += one.unreadable;
+            let manifest = Manifest::of(tree.as_fd()).map_err(|why| why.to_string())?;
+            write_down(&manifest, &path)?;
+            trees.push((tree, Where::Copy(manifest), Some(path)));
+        }
+        opened.copied();
+        made(opened, None, self.projects, trees, skipped)
+    }
+
+    fn in_place(self) -> Result<Made, String> {
+        let mut opened = Opened::now();
+        let mut trees = Vec::new();
+        for project in self.projects.iter() {
+            let (tree, manifest) = no_sandbox::open(&project.original).map_err(|why| why.to_string())?;
+            write_down(&manifest, &tree_dir(self.claimed.path(), project.no))?;
+            trees.push((tree, Where::InPlace(manifest), None));
+        }
+        opened.copied();
+        made(opened, None, self.projects, trees, Skipped::default())
+    }
+}
+
+/// Whether so little is left on the disk that a copy must not go on: the user needs it too.
+fn is_nearly_full(dir: &OwnedFd) -> bool {
+    rustix::fs::fstatvfs(dir).is_ok_and(|disk| {
+        let spare = (disk.f_blocks.saturating_mul(disk.f_frsize) / SPARE_PART).min(SPARE_BYTES_MAX);
+        disk.f_bavail.saturating_mul(disk.f_frsize) < spare
+    })
+}
+
+/// Where the copy of a project lies.
+pub(crate) fn tree_dir(sandbox: &Path, no: RootNo) -> PathBuf {
+    sandbox.join(no.0.to_string()).join("tree")
+}
+
+/// Where the manifest of the copy in `tree` is written down.
+pub(crate) fn manifest_file(tree: &Path) -> PathBuf {
+    tree.with_file_name("manifest")
+}
+
+fn write_down(manifest: &Manifest, tree: &Path) -> Result<(), String> {
+    let file = manifest_file(tree);
+    let made = file.parent().map_or(Ok(()), std::fs::create_dir_all);
+    made.and_then(|()| manifest.write(&file)).map_err(|source| format!("{}: {source}", file.display()))
+}
+
+/// The tree of a project, where its changes are found, and where it lies if it is a copy.
+pub(crate) type Tree = (OwnedFd, Where, Option<PathBuf>);
+
+pub(crate) fn made(
+    opened: Opened,
+    namespaces: Option<overlay::Namespaces>,
+    projects: &mut Vec<Project>,
+    trees: Vec<Tree>,
+    skipped: Skipped,
+) -> Result<Made, String> {
+    let (mut watched, mut roots) = (Vec::new(), Vec::new());
+    for (project, (tree, changes, copy)) in std::mem::take(projects).into_iter().zip(trees) {
+        let Project { no, path, original, read_only } = project;
+        watched.push(Watched::new(no, path.clone(), original, tree, changes));
+        roots.push(Root { path, copy, read_only });
+    }
+    Ok(Made { opened, namespaces, watched, roots, skipped })
+}
+
+/// Finds out, by doing, which rungs of the ladder would serve these projects; copies are tried with one file.
+pub fn probe(scratch_dir: &Path, roots: &[RootSpec]) -> Vec<(Rung, Result<(), String>)> {
+    Rung::LADDER.into_iter().map(|rung| (rung, probe_one(scratch_dir, roots, rung))).collect()
+}
+
+fn probe_one(scratch_dir: &Path, roots: &[RootSpec], rung: Rung) -> Result<(), String> {
+    let words = |why: OpenError| why.to_string();
+    let mut projects = roots.iter().cloned().map(reach).collect::<Result<Vec<_>, _>>().map_err(words)?;
+    let dir = scratch_dir.join(format!("probe-{}-{rung}", std::process::id()));
+    let claimed = Claimed::make(&dir).map_err(|why| why.to_string())?;
+    match rung {
+        Rung::Overlay => {
+            let watch = &CopyWatch::default();
+            let opening =
+                Opening { projects: &mut projects, claimed: &claimed, include: &[], watch, stop: &|| false };
+            opening.on(rung).map(drop)
+        }
+        Rung::Reflink => {
+            let to = beneath::open_root(&dir).map_err(|source| source.to_string())?;
+            projects.iter().try_for_each(|project| try_sharing(project.original.as_fd(), to.as_fd()))
+        }
+        Rung::Worktree => projects.iter().try_for_each(|project| worktree::fits(&project.path, &|| false)),
+        // That the directory could be made is all a copy needs, but for space.
+        Rung::Copy | Rung::InPlace => Ok(()),
+    }
+}
