@@ -14,7 +14,7 @@ fn main() -> ExitCode {
         "plans" => print!("{}", domain::plan::table_markdown()),
         "action-schema" => println!("{:#}", definitions::action_schema()),
         "actor-schema" => println!("{:#}", definitions::actor_schema()),
-        "errors" => print!("{}", app::failure::codes::markdown()),
+        "errors" => print!("{}", app::errors::codes::markdown()),
         unknown => {
             eprintln!("error: nothing prints `{unknown}`");
             return ExitCode::FAILURE;

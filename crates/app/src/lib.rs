@@ -15,29 +15,12 @@
 
 #![forbid(unsafe_code)]
 
-pub mod choose_actor;
 pub mod cli;
 pub mod config;
-pub mod decision_view;
-pub mod definitions;
-pub mod diff_view;
-pub mod failure;
-pub mod forecast_view;
-pub mod home_paths;
-pub mod instructions;
-pub mod isolation_view;
-pub mod ledger_view;
+pub mod errors;
 pub mod notify;
 pub mod output;
-pub mod places;
-pub mod plan_failure;
-pub mod plan_next;
-pub mod plan_times;
-pub mod plan_view;
-pub mod progress;
-pub mod project;
-pub mod review;
-pub mod screen;
-pub mod text_file;
+pub mod render;
+pub mod setup;
 pub mod time;
-pub mod top;
+pub mod tui;

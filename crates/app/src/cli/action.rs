@@ -4,10 +4,11 @@ use ::definitions::DefinitionError;
 use ::definitions::{Action, Kind, Library, Loaded, Surroundings, action_value, preview_action};
 
 use super::Invocation;
-use super::actor_views::{Checked, Shown, check_all, list, setting, show};
-use crate::definitions::{self, WithProviders};
-use crate::failure::Failure;
+use crate::errors::Failure;
 use crate::output::Report;
+use crate::render::definitions::{Checked, Shown, check_all, list, setting, show};
+use crate::setup::definitions;
+use crate::setup::definitions::WithProviders;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ActionCommand {

@@ -3,7 +3,7 @@
 use clap_complete::Shell;
 use serde_json::json;
 
-use crate::failure::Failure;
+use crate::errors::Failure;
 use crate::output::Report;
 
 #[derive(Debug, clap::Args)]

@@ -4,9 +4,9 @@ use serde_json::{Value as Json, json};
 
 use super::Invocation;
 use crate::config::{self, Change, ConfigError, ENTRIES, Entry, Line, Settings, entry_named};
-use crate::failure::Failure;
+use crate::errors::Failure;
 use crate::output::{Report, Table};
-use crate::{places, project};
+use crate::setup::{paths, project};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ConfigCommand {
@@ -99,7 +99,7 @@ fn get(key: &str, origin: bool, invocation: &Invocation) -> Result<Report, Failu
 
 fn set(words: &[String], invocation: &Invocation) -> Result<Report, Failure> {
     let values: Vec<Change> = words.iter().map(|word| parsed(word)).collect::<Result<_, _>>()?;
-    let path = places::user_config(&invocation.env).ok_or(ConfigError::NoHome)?;
+    let path = paths::user_config(&invocation.env).ok_or(ConfigError::NoHome)?;
     config::set(&path, &values)?;
     let text: String =
         values.iter().map(|change| format!("{} = {}\n", name_of(change), typed_of(change))).collect();
@@ -132,7 +132,7 @@ fn json_of(change: &Change) -> Json {
 fn parsed(word: &str) -> Result<Change, Failure> {
     let Some((key, text)) = word.split_once('=') else {
         let message = format!("`{word}` sets nothing: write KEY=VALUE");
-        return Err(Failure::new(&crate::failure::codes::USAGE, message)
+        return Err(Failure::new(&crate::errors::codes::USAGE, message)
             .hint("like `agents config set plan.concurrency=8`"));
     };
     if let Some(line) = Line::typed(key.trim(), text.trim()) {
@@ -171,7 +171,7 @@ fn list(invocation: &Invocation) -> Result<Report, Failure> {
     }
     let line = |(name, value, from): &(String, String, config::Origin)| json!({ "key": name, "value": value, "origin": from.word(), "place": from.place() });
     let lines: Vec<Json> = settings.lines.iter().map(line).collect();
-    let file = places::user_config(&invocation.env).map(|path| path.display().to_string());
+    let file = paths::user_config(&invocation.env).map(|path| path.display().to_string());
     let data = json!({ "settings": all, "tables": lines, "user_file": file });
     Ok(Report::new(data, table.shown(&invocation.look)))
 }

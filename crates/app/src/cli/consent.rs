@@ -24,9 +24,9 @@ use serde_json::json;
 
 use super::Invocation;
 use super::invocation::path_of;
-use crate::diff_view::counted;
-use crate::failure::{Failure, codes, from_engine};
+use crate::errors::{Failure, codes, from_engine};
 use crate::output::{Note, confirm, one_line, one_line_of};
+use crate::render::diff::counted;
 
 /// How many commands a question shows; the rest is counted.
 const COMMANDS_SHOWN_MAX: usize = 30;

@@ -19,10 +19,10 @@ use engine::Engine;
 use super::Invocation;
 use super::invocation::Named;
 use super::plan;
-use crate::failure::{Failure, codes};
+use crate::errors::{Failure, codes};
 use crate::output::{Note, Report};
-use crate::places;
-use crate::plan_view;
+use crate::render;
+use crate::setup::paths;
 
 /// How long a worker lives that was started here and has nothing to do.
 const UNTIL_IDLE: &str = "60s";
@@ -38,7 +38,7 @@ pub(super) async fn left(invocation: &Invocation, engine: &Engine, plan: &Named)
     let others_live = engine.has_worker_for(&BTreeSet::new());
     let is_started = start_worker(invocation, engine, &keys).await?;
     let facts = plan::facts(engine, plan).await?;
-    let mut data = plan_view::to_json(&facts, &plan.short);
+    let mut data = render::plan::to_json(&facts, &plan.short);
     data["detached"] = true.into();
     data["worker_started"] = is_started.into();
     let id = &plan.short;
@@ -112,7 +112,7 @@ pub(super) async fn start_worker(
 
 /// Starts the program in the background, and says where it writes to.
 fn begun(invocation: &Invocation, words: &[&str]) -> Result<(Child, PathBuf), Failure> {
-    let data_dir = places::data_dir(invocation.global.data_dir.as_deref(), &invocation.env)?;
+    let data_dir = paths::data_dir(invocation.global.data_dir.as_deref(), &invocation.env)?;
     let log = data_dir.join("logs/worker.log");
     let child = spawned(&data_dir, &log, words).map_err(cannot)?;
     Ok((child, log))

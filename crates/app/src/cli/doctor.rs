@@ -10,12 +10,12 @@ use engine::{
 use serde_json::{Value, json};
 
 use super::Invocation;
-use super::actor_views::tried_json;
 use super::invocation::short_id;
 use crate::config::Key;
-use crate::failure::{Failure, codes, from_engine};
+use crate::errors::{Failure, codes, from_engine};
 use crate::output::{Look, Report, calm};
-use crate::project;
+use crate::render::definitions::tried_json;
+use crate::setup::project;
 use crate::time::{age, now, stamp};
 
 pub(super) async fn run(invocation: &Invocation) -> Result<Report, Failure> {

@@ -17,13 +17,13 @@ use engine::{Engine, NewPlanRequest};
 use futures_util::{StreamExt, stream};
 use serde_json::json;
 
-use super::source::Source;
-use super::stops::Stops;
-use super::task::Asked;
+use super::definition_source::Source;
+use super::plan_args::Asked;
+use super::signals::Stops;
 use super::{Invocation, detach};
-use crate::failure::{Failure, codes, from_engine};
+use crate::errors::{Failure, codes, from_engine};
 use crate::output::Report;
-use crate::text_file;
+use crate::setup::text_file;
 
 /// The variable in which a command finds its line.
 const ITEM: &str = "ITEM";

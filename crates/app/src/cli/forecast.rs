@@ -6,8 +6,8 @@ use domain::PlanId;
 use engine::{Engine, Forecast, Forecasts};
 
 use super::invocation::Named;
-use crate::failure::{Failure, from_engine};
-use crate::forecast_view::Met;
+use crate::errors::{Failure, from_engine};
+use crate::render::forecast::Met;
 
 /// What plans meet, and how much of it was not looked at.
 #[derive(Debug)]

@@ -15,13 +15,14 @@ use sandbox::HiddenPaths;
 use super::Global;
 use super::consent;
 use super::context::HeldContexts;
-use super::tape::TapeArgs;
+use super::recording::TapeArgs;
 use crate::config::{self, FileRules, Key, Settings, Sources, Value, breakers, contexts_setup};
-use crate::failure::{Failure, codes, from_engine};
-use crate::home_paths;
+use crate::errors::{Failure, codes, from_engine};
 use crate::output::{self, Look, Note, Report};
-use crate::places::{self, DataDirState, EmptyDir, Env};
-use crate::project;
+use crate::setup::home_paths;
+use crate::setup::paths;
+use crate::setup::paths::{DataDirState, EmptyDir, Env};
+use crate::setup::project;
 
 /// One call of the program.
 #[derive(Debug)]
@@ -71,7 +72,7 @@ impl Invocation {
     /// # Errors
     /// A file or a variable says what is not allowed.
     pub fn settings(&self, flags: Vec<(Key, Value)>, projects: &[ProjectLink]) -> Result<Settings, Failure> {
-        let user_file = places::user_config(&self.env);
+        let user_file = paths::user_config(&self.env);
         let sources = Sources {
             flags,
             env: self.env.clone(),
@@ -97,7 +98,7 @@ impl Invocation {
     /// # Errors
     /// The data directory or the store cannot be used.
     pub async fn engine_of_data(&self, settings: &Settings) -> Result<Engine, Failure> {
-        match places::look_at_data_dir(&self.data_dir()?)? {
+        match paths::look_at_data_dir(&self.data_dir()?)? {
             DataDirState::Ours => self.engine_with(settings).await,
             DataDirState::Absent | DataDirState::Empty => {
                 let empty = match self.empty.get() {
@@ -128,7 +129,7 @@ impl Invocation {
         let mut options = self.options(settings)?;
         let env = self.env.clone();
         options.models.renewal = Some(Renewal(Arc::new(move || {
-            let user_file = places::user_config(&env);
+            let user_file = paths::user_config(&env);
             let sources = Sources {
                 flags: Vec::new(),
                 env: env.clone(),
@@ -137,7 +138,7 @@ impl Invocation {
             };
             let settings = config::load(&sources).ok()?;
             Some((
-                Arc::new(places::providers(settings.providers.clone(), &env)),
+                Arc::new(paths::providers(settings.providers.clone(), &env)),
                 Arc::new(settings.prices.clone()),
             ))
         })));
@@ -198,7 +199,7 @@ impl Invocation {
         let sandbox_dir = match settings.word(Key::SandboxDir) {
             "" => data_dir.join("sandboxes"),
             named => {
-                let named = places::expanded(named, &self.env);
+                let named = paths::expanded(named, &self.env);
                 // A link that the user names is meant; one in the place of what is meant is not followed.
                 std::fs::canonicalize(&named).unwrap_or(named)
             }
@@ -233,7 +234,7 @@ impl Invocation {
     /// Nothing says where it could be, or it cannot be made.
     pub(super) fn made_data_dir(&self) -> Result<PathBuf, Failure> {
         let data_dir = self.data_dir()?;
-        places::make_data_dir(&data_dir)?;
+        paths::make_data_dir(&data_dir)?;
         Ok(data_dir)
     }
 
@@ -242,18 +243,18 @@ impl Invocation {
     /// # Errors
     /// Nothing says where.
     pub(super) fn data_dir(&self) -> Result<PathBuf, Failure> {
-        places::data_dir(self.global.data_dir.as_deref(), &self.env)
+        paths::data_dir(self.global.data_dir.as_deref(), &self.env)
     }
 
     /// What contexts are made with.
     pub(super) fn contexts(&self, settings: &Settings) -> ContextsSetup {
-        let rules = FileRules { env: self.env.clone(), user_file: places::user_config(&self.env) };
+        let rules = FileRules { env: self.env.clone(), user_file: paths::user_config(&self.env) };
         contexts_setup(settings, rules)
     }
 
     fn models(&self, settings: &Settings) -> ModelsSetup {
         ModelsSetup {
-            providers: Arc::new(places::providers(settings.providers.clone(), &self.env)),
+            providers: Arc::new(paths::providers(settings.providers.clone(), &self.env)),
             prices: Arc::new(settings.prices.clone()),
             servers: Arc::new(servers(settings)),
             day_cost: settings.money(Key::LimitsDayCost),

@@ -13,7 +13,7 @@ use sync::Clock;
 use super::invocation::{Named, short_id};
 use super::plan::cancel::{self, CancelHow};
 use super::{Invocation, alone};
-use crate::failure::{Failure, codes, from_engine};
+use crate::errors::{Failure, codes, from_engine};
 use crate::output::{Report, Table};
 use crate::time::{age, now, typed};
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap_mangen::Man;
 use serde_json::json;
 
-use crate::failure::{Failure, codes};
+use crate::errors::{Failure, codes};
 use crate::output::Report;
 
 #[derive(Debug, clap::Args)]

@@ -8,31 +8,30 @@
 
 mod action;
 mod actor;
-mod actor_views;
 mod completions;
 mod config;
 mod consent;
 mod context;
+mod definition_source;
 mod detach;
 mod doctor;
+mod follow;
 mod for_each;
 mod forecast;
 mod invocation;
 mod job;
-pub(crate) mod limit;
+mod limit;
 mod man;
 mod mcp;
 mod plan;
+mod plan_args;
+mod price_check;
+mod recording;
 mod run;
-mod source;
-mod stops;
-mod tape;
-mod task;
+mod signals;
 mod tool;
 mod top;
 mod trust;
-mod unpriced;
-mod work;
 mod worker;
 
 use std::ffi::OsString;
@@ -47,9 +46,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 pub(crate) use consent::trust_command;
 pub use invocation::Invocation;
 
-use crate::failure::{Exit, Failure, codes};
+use crate::errors::{Exit, Failure, codes};
 use crate::output::{self, ColorWhen, Format, Look, Report, Timing};
-use crate::places::Env;
+use crate::setup::paths::Env;
 use crate::time::{now, stamp};
 
 /// Runs commands and agents in a sandbox, shows exactly what they changed, and applies it in one step that can be undone.

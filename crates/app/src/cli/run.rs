@@ -14,13 +14,12 @@ use engine::{ApplyRequest, Engine, ExecuteOptions, PlanFacts};
 use sync::Observed;
 
 use super::invocation::{Named, short_id};
-use super::tape::TapeArgs;
-use super::task::TaskArgs;
-use super::{Invocation, detach, for_each, plan, work};
-use crate::failure::{Exit, Failure, from_engine};
+use super::plan_args::TaskArgs;
+use super::recording::TapeArgs;
+use super::{Invocation, detach, follow, for_each, plan};
+use crate::errors::{Exit, Failure, from_engine};
 use crate::output::{Note, Report};
-use crate::plan_failure;
-use crate::plan_view;
+use crate::render;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArgs {
@@ -63,7 +62,7 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Report
         left.map_err(|error| from_engine::execute(&error, &plan.short))?;
         return detach::left(invocation, &engine, &plan).await;
     }
-    let facts = work::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
+    let facts = follow::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
     let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
     let report = finish(invocation, &engine, &plan, facts).await?;
     let mut report = with_notes(report, asked.notes, invocation);
@@ -88,12 +87,12 @@ pub(super) async fn finish(
     }
     let report = shown(&facts, plan, invocation);
     let is_done = gate.point == GatePoint::Apply && facts.validations.lets_through();
-    if is_done && facts.net.is_empty() && plan_failure::is_sent_on(&facts) {
+    if is_done && facts.net.is_empty() && render::failure::is_sent_on(&facts) {
         let note = "nothing to apply: the plan changed nothing";
         return Ok(report.note(Note::info(note)));
     }
     Ok(match gate.asks().filter(|why| why.is_settled_by_a_yes()) {
-        Some(why) if plan_failure::is_sent_on(&facts) => waiting(report, why, &facts),
+        Some(why) if render::failure::is_sent_on(&facts) => waiting(report, why, &facts),
         Some(_) | None => report,
     })
 }
@@ -114,7 +113,7 @@ async fn apply(invocation: &Invocation, engine: &Engine, plan: &Named) -> Result
     let request = ApplyRequest::default();
     let (id, wanted) = (plan.id, &request);
     let apply = |stop: Observed| async move { engine.apply_unless(id, wanted, &stop).await };
-    let applied = work::follow_files(invocation, engine, plan, apply).await;
+    let applied = follow::follow_files(invocation, engine, plan, apply).await;
     let facts = plan::facts(engine, plan).await?;
     let mut report = shown(&facts, plan, invocation);
     match applied {
@@ -137,10 +136,10 @@ pub(super) fn with_notes(report: Report, notes: Vec<Note>, invocation: &Invocati
 
 /// The plan as it stands, and why it did not come further when it should have.
 pub(super) fn shown(facts: &PlanFacts, plan: &Named, invocation: &Invocation) -> Report {
-    let mut text = plan_view::to_text(facts, &plan.short, &invocation.look).into_bytes();
-    text.extend(plan_view::answer_text(facts).into_iter().flatten());
-    let report = Report::new(plan_view::to_json(facts, &plan.short), text);
-    match plan_failure::failure_of(facts, &plan.short) {
+    let mut text = render::plan::to_text(facts, &plan.short, &invocation.look).into_bytes();
+    text.extend(render::plan::answer_text(facts).into_iter().flatten());
+    let report = Report::new(render::plan::to_json(facts, &plan.short), text);
+    match render::failure::failure_of(facts, &plan.short) {
         Some(failure) => report.failed(failure),
         None => report,
     }

@@ -4,7 +4,7 @@ use engine::tools::{Catalog, GROUPS, ToolError, ToolSpec, group};
 use serde_json::{Value, json};
 
 use super::Invocation;
-use crate::failure::{Failure, codes};
+use crate::errors::{Failure, codes};
 use crate::output::{Report, Table, calm};
 
 #[derive(Debug, clap::Subcommand)]

@@ -22,19 +22,20 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::Invocation;
+use super::follow;
 use super::invocation::{Named, short_id};
 use super::plan::{self, apply, diff};
-use super::stops::Stops;
-use super::work;
+use super::signals::Stops;
 use crate::config::Key;
-use crate::diff_view;
-use crate::failure::{Failure, codes, from_engine};
+use crate::errors::{Failure, codes, from_engine};
 use crate::output::{Body, BodyForm, Format, Report, calm, calm_bytes};
-use crate::plan_view;
-use crate::review::{self, Ending, Review};
-use crate::screen::{Keys, Screen};
+use crate::render;
 use crate::time::now;
-use crate::top::{self, Group, PageKind, Row, Summary, Top, Wish};
+use crate::tui::review;
+use crate::tui::review::{Ending, Review};
+use crate::tui::screen::{Keys, Screen};
+use crate::tui::top;
+use crate::tui::top::{Group, PageKind, Row, Summary, Top, Wish};
 
 /// How often the store is looked at while a plan is worked on: of its steps nobody is told.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -375,7 +376,7 @@ impl Shown<'_> {
         let files: Vec<_> = found.files.iter().collect();
         let shown = diff::shown_diffs(&files, false, &self.engine)?;
         let title = format!("plan {}  {}", named.short, calm(&found.plan.title));
-        Ok((title, diff_view::to_review(&shown)))
+        Ok((title, render::diff::to_review(&shown)))
     }
 
     async fn show_errors(&mut self, plan: PlanId) {
@@ -439,12 +440,12 @@ async fn done(errand: &mut Option<Errand>) -> String {
 
 async fn cancelled(engine: Engine, plan: PlanId) -> String {
     let short = short_id(&engine, plan).await.unwrap_or_else(|_| plan.to_string());
-    match engine.cancel(plan, "cancelled by the user", work::CANCEL_WAIT).await {
+    match engine.cancel(plan, "cancelled by the user", follow::CANCEL_WAIT).await {
         Ok(report) => {
-            let projects = plan_view::projects_words(&report.plan);
+            let projects = render::plan::projects_words(&report.plan);
             format!(
                 "cancelled {short} of {projects}: {} kept",
-                diff_view::counted(report.entries_kept, "change")
+                render::diff::counted(report.entries_kept, "change")
             )
         }
         Err(error) => from_engine::cancel(&error, &short).message,

@@ -20,11 +20,13 @@ use super::Invocation;
 use super::consent::Consent;
 use super::invocation::path_of;
 use crate::config::Settings;
-use crate::definitions::{self, WithProviders};
-use crate::diff_view::counted;
-use crate::failure::{Failure, from_engine};
+use crate::errors::{Failure, from_engine};
 use crate::output::{Report, one_line_of};
-use crate::project::{self, ProjectArg};
+use crate::render::diff::counted;
+use crate::setup::definitions;
+use crate::setup::definitions::WithProviders;
+use crate::setup::project;
+use crate::setup::project::ProjectArg;
 
 /// How much of a command is shown, in characters.
 const COMMAND_CHARS_MAX: usize = 1_000;

@@ -18,12 +18,12 @@ use tokio::sync::mpsc;
 
 use super::Invocation;
 use super::detach::LOG_BYTES_MAX;
-use super::stops::Stops;
+use super::signals::Stops;
 use crate::config::Key;
-use crate::diff_view::counted;
-use crate::failure::{Failure, codes, from_engine};
+use crate::errors::{Failure, codes, from_engine};
 use crate::notify::Notifier;
 use crate::output::{Note, Report, write_err};
+use crate::render::diff::counted;
 use crate::time::{local, now, parse_duration, stamp};
 
 /// How many jobs one process may run at once.

@@ -21,8 +21,8 @@ use super::file::Place;
 use super::load::{Origin, PROJECT_FILE, Settings, Sources, load};
 use super::registry::{ENTRIES, Key, Scope};
 use super::value::Value;
-use crate::home_paths;
-use crate::places::Env;
+use crate::setup::home_paths;
+use crate::setup::paths::Env;
 
 /// The weights of strategies have these names.
 const WEIGHTS: &str = "context.weights.";

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::file::Place;
 use super::registry::ENTRIES;
-use crate::failure::{Failure, codes};
+use crate::errors::{Failure, codes};
 
 /// Why settings cannot be read or written.
 #[derive(Debug, thiserror::Error)]

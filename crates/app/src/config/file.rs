@@ -20,7 +20,7 @@ use super::models::{Named, PRICES, PROVIDERS, Text};
 use super::registry::{Key, entry_named};
 use super::servers::MCP;
 use super::value::{Shape, Value};
-use crate::text_file;
+use crate::setup::text_file;
 
 /// How large a file of settings may be: one that came with a project may be anything.
 const FILE_BYTES_MAX: u64 = 1 << 20;

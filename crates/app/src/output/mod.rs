@@ -31,7 +31,7 @@ use std::sync::Arc;
 use engine::SecretFilter;
 use serde_json::{Map, Value, json};
 
-use crate::failure::{Exit, Failure, codes};
+use crate::errors::{Exit, Failure, codes};
 
 /// In which form answers are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

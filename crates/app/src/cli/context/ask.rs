@@ -17,8 +17,9 @@ use super::focus::{Places, Seen};
 use super::unless_stopped;
 use crate::cli::Invocation;
 use crate::cli::invocation::path_of;
-use crate::failure::{Failure, codes, from_context};
-use crate::project::{self, ProjectArg};
+use crate::errors::{Failure, codes, from_context};
+use crate::setup::project;
+use crate::setup::project::ProjectArg;
 use crate::time::now;
 
 /// How much of a query is read; the pipeline cuts it to less, and says how long it is.
@@ -87,7 +88,7 @@ impl ProjectsArgs {
             let engine = invocation.engine().await?;
             let plan = invocation.plan(&engine, word).await?;
             let sight = engine.plan_sight(plan.id).await;
-            let sight = sight.map_err(|error| crate::failure::from_engine::plan(&error, &plan.short))?;
+            let sight = sight.map_err(|error| crate::errors::from_engine::plan(&error, &plan.short))?;
             let contexts = engine.contexts().clone();
             return Ok(Ground { contexts, projects: sight.projects, plan: Some(sight.facts) });
         }

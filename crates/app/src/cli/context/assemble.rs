@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::ask::AskArgs;
 use crate::cli::Invocation;
-use crate::failure::{Failure, codes};
+use crate::errors::{Failure, codes};
 use crate::output::{Note, Report};
 
 #[derive(Debug, clap::Args)]

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use crate::cli::Invocation;
 use crate::config::breakers;
-use crate::failure::{Failure, codes};
+use crate::errors::{Failure, codes};
 use crate::output::Report;
-use crate::top::span;
+use crate::tui::top::span;
 
 /// The word for all of them.
 const ALL: &str = "all";

@@ -11,7 +11,7 @@ use domain::context::Focus;
 use domain::{RelPath, RootNo};
 use engine::context::Sought;
 
-use crate::failure::{Failure, codes};
+use crate::errors::{Failure, codes};
 
 /// Whose files are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

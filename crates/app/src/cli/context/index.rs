@@ -7,7 +7,7 @@ use super::ask::ProjectsArgs;
 use super::blocking;
 use super::table::missing;
 use crate::cli::Invocation;
-use crate::failure::{Failure, codes};
+use crate::errors::{Failure, codes};
 use crate::output::{Note, Report, calm};
 
 #[derive(Debug, clap::Args)]

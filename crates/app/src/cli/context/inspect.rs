@@ -11,7 +11,7 @@ use super::blocking;
 use super::focus::Places;
 use super::index::megabytes;
 use crate::cli::Invocation;
-use crate::failure::Failure;
+use crate::errors::Failure;
 use crate::output::{Note, Report, calm};
 
 /// How many definitions are shown to people.

@@ -9,8 +9,8 @@
 mod ask;
 mod assemble;
 mod breakers;
+mod cache;
 mod focus;
-mod held;
 mod index;
 mod inspect;
 mod show;
@@ -20,17 +20,17 @@ mod tool;
 
 use std::future::Future;
 
-pub(super) use held::HeldContexts;
+pub(super) use cache::HeldContexts;
 pub(super) use tool::request;
 
 use clap::Subcommand;
 use engine::context::ContextError;
 use sync::{CancelReason, CancellationToken, Observed};
 
-use super::stops::Stops;
-use super::work::end_at_once;
+use super::follow::end_at_once;
+use super::signals::Stops;
 use super::{Invocation, alone};
-use crate::failure::Failure;
+use crate::errors::Failure;
 use crate::output::Report;
 
 #[derive(Debug, Subcommand)]

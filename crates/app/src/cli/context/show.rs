@@ -7,7 +7,7 @@ use domain::context::ContextRecord;
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;
-use crate::failure::{Failure, codes, from_engine};
+use crate::errors::{Failure, codes, from_engine};
 use crate::output::{Report, calm};
 use crate::time::stamp;
 

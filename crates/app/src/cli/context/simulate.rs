@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::ask::{AskArgs, tokens};
 use super::table;
 use crate::cli::Invocation;
-use crate::failure::{Failure, codes};
+use crate::errors::{Failure, codes};
 use crate::output::{Note, Report};
 
 #[derive(Debug, clap::Args)]

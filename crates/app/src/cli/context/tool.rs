@@ -5,7 +5,7 @@ use engine::context_answer;
 
 use super::ContextCommand;
 use crate::cli::Invocation;
-use crate::failure::{Failure, codes};
+use crate::errors::{Failure, codes};
 use crate::output::Report;
 
 /// Answers the call that `command` stands for.

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::cli::Invocation;
 use crate::cli::invocation::path_of;
-use crate::failure::{Failure, codes};
+use crate::errors::{Failure, codes};
 use crate::output::Report;
-use crate::project;
+use crate::setup::project;
 
 /// What is offered: the schemas are those of the tools.
 pub(super) fn offers() -> Vec<Offer> {

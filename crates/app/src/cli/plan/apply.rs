@@ -14,16 +14,15 @@ use sync::Observed;
 
 use super::{agreed, diff};
 use crate::cli::invocation::Named;
-use crate::cli::stops::Stops;
-use crate::cli::{Invocation, forecast, work};
-use crate::diff_view::{self, counted};
-use crate::failure::{Exit, Failure, codes, from_engine};
-use crate::forecast_view;
+use crate::cli::signals::Stops;
+use crate::cli::{Invocation, follow, forecast};
+use crate::errors::{Exit, Failure, codes, from_engine};
 use crate::output::{Note, Report};
-use crate::plan_failure;
-use crate::plan_view;
-use crate::review::{self, Ending, Review};
+use crate::render;
+use crate::render::diff::counted;
 use crate::time::stamp;
+use crate::tui::review;
+use crate::tui::review::{Ending, Review};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ApplyArgs {
@@ -104,7 +103,7 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
     let plan = invocation.plan(&engine, &args.plan).await?;
     let facts = super::facts(&engine, &plan).await?;
     let typed = args.typed(&plan.short);
-    let broken_off = facts.owner_is_gone.then(|| plan_failure::broken_off(&facts, &plan.short));
+    let broken_off = facts.owner_is_gone.then(|| render::failure::broken_off(&facts, &plan.short));
     let refused = |error: &ApplyError| match (error, &broken_off) {
         (ApplyError::NotReady { .. } | ApplyError::Busy { .. }, Some(failure)) => failure.clone(),
         (other, _) => repeating(from_engine::apply(other, &plan.short), &plan.short, &typed),
@@ -145,18 +144,18 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
         let preview = engine.preview(plan.id, &request).await;
         let preview = preview.map_err(|error| refused(&error))?;
         let may = may_ask(&preview, &facts, request.unchecked);
-        if let Some(warning) = diff_view::linked_warning(&preview.linked, request.through_links) {
+        if let Some(warning) = render::diff::linked_warning(&preview.linked, request.through_links) {
             invocation.tell(&Note::warning(warning));
         }
         linked.clone_from(&preview.linked);
-        if let Some(words) = plan_view::tree_words(&facts) {
+        if let Some(words) = render::plan::tree_words(&facts) {
             invocation.tell(&Note::warning(words));
         }
-        for line in diff_view::left_out_parts(&facts.not_captured) {
+        for line in render::diff::left_out_parts(&facts.not_captured) {
             invocation.tell(&Note::warning(line));
         }
         mets = forecast::of(&engine, &plan).await?.mets;
-        if let Some(warning) = forecast_view::warning(&mets) {
+        if let Some(warning) = render::forecast::warning(&mets) {
             invocation.tell(&Note::warning(format!("{warning}; who is applied first wins")));
         }
         if may && !agreed(&question(&preview, &plan, invocation), args.yes || args.interactive, invocation)? {
@@ -165,16 +164,16 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Repo
     }
     let (id, applying, wanted) = (plan.id, &engine, &request);
     let apply = |stop: Observed| async move { applying.apply_unless(id, wanted, &stop).await };
-    let applied = work::follow_files(invocation, &engine, &plan, apply).await;
+    let applied = follow::follow_files(invocation, &engine, &plan, apply).await;
     let facts = super::facts(&engine, &plan).await?;
     let summary = applied.map_err(|error| match (&error, refused(&error)) {
-        (ApplyError::Failed { .. }, failure) if plan_failure::asks(&facts) => {
+        (ApplyError::Failed { .. }, failure) if render::failure::asks(&facts) => {
             Failure { code: &codes::PLAN_ASKS, ..failure }
         }
         (_, failure) => failure,
     })?;
-    let mut data = with_plan(summary_json(&summary, &plan), plan_view::to_json(&facts, &plan.short));
-    data["forecast"] = forecast_view::to_json(&mets);
+    let mut data = with_plan(summary_json(&summary, &plan), render::plan::to_json(&facts, &plan.short));
+    data["forecast"] = render::forecast::to_json(&mets);
     data["linked"] = json!(linked);
     let word = if summary.already { "already applied" } else { "applied" };
     let report = Report::new(data, summary_line(&summary, &plan, &facts.plan, word));
@@ -246,7 +245,7 @@ async fn reviewed(engine: &Engine, plan: &Named, invocation: &Invocation) -> Res
     let files: Vec<_> = found.files.iter().collect();
     let shown = diff::shown_diffs(&files, false, engine)?;
     let title = format!("plan {}  {}", plan.short, crate::output::calm(&found.plan.title));
-    let review = Review::new(title, diff_view::to_review(&shown));
+    let review = Review::new(title, render::diff::to_review(&shown));
     let with_colour = invocation.look.err_paint.is_on();
     let mut stops = Stops::listen();
     let stopped = async {
@@ -285,7 +284,7 @@ pub(in crate::cli) fn summary_line(summary: &ApplySummary, named: &Named, plan: 
     let id = &named.short;
     let mut text = format!(
         "{word} {id} to {}: {} (+{} -{})",
-        plan_view::projects_words(plan),
+        render::plan::projects_words(plan),
         counted(summary.files, "file"),
         summary.insertions,
         summary.deletions
@@ -306,7 +305,7 @@ pub(in crate::cli) fn summary_line(summary: &ApplySummary, named: &Named, plan: 
             // Nothing else lets an apply through without them.
             if passed < required {
                 text.push_str(&format!(" ({} not run, as you asked)", required - passed));
-            } else if let Some(words) = plan_view::checked_words(&summary.checks) {
+            } else if let Some(words) = render::plan::checked_words(&summary.checks) {
                 text.push_str(&format!(" ({words})"));
             }
         }

@@ -6,7 +6,7 @@ use domain::Kind;
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;
-use crate::failure::{Failure, from_engine};
+use crate::errors::{Failure, from_engine};
 use crate::output::{Report, Table};
 
 #[derive(Debug, clap::Args)]

@@ -14,12 +14,11 @@ use store::PlanFilter;
 use super::agreed;
 use crate::cli::Invocation;
 use crate::cli::invocation::Named;
-use crate::diff_view::counted;
-use crate::failure::{Failure, from_engine};
+use crate::errors::{Failure, from_engine};
 use crate::output::Report;
-use crate::plan_failure;
-use crate::plan_view;
-use crate::project;
+use crate::render;
+use crate::render::diff::counted;
+use crate::setup::project;
 use crate::time::{parse_duration, stamp};
 
 /// How long a reason may be.
@@ -81,7 +80,7 @@ pub(super) async fn run(args: CancelArgs, invocation: &Invocation) -> Result<Rep
     }
     match plans.as_slice() {
         [plan] => {
-            plan_failure::refuse_undone(&super::facts(&engine, plan).await?, &plan.short)?;
+            render::failure::refuse_undone(&super::facts(&engine, plan).await?, &plan.short)?;
             cancelled(&engine, plan, &args.how).await
         }
         several => Ok(cancelled_all(&engine, several, &args.how).await),
@@ -160,7 +159,7 @@ async fn cancelled_all(engine: &Engine, plans: &[Named], how: &CancelHow) -> Rep
 
 /// What became of a plan, for people.
 fn line(plan: &Named, report: &CancelReport) -> String {
-    let (id, projects) = (&plan.short, plan_view::projects_words(&report.plan));
+    let (id, projects) = (&plan.short, render::plan::projects_words(&report.plan));
     if let Some(dir) = &report.kept_in {
         return format!(
             "cancelled {id} of {projects}: what its last command changed could not be captured in time, so its sandbox is kept in {}; copy what you need, then clear it with `agents plan gc`\n",
@@ -188,7 +187,7 @@ pub(in crate::cli) async fn cancelled(
     let cancelled = engine.cancel(plan.id, &how.reason, how.wait).await;
     let report = cancelled.map_err(|error| from_engine::cancel(&error, &plan.short))?;
     let facts = super::facts(engine, plan).await?;
-    let mut data = plan_view::to_json(&facts, &plan.short);
+    let mut data = render::plan::to_json(&facts, &plan.short);
     data["cancel"] = json!({
         "reason": how.reason, "already": report.already, "acknowledged_at": stamp(report.plan.updated),
         "entries_kept": report.entries_kept, "sandbox_kept_in": report.kept_in,

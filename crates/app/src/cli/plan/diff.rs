@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::cli::invocation::Named;
 use crate::cli::{Invocation, forecast};
-use crate::diff_view::{self, DiffSum, ShownDiff};
-use crate::failure::{Failure, codes, from_engine};
-use crate::forecast_view;
+use crate::errors::{Failure, codes, from_engine};
 use crate::output::{Body, BodyForm, Format, Look, Note, Report, calm_bytes};
+use crate::render;
+use crate::render::diff::{DiffSum, ShownDiff};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct DiffArgs {
@@ -49,7 +49,7 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Repor
     }
     // One after the other, since each may have to go through all changes.
     let mets = forecast::of(&engine, &plan).await?.mets;
-    let (warning, forecast) = (forecast_view::warning(&mets), forecast_view::to_json(&mets));
+    let (warning, forecast) = (render::forecast::warning(&mets), render::forecast::to_json(&mets));
     drop(mets);
     let changed_files = async |call| {
         let found = engine.changed_files(plan.id, &DiffRequest { call }).await;
@@ -88,10 +88,10 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Repor
     }
     // A patch has no place for it.
     let left_out = match form {
-        TextForm::Patch => diff_view::left_out_parts(&found.not_captured),
+        TextForm::Patch => render::diff::left_out_parts(&found.not_captured),
         TextForm::Names | TextForm::Stat | TextForm::Page => Vec::new(),
     };
-    let notes = diff_view::linked_warning(&linked, false).into_iter().chain(left_out);
+    let notes = render::diff::linked_warning(&linked, false).into_iter().chain(left_out);
     let notes: Vec<Note> = notes.map(Note::warning).collect();
     let diff = StreamedDiff { engine, found, reveal: args.reveal, form, look, forecast, linked };
     let report = Report::streamed(Body::new(move |body, out| diff.write(body, out)));
@@ -144,21 +144,21 @@ impl StreamedDiff {
         let ChangedFiles { changes, not_captured, aliases, .. } = &self.found;
         let look = &self.look;
         let width = match self.form {
-            TextForm::Stat => {
-                diff_view::stat_width(changes.iter().map(|change| (change, change_address(change, aliases))))
-            }
+            TextForm::Stat => render::diff::stat_width(
+                changes.iter().map(|change| (change, change_address(change, aliases))),
+            ),
             TextForm::Names | TextForm::Page | TextForm::Patch => 0,
         };
         let sum = self.each(|file| match self.form {
-            TextForm::Names => out.write_all(diff_view::name_of(file).as_bytes()),
-            TextForm::Stat => out.write_all(diff_view::stat_of(file, width, look).as_bytes()),
-            TextForm::Page => out.write_all(diff_view::page_of(file, look).as_bytes()),
-            TextForm::Patch => out.write_all(&diff_view::patch_of(file)),
+            TextForm::Names => out.write_all(render::diff::name_of(file).as_bytes()),
+            TextForm::Stat => out.write_all(render::diff::stat_of(file, width, look).as_bytes()),
+            TextForm::Page => out.write_all(render::diff::page_of(file, look).as_bytes()),
+            TextForm::Patch => out.write_all(&render::diff::patch_of(file)),
         })?;
         match self.form {
             TextForm::Stat | TextForm::Page => {
                 out.write_all(sum.line().as_bytes())?;
-                let left_out = diff_view::left_out_line(not_captured).into_bytes();
+                let left_out = render::diff::left_out_line(not_captured).into_bytes();
                 out.write_all(&self.engine.secret_filter().text(left_out))?;
             }
             TextForm::Names | TextForm::Patch => {}
@@ -173,7 +173,7 @@ impl StreamedDiff {
         let sum = self.each(|file| {
             out.write_all(separator.as_bytes())?;
             separator = ",";
-            Ok(serde_json::to_writer(&mut *out, &diff_view::file_json(file))?)
+            Ok(serde_json::to_writer(&mut *out, &render::diff::file_json(file))?)
         })?;
         let filter = self.engine.secret_filter();
         out.write_all(b"],\"forecast\":")?;
@@ -183,7 +183,7 @@ impl StreamedDiff {
         out.write_all(b",\"plan\":")?;
         serde_json::to_writer(&mut *out, &self.found.plan.id.to_string())?;
         out.write_all(b",\"summary\":")?;
-        let summary = diff_view::summary_json(&sum, &self.found.not_captured);
+        let summary = render::diff::summary_json(&sum, &self.found.not_captured);
         serde_json::to_writer(&mut *out, &filter.value(summary))?;
         out.write_all(b"}")?;
         Ok(sum)
@@ -220,8 +220,8 @@ pub(in crate::cli) async fn whole(
     let files = shown_diffs(&files, false, engine)?;
     let look = &invocation.look;
     Ok(match look.format {
-        Format::Rich => diff_view::page(&files, &found.not_captured, look).into_bytes(),
-        Format::Plain | Format::Json | Format::Yaml => diff_view::patch(&files),
+        Format::Rich => render::diff::page(&files, &found.not_captured, look).into_bytes(),
+        Format::Plain | Format::Json | Format::Yaml => render::diff::patch(&files),
     })
 }
 

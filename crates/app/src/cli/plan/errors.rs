@@ -15,10 +15,9 @@ use serde_json::{Value, json};
 use crate::cli::Invocation;
 use crate::cli::invocation::Named;
 use crate::config::Key;
-use crate::failure::{Failure, from_engine};
+use crate::errors::{Failure, from_engine};
 use crate::output::{Look, Report, calm};
-use crate::plan_failure;
-use crate::plan_next;
+use crate::render;
 use crate::time::{local, now, stamp};
 
 #[derive(Debug, clap::Args)]
@@ -159,7 +158,7 @@ impl Story<'_> {
             Action::Revert if step.attempt < plan.attempt => "began anew",
             Action::Revert if is_replanned => "begins anew",
             // Whoever would have to begin anew waits for a word.
-            Action::Revert if plan_failure::last_error(self.facts).is_some() => "asks you",
+            Action::Revert if render::failure::last_error(self.facts).is_some() => "asks you",
             Action::Revert | Action::Retry { .. } => "went on",
             Action::Ask => "asks you",
             Action::GiveUp => "gave up",
@@ -203,15 +202,15 @@ impl Story<'_> {
 
     /// What happens next, by itself or when a person does something.
     fn next(&self) -> Next {
-        let steps = plan_next::next_steps(self.facts, self.id);
+        let steps = render::next_steps::next_steps(self.facts, self.id);
         let first = steps.into_iter().next().map(|step| step.command);
         if self.facts.owner_is_gone {
             let why = "the process that worked on it is gone: it goes on when you say so".to_owned();
             return Next { why, command: first };
         }
-        if let Some(record) = plan_failure::last_error(self.facts) {
-            let command = Some(plan_failure::command_for(record, self.facts, self.id));
-            let hint = plan_failure::hint_for(record, self.facts, self.id);
+        if let Some(record) = render::failure::last_error(self.facts) {
+            let command = Some(render::failure::command_for(record, self.facts, self.id));
+            let hint = render::failure::hint_for(record, self.facts, self.id);
             let why = match record.recovery.action {
                 Action::GiveUp => format!("it does not go on by itself: {hint}"),
                 Action::Ask | Action::Retry { .. } | Action::Revert | Action::Told => {
@@ -235,7 +234,7 @@ impl Story<'_> {
 
     fn goes_on(&self, last: &ErrorRecord) -> String {
         // A wait for something else begins after the one that was decided, and may be far longer.
-        if let Some(words) = plan_next::waits_words(self.facts, now()) {
+        if let Some(words) = render::next_steps::waits_words(self.facts, now()) {
             return format!("it goes on by itself: {words}");
         }
         let node = &last.error.step().node;
@@ -287,8 +286,8 @@ impl Story<'_> {
             "seq": record.recovery.seq, "at": self.at(record.recovery.seq).map(stamp), "category": error.category(),
             "phase": error.phase(), "node": error.step().node, "attempt": error.step().attempt,
             "message": error.message(), "call": error.tool_call(), "action": word, "retry": retry, "limit": limit,
-            "hint": plan_failure::hint_for(record, self.facts, self.id),
-            "command": plan_failure::command_for(record, self.facts, self.id),
+            "hint": render::failure::hint_for(record, self.facts, self.id),
+            "command": render::failure::command_for(record, self.facts, self.id),
         })
     }
 }

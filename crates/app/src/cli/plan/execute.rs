@@ -2,11 +2,11 @@
 
 use engine::{Cast, ExecuteOptions};
 
-use crate::cli::tape::TapeArgs;
-use crate::cli::{Invocation, detach, run, task, work};
-use crate::failure::Failure;
+use crate::cli::recording::TapeArgs;
+use crate::cli::{Invocation, detach, follow, plan_args, run};
+use crate::errors::Failure;
 use crate::output::Report;
-use crate::plan_failure;
+use crate::render;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ExecuteArgs {
@@ -27,17 +27,17 @@ pub(super) async fn run(args: ExecuteArgs, invocation: &Invocation) -> Result<Re
     let engine = invocation.engine_with_tape(&settings, &args.tape, Cast::default()).await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let known = super::facts(&engine, &plan).await?;
-    plan_failure::refuse_undone(&known, &plan.short)?;
+    render::failure::refuse_undone(&known, &plan.short)?;
     args.tape.apart(&known.plan.projects, invocation)?;
-    task::tell_unset(&known.plan.spec, invocation);
+    plan_args::tell_unset(&known.plan.spec, invocation);
     let options = ExecuteOptions { again: args.again, stop_before_apply: true };
     if args.detach {
         let left = engine.leave(plan.id, options).await;
-        left.map_err(|error| plan_failure::not_executed(&error, &known, &plan.short))?;
+        left.map_err(|error| render::failure::not_executed(&error, &known, &plan.short))?;
         return detach::left(invocation, &engine, &plan).await;
     }
-    let facts = work::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
-    let facts = facts.map_err(|error| plan_failure::not_executed(&error, &known, &plan.short))?;
+    let facts = follow::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
+    let facts = facts.map_err(|error| render::failure::not_executed(&error, &known, &plan.short))?;
     let report = run::finish(invocation, &engine, &plan, facts).await?;
     Ok(args.tape.told(&engine, report))
 }

@@ -2,10 +2,10 @@
 
 use crate::cli::Invocation;
 use crate::cli::invocation::short_id;
-use crate::decision_view;
-use crate::failure::{Failure, codes, from_engine};
+use crate::errors::{Failure, codes, from_engine};
 use crate::output::Report;
-use crate::project;
+use crate::render;
+use crate::setup::project;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ExplainArgs {
@@ -25,7 +25,7 @@ pub(super) async fn run(args: ExplainArgs, invocation: &Invocation) -> Result<Re
         Failure::new(&codes::DECISION_NOT_FOUND, format!("plan {short} has no decision {seq}"))
     })?;
     Ok(Report::new(
-        decision_view::explained_json(&facts, &short),
-        decision_view::explained(&facts, &short, &invocation.look),
+        render::decisions::explained_json(&facts, &short),
+        render::decisions::explained(&facts, &short, &invocation.look),
     ))
 }

@@ -8,9 +8,9 @@ use store::GivenBack;
 
 use crate::cli::Invocation;
 use crate::config::Key;
-use crate::diff_view::counted;
-use crate::failure::{Failure, from_engine};
+use crate::errors::{Failure, from_engine};
 use crate::output::{Report, calm};
+use crate::render::diff::counted;
 use crate::time::parse_duration;
 
 #[derive(Debug, clap::Args)]

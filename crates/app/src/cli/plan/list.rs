@@ -10,11 +10,12 @@ use store::PlanFilter;
 use crate::cli::Invocation;
 use crate::cli::forecast::{self, MetPlans};
 use crate::cli::invocation::Named;
-use crate::diff_view::counted;
-use crate::failure::{Failure, from_engine};
-use crate::forecast_view::{self, Met};
+use crate::errors::{Failure, from_engine};
 use crate::output::{Body, BodyForm, Report, Table, object, one_line, write_object_with_list};
-use crate::project;
+use crate::render;
+use crate::render::diff::counted;
+use crate::render::forecast::Met;
+use crate::setup::project;
 use crate::time::{age, now};
 
 #[derive(Debug, clap::Args)]
@@ -121,7 +122,7 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
             "! will be in conflict with another plan that is not applied yet; see `agents plan status {id}`\n"
         ));
     }
-    if let Some(line) = forecast_view::not_compared_line(not_compared) {
+    if let Some(line) = render::forecast::not_compared_line(not_compared) {
         text.push_str(&format!("{line}; see `agents plan status PLAN` for one of them\n"));
     }
     let whole = object(json!({ "total": total, "unreadable": unreadable, "not_compared": not_compared }));
@@ -133,7 +134,7 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Repor
                 let items = plans.iter().map(|(plan, facts)| {
                     (facts.clone(), forecasts.get(plan).map(Vec::as_slice).unwrap_or_default())
                 });
-                forecast_view::write_plans(out, items)
+                render::forecast::write_plans(out, items)
             })?,
         }
         Ok(Vec::new())

@@ -10,9 +10,9 @@ use engine::{ASK_MODEL, CallLog, Reveal};
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;
-use crate::failure::{Failure, codes, from_engine};
-use crate::isolation_view;
+use crate::errors::{Failure, codes, from_engine};
 use crate::output::{Look, Report, calm, one_line};
+use crate::render;
 use crate::time::{stamp, took};
 
 /// How much of what a tool answered is shown among all calls.
@@ -106,7 +106,7 @@ fn head(log: &CallLog, look: &Look) -> String {
     if log.is_answer {
         head.push_str("  (the plan's answer)");
     }
-    let isolation = isolation_view::of(call).and_then(isolation_view::line);
+    let isolation = render::isolation::of(call).and_then(render::isolation::line);
     format!("{}\n{}", look.paint.bold(&head), isolation.unwrap_or_default())
 }
 

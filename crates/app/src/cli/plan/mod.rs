@@ -1,9 +1,9 @@
 //! `agents plan …`: a file for each verb.
 
-pub(super) mod apply;
+pub(crate) mod apply;
 mod artifacts;
-pub(super) mod cancel;
-pub(super) mod diff;
+pub(crate) mod cancel;
+pub(crate) mod diff;
 pub(super) mod errors;
 mod execute;
 mod explain;
@@ -23,7 +23,7 @@ use engine::{Engine, PlanFacts};
 
 use super::invocation::Named;
 use super::{Invocation, alone};
-use crate::failure::{Failure, codes, from_engine};
+use crate::errors::{Failure, codes, from_engine};
 use crate::output::{Report, confirm};
 
 #[derive(Debug, Subcommand)]

@@ -11,12 +11,11 @@ use engine::{Affected, Engine, Guided, Taken};
 use serde_json::json;
 
 use crate::cli::invocation::Named;
-use crate::cli::{Invocation, detach, run, work};
-use crate::decision_view::{self, Names};
-use crate::failure::{Failure, from_engine};
+use crate::cli::{Invocation, detach, follow, run};
+use crate::errors::{Failure, from_engine};
 use crate::output::{Note, Report};
-use crate::plan_failure;
-use crate::plan_view;
+use crate::render;
+use crate::render::decisions::Names;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct PromptArgs {
@@ -39,7 +38,7 @@ pub(super) async fn run(args: PromptArgs, invocation: &Invocation) -> Result<Rep
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let facts = super::facts(&engine, &plan).await?;
-    plan_failure::refuse_undone(&facts, &plan.short)?;
+    render::failure::refuse_undone(&facts, &plan.short)?;
     let taken = if args.replan { Taken::Replan } else { Taken::Besides };
     let affected = engine.would_affect(plan.id, taken).await;
     let affected = affected.map_err(|error| from_engine::guide(&error, &plan.short))?;
@@ -57,8 +56,8 @@ pub(super) async fn run(args: PromptArgs, invocation: &Invocation) -> Result<Rep
                 }
             };
             // How the plan stands was not asked: it is told, and is no failure of this command.
-            let text = plan_view::to_text(&facts, &plan.short, &invocation.look);
-            let report = Report::new(plan_view::to_json(&facts, &plan.short), text);
+            let text = render::plan::to_text(&facts, &plan.short, &invocation.look);
+            let report = Report::new(render::plan::to_json(&facts, &plan.short), text);
             Ok(report.note(Note::info(note)))
         }
         Guided::Retried | Guided::Replanned if args.detach => {
@@ -67,10 +66,10 @@ pub(super) async fn run(args: PromptArgs, invocation: &Invocation) -> Result<Rep
             detach::left(invocation, &engine, &plan).await
         }
         Guided::Retried | Guided::Replanned => {
-            let facts = work::follow(invocation, &engine, &plan, engine.carry_on(plan.id)).await?;
+            let facts = follow::follow(invocation, &engine, &plan, engine.carry_on(plan.id)).await?;
             let facts = facts.map_err(|error| from_engine::execute(&error, &plan.short))?;
             let mut report = run::finish(invocation, &engine, &plan, facts).await?;
-            report.data["affected"] = decision_view::affected_json(&affected);
+            report.data["affected"] = render::decisions::affected_json(&affected);
             Ok(report)
         }
     }
@@ -92,12 +91,12 @@ async fn looked_at(
         }
     };
     for decision in all.iter().filter(|decision| affected.decisions.contains(&decision.seq)) {
-        text.push_str(&format!("  {}\n", decision_view::line(decision, &names, &invocation.look)));
+        text.push_str(&format!("  {}\n", render::decisions::line(decision, &names, &invocation.look)));
     }
     for file in &affected.files {
         text.push_str(&format!("  {}\n", crate::output::calm(file)));
     }
     text.push_str("nothing was written\n");
-    let affected = decision_view::affected_json(affected);
+    let affected = render::decisions::affected_json(affected);
     Ok(Report::new(json!({ "plan_id": plan.id, "dry_run": true, "affected": affected }), text))
 }

@@ -3,11 +3,11 @@
 use engine::Cast;
 
 use crate::cli::limit::{self, LimitArg};
-use crate::cli::tape::TapeArgs;
-use crate::cli::{Invocation, detach, run, task, work};
-use crate::failure::{Failure, from_engine};
+use crate::cli::recording::TapeArgs;
+use crate::cli::{Invocation, detach, follow, plan_args, run};
+use crate::errors::{Failure, from_engine};
 use crate::output::Report;
-use crate::plan_failure;
+use crate::render;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ResumeArgs {
@@ -28,9 +28,9 @@ pub(super) async fn run(args: ResumeArgs, invocation: &Invocation) -> Result<Rep
     let engine = invocation.engine_with_tape(&settings, &args.tape, Cast::default()).await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let known = super::facts(&engine, &plan).await?;
-    plan_failure::refuse_undone(&known, &plan.short)?;
+    render::failure::refuse_undone(&known, &plan.short)?;
     args.tape.apart(&known.plan.projects, invocation)?;
-    task::tell_unset(&known.plan.spec, invocation);
+    plan_args::tell_unset(&known.plan.spec, invocation);
     if !args.limit.is_empty() {
         let limits = args.limit.iter().map(|limit| (limit.kind, limit.max)).collect();
         let set = engine.set_limits(plan.id, limits).await;
@@ -38,11 +38,11 @@ pub(super) async fn run(args: ResumeArgs, invocation: &Invocation) -> Result<Rep
     }
     if args.detach {
         let left = engine.leave_resumed(plan.id).await;
-        left.map_err(|error| plan_failure::not_executed(&error, &known, &plan.short))?;
+        left.map_err(|error| render::failure::not_executed(&error, &known, &plan.short))?;
         return detach::left(invocation, &engine, &plan).await;
     }
-    let facts = work::follow(invocation, &engine, &plan, engine.resume(plan.id)).await?;
-    let facts = facts.map_err(|error| plan_failure::not_executed(&error, &known, &plan.short))?;
+    let facts = follow::follow(invocation, &engine, &plan, engine.resume(plan.id)).await?;
+    let facts = facts.map_err(|error| render::failure::not_executed(&error, &known, &plan.short))?;
     let report = run::finish(invocation, &engine, &plan, facts).await?;
     Ok(args.tape.told(&engine, report))
 }

@@ -6,12 +6,12 @@ use domain::{Does, Step};
 
 use crate::cli::Invocation;
 use crate::cli::forecast::{self, MetPlans};
-use crate::failure::Failure;
-use crate::forecast_view::{self, Met};
+use crate::errors::Failure;
 use crate::output::Report;
-use crate::plan_view;
+use crate::render;
+use crate::render::forecast::Met;
 use crate::time::now;
-use crate::top;
+use crate::tui::top;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct StatusArgs {
@@ -24,12 +24,12 @@ pub(super) async fn run(args: StatusArgs, invocation: &Invocation) -> Result<Rep
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
     let facts = super::facts(&engine, &plan).await?;
-    let mut text = plan_view::to_text_with_times(&facts, &plan.short, &invocation.look);
+    let mut text = render::plan::to_text_with_times(&facts, &plan.short, &invocation.look);
     for (rung, why) in facts.sandbox.iter().flat_map(|sandbox| &sandbox.passed_over) {
         text.push_str(&format!("sandbox {rung} was not possible: {}\n", crate::output::calm(why)));
     }
     let MetPlans { mets, not_compared } = forecast::of(&engine, &plan).await?;
-    for line in mets.iter().map(Met::line).chain(forecast_view::not_compared_line(not_compared)) {
+    for line in mets.iter().map(Met::line).chain(render::forecast::not_compared_line(not_compared)) {
         text.push_str(&format!("{line}\n"));
     }
     // Who asks models, and those only, wants to know how they stand.
@@ -39,9 +39,9 @@ pub(super) async fn run(args: StatusArgs, invocation: &Invocation) -> Result<Rep
     for change in &changes {
         text.push_str(&format!("{}\n", top::breaker_words(change, now())));
     }
-    let mut data = plan_view::to_json(&facts, &plan.short);
+    let mut data = render::plan::to_json(&facts, &plan.short);
     data["breakers"] = top::breakers_json(&changes, now());
-    data["forecast"] = forecast_view::to_json(&mets);
+    data["forecast"] = render::forecast::to_json(&mets);
     data["not_compared"] = not_compared.into();
     Ok(Report::new(data, text))
 }

@@ -6,9 +6,10 @@ use domain::Decision;
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;
-use crate::decision_view::{self, Names};
-use crate::failure::{Failure, from_engine};
+use crate::errors::{Failure, from_engine};
 use crate::output::Report;
+use crate::render;
+use crate::render::decisions::Names;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct TreeArgs {
@@ -29,10 +30,10 @@ pub(super) async fn run(args: TreeArgs, invocation: &Invocation) -> Result<Repor
     let shown: Vec<Decision> =
         all.iter().filter(|decision| args.superseded || decision.is_live()).cloned().collect();
     let decisions: Vec<Value> =
-        shown.iter().map(|decision| decision_view::to_json(decision, &names)).collect();
+        shown.iter().map(|decision| render::decisions::to_json(decision, &names)).collect();
     let data = json!({
         "plan_id": plan.id, "short_id": plan.short, "title": facts.plan.title, "attempt": facts.plan.attempt,
         "decisions": decisions, "superseded": all.iter().filter(|decision| !decision.is_live()).count(),
     });
-    Ok(Report::new(data, decision_view::tree(&facts.plan, &plan.short, &shown, &names, &invocation.look)))
+    Ok(Report::new(data, render::decisions::tree(&facts.plan, &plan.short, &shown, &names, &invocation.look)))
 }

@@ -4,11 +4,11 @@ use serde_json::json;
 use sync::Observed;
 
 use super::agreed;
-use crate::cli::{Invocation, work};
-use crate::diff_view::counted;
-use crate::failure::{Failure, from_engine};
+use crate::cli::{Invocation, follow};
+use crate::errors::{Failure, from_engine};
 use crate::output::Report;
-use crate::plan_view;
+use crate::render;
+use crate::render::diff::counted;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct UndoArgs {
@@ -33,13 +33,13 @@ pub(super) async fn run(args: UndoArgs, invocation: &Invocation) -> Result<Repor
     }
     let (id, undoing) = (plan.id, &engine);
     let undo = |stop: Observed| async move { undoing.undo_unless(id, &stop).await };
-    let undone = work::follow_files(invocation, &engine, &plan, undo).await;
+    let undone = follow::follow_files(invocation, &engine, &plan, undo).await;
     let summary = undone.map_err(|error| from_engine::undo(&error, &plan.short))?;
     let facts = super::facts(&engine, &plan).await?;
     let mut data = super::apply::summary_json(&summary, &plan);
     data["applied"] = false.into();
     data["undone"] = true.into();
-    let data = super::apply::with_plan(data, plan_view::to_json(&facts, &plan.short));
+    let data = super::apply::with_plan(data, render::plan::to_json(&facts, &plan.short));
     let merged = match summary.merged.len() {
         0 => String::new(),
         count => format!(", {count} merged with your edits"),
@@ -50,7 +50,7 @@ pub(super) async fn run(args: UndoArgs, invocation: &Invocation) -> Result<Repor
         data,
         format!(
             "undone {id} in {}: {files}{merged}; apply again with `agents plan apply {id}`\n",
-            plan_view::projects_words(&facts.plan)
+            render::plan::projects_words(&facts.plan)
         ),
     ))
 }

@@ -3,9 +3,9 @@
 use domain::Gate;
 
 use crate::cli::invocation::{Named, short_id};
-use crate::cli::task::TaskArgs;
+use crate::cli::plan_args::TaskArgs;
 use crate::cli::{Invocation, run};
-use crate::failure::{Failure, from_engine};
+use crate::errors::{Failure, from_engine};
 use crate::output::Report;
 
 #[derive(Debug, clap::Args)]

@@ -16,13 +16,12 @@ use serde_json::{Value, json};
 use crate::cli::invocation::{Named, short_id};
 use crate::cli::{Invocation, run};
 use crate::config::Key;
-use crate::diff_view::counted;
-use crate::failure::{Exit, Failure, codes, from_engine};
+use crate::errors::{Exit, Failure, codes, from_engine};
 use crate::notify::Need;
 use crate::output::{Format, Report, Table, calm, calm_json, one_line, write_out};
-use crate::plan_failure;
-use crate::plan_view;
-use crate::progress::for_how_long;
+use crate::render;
+use crate::render::diff::counted;
+use crate::render::progress::for_how_long;
 use crate::time::{local, stamp};
 
 /// How often the store is asked, for each plan.
@@ -157,7 +156,7 @@ impl Watched {
 /// What is told when all of them rest.
 fn ended(watched: &[Watched], is_one: bool, invocation: &Invocation) -> Report {
     let rested = || watched.iter().filter_map(|plan| Some((&plan.plan, plan.rests.as_deref()?)));
-    let plans: Vec<Value> = rested().map(|(plan, facts)| plan_view::to_json(facts, &plan.short)).collect();
+    let plans: Vec<Value> = rested().map(|(plan, facts)| render::plan::to_json(facts, &plan.short)).collect();
     let data = json!({ "plans": plans });
     if let (true, Some((plan, facts))) = (is_one, rested().next()) {
         return Report { data, ..run::shown(facts, plan, invocation) };
@@ -165,7 +164,8 @@ fn ended(watched: &[Watched], is_one: bool, invocation: &Invocation) -> Report {
     let mut table = Table::new(&["plan", "phase", "state", "files", "title"]);
     let mut worst = Exit::Done;
     for (plan, facts) in rested() {
-        let exit = plan_failure::failure_of(facts, &plan.short).map_or(Exit::Done, |failure| failure.exit());
+        let exit =
+            render::failure::failure_of(facts, &plan.short).map_or(Exit::Done, |failure| failure.exit());
         worst = worse(worst, exit);
         let state = if facts.owner_is_gone { "broken off" } else { facts.plan.state.word() };
         table.row(vec![

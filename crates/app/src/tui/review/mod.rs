@@ -18,7 +18,7 @@ pub use screen::{go_through, on_screen};
 
 use domain::LineTag;
 
-pub use crate::screen::Press;
+pub use super::screen::Press;
 
 /// A file that the plan changed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use domain::{
 use engine::{ConstrainedBy, ExecuteError, PlanFacts, kept_in};
 use serde_json::json;
 
-use crate::failure::{Failure, codes, from_engine};
-use crate::ledger_view;
+use super::usage;
+use crate::errors::{Failure, codes, from_engine};
 use crate::output::one_line;
 
 /// What the engine says of a command that failed without the network and printed that it wants it.
@@ -86,7 +86,7 @@ fn errored(facts: &PlanFacts, id: &str) -> Failure {
         return Failure::new(&codes::PLAN_ERRORED, format!("plan {id} failed in {phase}"))
             .hint(format!("try again with `agents plan resume {id}`"));
     };
-    if let Some(command) = ledger_view::raise_command(record, facts, id) {
+    if let Some(command) = usage::raise_command(record, facts, id) {
         let message = format!("plan {id} stopped in {phase}: {}", record.error.message());
         return Failure::new(&codes::LIMIT_REACHED, message)
             .detail(json!({ "category": record.error.category(), "phase": phase, "limit": record.error.detail() }))
@@ -181,7 +181,7 @@ pub fn command_for(record: &ErrorRecord, facts: &PlanFacts, id: &str) -> String 
         }
         ErrorCategory::MergeConflict => format!("agents plan diff {id} --conflicts"),
         ErrorCategory::Tool if wants_network(record, facts) => with_network(facts),
-        ErrorCategory::Budget => ledger_view::raise_command(record, facts, id).unwrap_or(once_more),
+        ErrorCategory::Budget => usage::raise_command(record, facts, id).unwrap_or(once_more),
         ErrorCategory::Tool
         | ErrorCategory::Timeout
         | ErrorCategory::Connection

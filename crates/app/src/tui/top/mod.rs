@@ -16,7 +16,7 @@ pub use rows::{Group, Row, Summary, breaker_words, breakers_json, rows, span, to
 
 use domain::PlanId;
 
-use crate::screen::Press;
+use super::screen::Press;
 
 /// What comes of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

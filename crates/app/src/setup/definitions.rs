@@ -17,9 +17,10 @@ use domain::{ArgError, DefinitionSource, ProjectLink};
 use engine::{Cast, builtin_providers};
 use serde_json::{Value, json};
 
+use super::paths;
+use super::paths::Env;
 use crate::config::{Key, Origin, Settings};
-use crate::failure::{Code, Failure, codes};
-use crate::places::{self, Env};
+use crate::errors::{Code, Failure, codes};
 
 /// The word for nobody, where an actor is named.
 pub const NOBODY: &str = "none";
@@ -31,7 +32,7 @@ pub fn library(projects: &[ProjectLink], env: &Env) -> Library {
     use std::os::unix::ffi::OsStrExt;
     let root = |project: &ProjectLink| PathBuf::from(std::ffi::OsStr::from_bytes(project.root.as_bytes()));
     let roots: Vec<PathBuf> = projects.iter().map(root).collect();
-    let user = places::user_config(env).and_then(|file| Some(file.parent()?.to_owned()));
+    let user = paths::user_config(env).and_then(|file| Some(file.parent()?.to_owned()));
     Library::new(&roots, user)
 }
 

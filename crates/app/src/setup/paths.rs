@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use engine::ProviderSettings;
 
-use crate::failure::{Failure, codes};
+use crate::errors::{Failure, codes};
 
 /// Below the XDG directories.
 const FOLDER: &str = "cleveragents";

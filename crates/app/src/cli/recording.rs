@@ -15,9 +15,9 @@ use engine::{Cast, Engine, Mode, cast_of};
 
 use super::Invocation;
 use super::invocation::path_of;
-use crate::choose_actor::Replayed;
-use crate::failure::{Failure, codes};
+use crate::errors::{Failure, codes};
 use crate::output::{Note, Report};
+use crate::setup::default_actor::Replayed;
 
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct TapeArgs {

@@ -19,11 +19,13 @@ use domain::{ArgError, DefinitionSource, ProjectLink};
 use engine::Cast;
 
 use super::Invocation;
-use crate::choose_actor::{self, Replayed};
 use crate::config::Settings;
-use crate::definitions::{self, NOBODY, WithProviders};
-use crate::failure::{Failure, codes};
+use crate::errors::{Failure, codes};
 use crate::output::Note;
+use crate::setup::default_actor;
+use crate::setup::default_actor::Replayed;
+use crate::setup::definitions;
+use crate::setup::definitions::{NOBODY, WithProviders};
 
 /// How long a task may be.
 const TASK_BYTES_MAX: usize = 64 * 1024;
@@ -112,7 +114,7 @@ impl Source {
         }));
         if is_left_open && words.actor.is_none() {
             let (env, replayed) = (&invocation.env, words.replayed);
-            notes.extend(choose_actor::choose(&mut surroundings, settings, env, replayed).await?);
+            notes.extend(default_actor::choose(&mut surroundings, settings, env, replayed).await?);
         }
         let (args, asked) = (words.args.to_vec(), asked.map(str::to_owned));
         Ok(Some((Source { library, what, surroundings, args, asked, word }, notes)))

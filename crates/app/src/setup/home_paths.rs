@@ -14,8 +14,9 @@ use std::path::PathBuf;
 use domain::ByteText;
 use domain::home_paths;
 
+use super::paths;
+use super::paths::Env;
 use crate::config::{Key, Settings};
-use crate::places::{self, Env};
 
 /// Returns the home that `~` stands for in the lists; empty if there is none.
 pub fn home(env: &Env) -> ByteText {
@@ -32,8 +33,8 @@ pub fn shown_words(settings: &Settings, env: &Env) -> Vec<ByteText> {
 pub fn hidden_words(settings: &Settings, env: &Env) -> Vec<ByteText> {
     let mut hidden = words(settings, Key::IsolationHide, env);
     let text = |path: PathBuf| ByteText(path.as_os_str().as_bytes().to_vec());
-    hidden.extend(places::user_config(env).and_then(|file| Some(text(file.parent()?.to_owned()))));
-    let providers = places::providers(settings.providers.clone(), env);
+    hidden.extend(paths::user_config(env).and_then(|file| Some(text(file.parent()?.to_owned()))));
+    let providers = paths::providers(settings.providers.clone(), env);
     hidden.extend(providers.into_values().filter_map(|provider| provider.key_file.map(text)));
     hidden
 }
@@ -45,6 +46,6 @@ pub fn hidden(settings: &Settings, env: &Env) -> Vec<PathBuf> {
 }
 
 fn words(settings: &Settings, key: Key, env: &Env) -> Vec<ByteText> {
-    let paths = settings.words(key).iter().map(|word| places::expanded(word, env));
+    let paths = settings.words(key).iter().map(|word| paths::expanded(word, env));
     paths.map(|path| ByteText(path.into_os_string().into_vec())).collect()
 }

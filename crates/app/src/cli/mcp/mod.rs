@@ -24,10 +24,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::context::HeldContexts;
 use super::{Cli, Command, Global, Invocation, alone, context, dispatch, timing, usage_failure};
-use crate::failure::{Failure, codes};
+use crate::errors::{Failure, codes};
 use crate::output::{ColorWhen, Envelope, Format, Look, Note, Report};
-use crate::places::Env;
-use crate::project;
+use crate::setup::paths::Env;
+use crate::setup::project;
 use crate::time::now;
 
 /// How long a cancel is waited for.

@@ -126,7 +126,7 @@ pub fn affected_json(affected: &Affected) -> Value {
 /// What is typed to correct a decision of the plan.
 fn correction(facts: &DecisionFacts, id: &str) -> Option<String> {
     let may = !facts.plan.state.is_final() && facts.decision.is_live();
-    may.then(|| crate::plan_failure::say_differently(&facts.plan, id))
+    may.then(|| crate::render::failure::say_differently(&facts.plan, id))
 }
 
 /// One decision with all that hangs on it, for programs.

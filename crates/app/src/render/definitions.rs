@@ -4,14 +4,15 @@ use ::definitions::{DefinitionError, Kind, Library, Listed, Loaded, Origin, Surr
 use actors::agents::{self, Agent, Tried};
 use serde_json::{Value, json};
 
-use super::Invocation;
-use crate::definitions::{self, WithProviders};
-use crate::failure::{Failure, codes};
+use crate::cli::Invocation;
+use crate::errors::{Failure, codes};
 use crate::output::{Report, Table, calm};
-use crate::project;
+use crate::setup::definitions;
+use crate::setup::definitions::WithProviders;
+use crate::setup::project;
 
 /// The definitions that hold here, and what the settings say about them.
-pub(super) fn setting(
+pub(crate) fn setting(
     invocation: &Invocation,
     with_providers: WithProviders,
 ) -> Result<(Library, Surroundings), Failure> {
@@ -22,7 +23,7 @@ pub(super) fn setting(
     Ok((library, definitions::surroundings(&settings, None)))
 }
 
-pub(super) fn list(library: &Library, kind: Kind, invocation: &Invocation) -> Result<Report, Failure> {
+pub(crate) fn list(library: &Library, kind: Kind, invocation: &Invocation) -> Result<Report, Failure> {
     let listed = library.list(kind).map_err(|error| definitions::failure(&error))?;
     let mut table = Table::new(&[kind.as_str(), "from", "what it does"]);
     for line in &listed {
@@ -66,7 +67,7 @@ fn program(kind: Kind, name: &str, origin: Origin) -> Option<&'static Agent> {
 }
 
 /// The versions that an agent program was seen to work with; null for none.
-pub(super) fn tried_json(agent: &Agent) -> Value {
+pub(crate) fn tried_json(agent: &Agent) -> Value {
     let version = |tried: Tried| match tried {
         Tried::Worked { version } => Some(version),
         Tried::No => None,
@@ -75,7 +76,7 @@ pub(super) fn tried_json(agent: &Agent) -> Value {
 }
 
 /// A definition to be printed.
-pub(super) struct Shown {
+pub(crate) struct Shown {
     name: String,
     origin: &'static str,
     place: String,
@@ -86,7 +87,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    pub(super) fn of<T>(kind: Kind, loaded: &Loaded<T>, value: Value) -> Shown {
+    pub(crate) fn of<T>(kind: Kind, loaded: &Loaded<T>, value: Value) -> Shown {
         Shown {
             program: program(kind, &loaded.name, loaded.origin),
             name: loaded.name.clone(),
@@ -98,7 +99,7 @@ impl Shown {
     }
 }
 
-pub(super) fn show(shown: &Shown) -> Result<Report, Failure> {
+pub(crate) fn show(shown: &Shown) -> Result<Report, Failure> {
     let yaml = serde_saphyr::to_string(&shown.value)
         .map_err(|error| Failure::new(&codes::INTERNAL, format!("it cannot be printed: {error}")))?;
     let from = if shown.place == shown.origin { String::new() } else { format!(" ({})", shown.place) };
@@ -113,19 +114,19 @@ pub(super) fn show(shown: &Shown) -> Result<Report, Failure> {
 }
 
 /// A definition without a fault.
-pub(super) struct Checked {
+pub(crate) struct Checked {
     name: String,
     place: String,
 }
 
 impl Checked {
-    pub(super) fn of<T>(loaded: &Loaded<T>) -> Checked {
+    pub(crate) fn of<T>(loaded: &Loaded<T>) -> Checked {
         Checked { name: loaded.name.clone(), place: loaded.place.clone() }
     }
 }
 
 /// Checks all that are named, or all that there are; one failure tells all that is wrong with all of them.
-pub(super) fn check_all(
+pub(crate) fn check_all(
     library: &Library,
     kind: Kind,
     words: &[String],

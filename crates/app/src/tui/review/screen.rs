@@ -5,7 +5,7 @@ use std::io;
 use std::pin::pin;
 
 use super::{Ending, Review, Step, draw};
-use crate::screen::{Keys, Screen};
+use crate::tui::screen::{Keys, Screen};
 
 /// Lets a person review, on the error output's terminal, until they end it or `stopped` completes. The terminal is as it
 /// was before when this returns, however it returns.

@@ -14,15 +14,15 @@ use domain::{
 use engine::{ApplySummary, CheckedTree, ChecksAtApply, PlanFacts, StepFacts};
 use serde_json::{Value, json};
 
-use crate::diff_view::{counted, left_out_line};
-use crate::isolation_view;
-use crate::ledger_view;
-use crate::output::{Look, Paint, calm, one_line};
-use crate::plan_failure::{command_for, hint_for, last_error};
-use crate::plan_next::{
+use super::diff::{counted, left_out_line};
+use super::failure::{command_for, hint_for, last_error};
+use super::isolation;
+use super::next_steps::{
     asked_at_gate, is_in_queue, next_steps, queue_words, waiting, waits_words, wanted_keys,
 };
-use crate::plan_times;
+use super::timeline;
+use super::usage;
+use crate::output::{Look, Paint, calm, one_line};
 use crate::time::{now, took};
 
 /// The shape that programs read.
@@ -67,16 +67,16 @@ pub fn to_json(facts: &PlanFacts, id: &str) -> Value {
             "ignored": facts.not_captured.scratch, "not_captured": facts.not_captured,
         },
         "validations": facts.validations, "checks_at_apply": checks_at_apply(facts),
-        "usage": ledger_view::usage_json(&facts.ledger),
-        "ledger": ledger_view::to_json(&facts.ledger),
+        "usage": usage::usage_json(&facts.ledger),
+        "ledger": usage::to_json(&facts.ledger),
         "error": error_json(facts, id),
         "constrained_by": plan.constrained_by,
         "sandbox": sandbox_json(facts),
-        "isolation": isolation_view::weakest(&facts.calls),
+        "isolation": isolation::weakest(&facts.calls),
         "tree": facts.sandbox.as_ref().and_then(|sandbox| sandbox.tree.as_ref()).map(|tree| json!({
             "changed_meanwhile": tree.moved, "more": tree.more, "compared_whole": tree.is_whole,
         })),
-        "times": plan_times::to_json(facts),
+        "times": timeline::to_json(facts),
         "next": next,
     })
 }
@@ -169,11 +169,8 @@ pub fn to_text(facts: &PlanFacts, id: &str, look: &Look) -> String {
 
 /// The same with its times and what it used, for whoever asks how it stands.
 pub fn to_text_with_times(facts: &PlanFacts, id: &str, look: &Look) -> String {
-    let used = ledger_view::used_line(&facts.ledger, look.paint);
-    body(facts, id, look)
-        + &plan_times::to_text(facts, look.paint)
-        + &used
-        + &next_line(facts, id, look.paint)
+    let used = usage::used_line(&facts.ledger, look.paint);
+    body(facts, id, look) + &timeline::to_text(facts, look.paint) + &used + &next_line(facts, id, look.paint)
 }
 
 /// The line about a command that had the network of this machine itself; `None` if none had.
@@ -197,7 +194,7 @@ fn body(facts: &PlanFacts, id: &str, look: &Look) -> String {
         head.push_str(", network on");
     }
     let mut text = head + "\n";
-    text.extend(isolation_view::weakest(&facts.calls).and_then(isolation_view::line));
+    text.extend(isolation::weakest(&facts.calls).and_then(isolation::line));
     text.extend(shared_network(&facts.calls).map(|line| paint.red(&line) + "\n"));
     for line in phase_lines(facts, look) {
         text.push_str(&line);
@@ -270,7 +267,7 @@ fn phase_lines(facts: &PlanFacts, look: &Look) -> Vec<String> {
         PlanState::Strategize(work) => work_word(work, facts).to_owned(),
         PlanState::Execute(_) | PlanState::Apply(_) => "done".to_owned(),
     };
-    let worked = |phase| plan_times::worked(facts, phase).map(took).unwrap_or_default();
+    let worked = |phase| timeline::worked(facts, phase).map(took).unwrap_or_default();
     let steps = match (&facts.plan.spec.strategist, facts.plan.spec.steps.len()) {
         (Some(strategist), _) => format!("by {}", calm(&one_line(&strategist.name))),
         (None, 1) => "one step".to_owned(),

@@ -11,10 +11,10 @@ use domain::{ApplyState, AskWhy, ErrorCategory, PlanState, Validation, WallMs, W
 use engine::{PlanFacts, QueuePlace};
 use serde_json::{Value, json};
 
+use super::diff::counted;
+use super::failure::{asked_anew, last_error, say_differently, wants_network, with_network};
+use super::usage;
 use crate::cli::trust_command;
-use crate::diff_view::counted;
-use crate::ledger_view;
-use crate::plan_failure::{asked_anew, last_error, say_differently, wants_network, with_network};
 use crate::time::now;
 
 /// A command that leads on, and why one would type it.
@@ -66,7 +66,7 @@ pub fn next_steps(facts: &PlanFacts, id: &str) -> Vec<NextStep> {
                 Some(record) if record.error.category() == ErrorCategory::InvalidInput => {
                     NextStep { why: "ask differently", command: asked_anew(facts) }
                 }
-                Some(record) => match ledger_view::raise_command(record, facts, id) {
+                Some(record) => match usage::raise_command(record, facts, id) {
                     Some(command) => NextStep { why: "let it use more and go on", command },
                     None => step("try again", "resume"),
                 },

@@ -20,19 +20,21 @@ use engine::{Cast, Engine, NewPlanRequest};
 
 use super::Invocation;
 use super::consent::Consent;
+use super::definition_source::{Source, Words};
 use super::for_each::Lines;
 use super::invocation::path_of;
-use super::limit::{self, LimitArg};
-use super::source::{Source, Words};
-use super::unpriced;
-use crate::choose_actor::Replayed;
+use super::limit;
+use super::limit::LimitArg;
+use super::price_check;
 use crate::config::{Key, Settings, Value, join_validations};
-use crate::failure::{Failure, codes};
-use crate::home_paths;
-use crate::instructions;
+use crate::errors::{Failure, codes};
 use crate::output::{Note, confirm, one_line_of};
-use crate::places;
-use crate::project::{self, ProjectArg};
+use crate::setup::default_actor::Replayed;
+use crate::setup::home_paths;
+use crate::setup::instructions;
+use crate::setup::paths;
+use crate::setup::project;
+use crate::setup::project::ProjectArg;
 use crate::time::parse_duration;
 
 /// The end of a command that names none.
@@ -217,7 +219,7 @@ impl Asked {
     /// # Errors
     /// A limit of money that somebody set could not be kept.
     pub(super) fn tell_unpriced(&mut self, engine: &Engine, invocation: &Invocation) -> Result<(), Failure> {
-        if let Some(note) = unpriced::told(self, engine)? {
+        if let Some(note) = price_check::told(self, engine)? {
             invocation.tell(&note);
             self.notes.push(note);
         }
@@ -345,7 +347,7 @@ impl TaskArgs {
             paths.into_iter().map(|path| ByteText(path.into_os_string().into_vec())).collect()
         };
         let scratch = settings.words(Key::IsolationScratch).iter();
-        let scratch = scratch.map(|word| places::expanded(word, &invocation.env)).collect();
+        let scratch = scratch.map(|word| paths::expanded(word, &invocation.env)).collect();
         let task = CommandTask {
             run: Run::Argv(self.command.iter().cloned().map(|word| ByteText(word.into_vec())).collect()),
             cwd: cwd.clone(),
@@ -482,7 +484,7 @@ impl TaskArgs {
         self.env.iter().for_each(|(name, value)| task.set_variable(name, &ByteText::from(value.as_str())));
         let named = std::mem::take(&mut task.writable);
         let found = named.iter().filter_map(|path| {
-            let place = places::expanded(&path.to_string(), &invocation.env);
+            let place = paths::expanded(&path.to_string(), &invocation.env);
             // A program that was never used here has no folder yet, and makes none outside.
             let found = std::fs::canonicalize(place).ok()?;
             Some(ByteText(found.into_os_string().into_vec()))
@@ -519,7 +521,7 @@ impl TaskArgs {
     fn writable_paths(&self, invocation: &Invocation) -> Result<Vec<ByteText>, Failure> {
         let find = |path: &PathBuf| {
             let named =
-                path.to_str().map_or_else(|| path.clone(), |text| places::expanded(text, &invocation.env));
+                path.to_str().map_or_else(|| path.clone(), |text| paths::expanded(text, &invocation.env));
             let place = invocation.here.join(named);
             match std::fs::canonicalize(&place) {
                 Ok(found) => Ok(ByteText(found.into_os_string().into_vec())),

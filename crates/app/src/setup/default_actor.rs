@@ -18,11 +18,12 @@ use actors::model::{Offer, offers};
 use engine::Cast;
 use futures_util::future::join_all;
 
+use super::definitions::STRATEGIST;
+use super::paths;
+use super::paths::Env;
 use crate::config::{Key, Origin, Settings};
-use crate::definitions::STRATEGIST;
-use crate::failure::{Failure, codes};
+use crate::errors::{Failure, codes};
 use crate::output::Note;
-use crate::places::{self, Env};
 
 /// The actor that works with a model.
 const CODER: &str = "coder";
@@ -88,7 +89,7 @@ pub async fn choose(
         };
         return Ok(of_project(settings, Key::ActorDefault).map(told));
     }
-    let providers = places::providers(settings.providers.clone(), env);
+    let providers = paths::providers(settings.providers.clone(), env);
     let offers = offers(&providers, &|name| env.get(name).cloned());
     let choice = match (chosen(surroundings.model_default.as_deref(), settings, &offers, env), replayed) {
         (Some(choice), _) => Some(choice),
@@ -196,7 +197,8 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::config::{self, Sources};
+    use crate::config;
+    use crate::config::Sources;
 
     fn env(pairs: &[(&str, &str)]) -> Env {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()

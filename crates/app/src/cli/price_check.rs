@@ -7,9 +7,9 @@
 use domain::PlanSpec;
 use engine::Engine;
 
-use super::task::Asked;
+use super::plan_args::Asked;
 use crate::config::{Key, Origin, Settings};
-use crate::failure::{Failure, codes};
+use crate::errors::{Failure, codes};
 use crate::output::Note;
 
 /// What is told of the models of a plan that is about to be made; none when all prices are known.

@@ -12,7 +12,7 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Borders, Paragraph};
 
 use super::{Mode, Review, ReviewFile, Taken};
-use crate::diff_view::counted;
+use crate::render::diff::counted;
 
 const KEYS: &str = "j/k hunk  n/p file  space take or leave  a take file  r leave file  / filter  ? help  enter apply  q quit";
 
@@ -165,9 +165,9 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    use super::super::tests::review;
-    use super::super::{Press, Review};
     use super::*;
+    use crate::tui::review::tests::review;
+    use crate::tui::review::{Press, Review};
 
     fn painted(review: &Review, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -203,7 +203,7 @@ j/k hunk  n/p file  space take or leave  a take file  r leave file  / fi
 
     #[test]
     fn the_cursors_file_is_in_sight_however_long_the_list() {
-        let files = (0..50).map(|n| super::super::tests::file(&format!("f{n}"), 1)).collect();
+        let files = (0..50).map(|n| crate::tui::review::tests::file(&format!("f{n}"), 1)).collect();
         let mut review = Review::new(String::new(), files);
         for _ in 0..40 {
             review.press(Press::Char('n'));
@@ -213,7 +213,8 @@ j/k hunk  n/p file  space take or leave  a take file  r leave file  / fi
 
     #[test]
     fn who_only_reads_sees_no_marks() {
-        let review = Review::to_read("plan 01JB".to_owned(), vec![super::super::tests::file("src/a.rs", 1)]);
+        let review =
+            Review::to_read("plan 01JB".to_owned(), vec![crate::tui::review::tests::file("src/a.rs", 1)]);
         let shown = painted(&review, 70, 8);
         assert!(shown.starts_with("plan 01JB: 1 file\n") && shown.contains("│>M src/a.rs +1 -1"), "{shown}");
         assert!(!shown.contains("[x]") && shown.contains("q back"), "{shown}");

@@ -21,11 +21,11 @@ use sync::{CancelReason, CancellationToken, Observed};
 
 use super::Invocation;
 use super::invocation::Named;
-use super::stops::Stops;
-use crate::failure::{Exit, Failure, from_engine};
+use super::signals::Stops;
+use crate::errors::{Exit, Failure, from_engine};
 use crate::output::Note;
-use crate::plan_next;
-use crate::progress::Progress;
+use crate::render;
+use crate::render::progress::Progress;
 
 /// How often progress is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -161,7 +161,7 @@ async fn show_news(engine: &Engine, plan: PlanId, cursor: &mut u64, progress: &m
         }
     }
     if let Ok(Some(place)) = engine.queue_place(plan).await
-        && let Some(words) = plan_next::waits_for_slot(&place)
+        && let Some(words) = render::next_steps::waits_for_slot(&place)
     {
         progress.waits(&words);
     }

@@ -11,9 +11,10 @@ use domain::{ApplyState, PlanId, PlanState, WallMs, Work};
 use engine::{BreakerChange, Forecasts, Glance, GlanceStep, QueuePlace, Seen};
 use serde_json::{Value, json};
 
-use crate::forecast_view::{self, Met};
 use crate::notify::Need;
 use crate::output::{Look, Table, calm, object, one_line, write_object_with_list};
+use crate::render;
+use crate::render::forecast::Met;
 use crate::time::stamp;
 
 /// How long a plan that has ended is still seen.
@@ -274,7 +275,7 @@ impl Summary {
             1 => parts.push("1 conflict to come".to_owned()),
             more => parts.push(format!("{more} conflicts to come")),
         }
-        parts.extend(forecast_view::not_compared_line(self.not_compared));
+        parts.extend(render::forecast::not_compared_line(self.not_compared));
         parts.extend(self.breakers.iter().take(BREAKERS_SHOWN_MAX).cloned());
         parts.join(", ")
     }
@@ -365,7 +366,7 @@ pub fn write_json(
     });
     write_object_with_list(out, object(whole), "plans", |out| {
         let plans = rows.iter().filter_map(|row| Some((object(row_json(row, seen)?), row.met.as_slice())));
-        forecast_view::write_plans(out, plans)
+        render::forecast::write_plans(out, plans)
     })
 }
 

@@ -23,7 +23,7 @@ use domain::{
 use engine::{FileDiff, Unread};
 
 use crate::output::{Look, Paint, calm_bytes};
-use crate::review::{ReviewFile, ReviewHunk};
+use crate::tui::review::{ReviewFile, ReviewHunk};
 
 #[cfg(test)]
 pub use json::to_json;
@@ -83,16 +83,6 @@ impl<'a> ShownDiff<'a> {
         }
         let shown = named.map_or(Cow::Borrowed(file), Cow::Owned);
         Self { file: shown, address, hunks: Cow::Owned(hunks), is_redacted }
-    }
-
-    /// Whether a secret was taken out.
-    pub fn is_redacted(&self) -> bool {
-        self.is_redacted
-    }
-
-    /// Its address.
-    pub fn address(&self) -> &str {
-        &self.file.address
     }
 }
 

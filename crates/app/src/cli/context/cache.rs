@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use engine::ProviderSettings;
 use engine::context::{Contexts, ContextsSetup, ExecutorConfig};
 
-use crate::failure::{Failure, codes};
+use crate::errors::{Failure, codes};
 
 /// Holds the pipeline of a process.
 #[derive(Debug, Default)]

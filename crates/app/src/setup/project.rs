@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use domain::{ByteText, ProjectLink};
 
-use crate::failure::{Failure, codes};
+use crate::errors::{Failure, codes};
 
 /// How long an alias may be.
 const ALIAS_CHARS_MAX: usize = 64;

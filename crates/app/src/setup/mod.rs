@@ -1,0 +1,9 @@
+//! Finds out what a command works with: directories, projects, definitions, instructions, the default actor.
+
+pub mod default_actor;
+pub mod definitions;
+pub mod home_paths;
+pub mod instructions;
+pub mod paths;
+pub mod project;
+pub mod text_file;
