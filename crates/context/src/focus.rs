@@ -14,7 +14,7 @@ use domain::context::{FOCUS_MAX, Focus, ProjectNo};
 
 use crate::Error;
 use crate::index::{Facts, Field, Held, terms};
-use crate::prepared::{FileNo, Ground, Standing};
+use crate::request_inputs::{FileNo, Ground, Standing};
 
 /// A name that more places define is not understood.
 const SYMBOL_PLACES_MAX: usize = 20;

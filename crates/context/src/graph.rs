@@ -14,10 +14,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use domain::Hash;
 
+use crate::hash_filter::Sieve;
 use crate::index::codec::{From, Out};
 use crate::index::{Counts, FACTS_VERSION, File, Snapshot, module_name, terms};
 use crate::parallel::in_parallel_with;
-use crate::sieve::Sieve;
 
 /// A name that more files define says nothing about where it comes from.
 const DEFINERS_MAX: usize = 8;

@@ -26,11 +26,19 @@
 
 #![forbid(unsafe_code)]
 
-mod stop;
+mod batch_result;
+mod bm25;
+mod deadline;
+mod file_reader;
+mod hash_filter;
+mod part_scorer;
+mod plan_decisions;
+mod receipt_builder;
+mod request_inputs;
+mod snapshot_stats;
 mod strategy;
 
 mod executor;
-mod run;
 
 pub mod index;
 pub mod ports;
@@ -44,44 +52,35 @@ mod error;
 mod project;
 mod view;
 
-mod derived;
 mod focus;
 mod graph;
-mod lexical;
 mod parallel;
-mod prepare;
-mod prepared;
-mod reading;
-mod sieve;
-mod weigh;
 
 pub mod stages;
 pub mod strategies;
 
-mod account;
-mod decisions;
 mod pipeline;
 mod render;
 
 pub use budget::{Split, split};
 pub use config::{PipelineConfig, PipelineConfigError};
-pub use derived::SnapshotCache;
 pub use domain::context::{Name, NameError};
 pub use error::Error;
+pub use snapshot_stats::SnapshotCache;
 
+pub use batch_result::{BatchCancelled, BreakerChange, Outcome, Run};
+pub use bm25::Term;
+pub use deadline::{Stop, Stopped};
 pub use executor::{
     Batch, BreakerMove, ContextStrategies, Event, EventSink, ExecutorConfig, ExecutorConfigError,
     ParallelStrategyExecutor, PoolView, Task,
 };
+pub use file_reader::left_out;
 pub use focus::Anchor;
 pub use ledger::{ContextLedger, LedgerView, Left, RESERVE_MIN, Reservation};
-pub use lexical::Term;
 pub use pipeline::{Pipeline, PipelineParts};
-pub use prepared::{FileNo, Prepared, Standing};
 pub use project::{Opened, Project, Projects, Source};
-pub use reading::left_out;
-pub use run::{BatchCancelled, BreakerChange, Outcome, Run};
-pub use stop::{Stop, Stopped};
+pub use request_inputs::{FileNo, Prepared, Standing};
 pub use strategy::{Strategy, StrategyError};
 pub use tokens::{LexicalCounter, TokenCounter};
 pub use view::{Filter, GlobUnreadable, ViewRules, Views};

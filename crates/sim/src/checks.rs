@@ -16,8 +16,8 @@ use sync::Clock;
 use crate::faulty::{FaultyStore, Who};
 use crate::machine::{JournalEnd, torn};
 use crate::promise::Promise;
+use crate::promise_watch::Seen;
 use crate::runner::{TAKE_BACK, file_of};
-use crate::watch::Seen;
 use crate::world::World;
 
 /// Events are read so many at a time.

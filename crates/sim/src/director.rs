@@ -16,9 +16,9 @@ use crate::fault::Fault;
 use crate::faulty::{FaultyStore, Who};
 use crate::housekeeping;
 use crate::machine::Writer;
-use crate::people::Person;
 use crate::promise::Promise;
 use crate::scenario::FILES;
+use crate::users::Person;
 use crate::worker::WorkerProcess;
 use crate::world::World;
 

@@ -29,14 +29,14 @@ mod fault;
 mod faulty;
 mod housekeeping;
 mod machine;
-mod many;
-mod people;
+mod many_runs;
 mod promise;
+mod promise_watch;
 mod random;
 mod runner;
 mod scenario;
 mod trace;
-mod watch;
+mod users;
 mod worker;
 mod world;
 
@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 pub use broken::Broken;
 pub use fault::Fault;
-pub use many::{Many, Total, run_many};
+pub use many_runs::{Many, Total, run_many};
 pub use promise::{Promise, Violation};
 pub use trace::LAST_STEPS;
 

@@ -22,10 +22,10 @@ use crate::executor::{Executor, Group, yield_now};
 use crate::fault::{Fault, Faults};
 use crate::machine::Machine;
 use crate::promise::Promise;
+use crate::promise_watch::{Durability, Watch};
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::trace::Trace;
-use crate::watch::{Durability, Watch};
 use crate::worker::WorkerProcess;
 
 /// A run that takes more steps does not end.

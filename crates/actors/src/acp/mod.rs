@@ -19,9 +19,9 @@
 
 mod error;
 mod host;
+mod last_message;
 mod run;
-mod said;
-mod talk;
+mod session;
 mod wire;
 
 pub use error::AcpError;

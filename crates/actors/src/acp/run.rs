@@ -12,8 +12,8 @@ use sync::Observed;
 
 use super::error::AcpError;
 use super::host::AcpHost;
-use super::said::Said;
-use super::talk::{RpcError, Talk};
+use super::last_message::Said;
+use super::session::{RpcError, Talk};
 use super::wire::{AUTH_REQUIRED, Initialized, NewSession, Prompted, VERSION, initialize};
 use crate::program::{Ended, Lines, Pipes, Process, Writing};
 

@@ -8,8 +8,8 @@
 //! # Not here
 //! The actors that run them: the engine's built-in definitions.
 
-mod found;
+mod discovery;
 mod table;
 
-pub use found::{Found, find, speaks, version};
+pub use discovery::{Found, find, speaks, version};
 pub use table::{AGENTS, Acp, Agent, PromptBy, Tried, login_of, named};

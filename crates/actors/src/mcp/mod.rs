@@ -17,15 +17,15 @@
 //! server: the engine.
 
 mod error;
-mod offered;
 mod serve;
 mod server;
 mod settings;
 mod tool;
+mod tool_list;
 mod wire;
 
 pub use error::McpError;
-pub use offered::{PAGES_MAX, SCHEMA_BYTES_MAX, TOOLS_MAX};
 pub use serve::{ANSWER_BYTES_MAX, CALLS_MAX, Given, Offer, Offers, ServeError, serve};
 pub use server::McpServer;
 pub use settings::McpSettings;
+pub use tool_list::{PAGES_MAX, SCHEMA_BYTES_MAX, TOOLS_MAX};

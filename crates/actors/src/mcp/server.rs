@@ -17,9 +17,9 @@ use sync::Observed;
 use tokio::time::Instant;
 
 use super::error::McpError;
-use super::offered::{Offered, Offers, PAGES_MAX, TOOLS_MAX, offered};
 use super::settings::McpSettings;
 use super::tool::{Asking, McpTool};
+use super::tool_list::{Offered, Offers, PAGES_MAX, TOOLS_MAX, offered};
 use super::wire::{Heard, Wire};
 use crate::model::ToolSpec;
 use crate::program::{Process, Program, Starts, Writing};

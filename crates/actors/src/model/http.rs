@@ -19,7 +19,8 @@ use sync::Observed;
 use tokio::time::timeout;
 
 use super::ModelError;
-use super::fault::{self, Told};
+use super::http_fault;
+use super::http_fault::Told;
 use super::key::Key;
 use super::request::Heard;
 use super::server_spec::{ServerError, ServerSpec, checked_url, headers, is_loopback};
@@ -219,7 +220,7 @@ impl Server {
 
     async fn turned_away(&self, mut response: Response) -> ModelError {
         let status = response.status().as_u16();
-        let retry_after = fault::retry_after(response.headers(), SystemTime::now());
+        let retry_after = http_fault::retry_after(response.headers(), SystemTime::now());
         let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).map(str::to_owned);
         let mut body = Vec::new();
         // What cannot be read of the explanation is left out; the status stands.
@@ -231,7 +232,7 @@ impl Server {
             }
         }
         let told = Told::in_body(&body);
-        let (category, was_sent) = fault::of_status(status, &told);
+        let (category, was_sent) = http_fault::of_status(status, &told);
         let why = match location {
             Some(to) if (300..400).contains(&status) => {
                 format!("it wants to be asked at {to}; change the base URL")
@@ -277,7 +278,7 @@ impl Server {
             }
             Broken::Told(told) => {
                 let what = format!("failed in the middle of its answer: {}", told.message);
-                self.failed(fault::of_told(&told), &what)
+                self.failed(http_fault::of_told(&told), &what)
             }
         }
     }

@@ -20,9 +20,8 @@
 mod anthropic;
 mod error;
 mod estimate;
-mod fault;
-mod guarded;
 mod http;
+mod http_fault;
 mod key;
 mod openai;
 mod price;
@@ -33,11 +32,11 @@ mod server_spec;
 mod sse;
 mod tool_names;
 mod tool_spec;
+mod with_breaker;
 
 pub use anthropic::{Anthropic, AnthropicSpec};
 pub use error::{Cause, ModelError};
 pub use estimate::{TokenEstimate, estimate};
-pub use guarded::{Admitted, BreakerNews, Guarded, NoNews, Resting};
 pub use http::{ANSWER_BYTES_MAX, TimeLimits};
 pub use key::{Key, KeyError};
 pub use openai::{Dialect, OpenAi, OpenAiSpec};
@@ -51,3 +50,4 @@ pub use request::{Heard, Message, ModelAnswer, ModelRequest, Provider, Stop, Too
 pub use server_spec::{ServerError, url_secrets};
 pub(crate) use tool_names::plain as wire_name;
 pub use tool_spec::{ToolSource, ToolSpec};
+pub use with_breaker::{Admitted, BreakerNews, Guarded, NoNews, Resting};

@@ -10,8 +10,8 @@
 //! What is said: `mcp` and `acp`.
 
 mod lines;
-mod plain;
-mod writing;
+mod stdin_writer;
+mod unsandboxed;
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use lines::{LINE_BYTES_MAX, LineError, Lines};
 pub(crate) use lines::{STRAY_LINES_MAX, shown};
-pub use plain::PlainStart;
-pub(crate) use writing::Writing;
+pub(crate) use stdin_writer::Writing;
+pub use unsandboxed::PlainStart;
 
 /// What is to be started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

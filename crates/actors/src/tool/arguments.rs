@@ -13,9 +13,9 @@ use super::builtin::{CONTENT_BYTES_MAX, PLAN_DECIDE, READ_LINES, RUN_TIMEOUT_S};
 use super::catalog::Tool;
 use super::context::{ContextQuestion, HistoryQuestion};
 use super::error::ToolError;
-use super::memory::Known;
-use super::place::{Place, Project, resolve};
-use super::workplace::{CommandText, FocusPlace, Work};
+use super::host::{CommandText, FocusPlace, Work};
+use super::read_tracker::Known;
+use super::resolve_path::{Place, Project, resolve};
 
 fn here() -> String {
     ".".to_owned()

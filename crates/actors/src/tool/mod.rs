@@ -13,20 +13,19 @@
 //! Sandboxes and stores: the engine implements [`Workplace`] over both.
 
 mod arguments;
-mod bound;
 mod builtin;
 mod catalog;
 mod context;
 mod error;
-mod memory;
-mod place;
-mod repeats;
+mod host;
+mod read_tracker;
+mod repeat_detector;
+mod resolve_path;
 mod runner;
 mod schema;
-mod workplace;
+mod truncate;
 
 pub use crate::model::{ToolResult, ToolSource, ToolSpec, ToolUse};
-pub use bound::{HEAD_BYTES, TAIL_BYTES, head_and_tail};
 pub use builtin::{
     CONTENT_BYTES_MAX, DEPTH_MAX, ENTRIES_MAX, MATCHES_MAX, PLAN_DECIDE, READ_BYTES_MAX, READ_LINES,
     RUN_TIMEOUT_S, RUN_TIMEOUT_S_MAX, builtin_tools,
@@ -37,9 +36,10 @@ pub use context::{
     HISTORY_MATCHES_MAX, HISTORY_TEXT_CHARS_MAX, HistoryKind, HistoryQuestion,
 };
 pub use error::ToolError;
-pub use memory::Known;
-pub use place::{Place, Project};
-pub use repeats::{REPEATS_MAX, REPEATS_TOLD};
+pub use host::{CallHead, CommandText, FocusPlace, Performed, Work, Workplace};
+pub use read_tracker::Known;
+pub use repeat_detector::{REPEATS_MAX, REPEATS_TOLD};
+pub use resolve_path::{Place, Project};
 pub use runner::{Halt, Memory, ToolAnswer, ToolRunner};
 pub use schema::{Schema, SchemaError};
-pub use workplace::{CallHead, CommandText, FocusPlace, Performed, Work, Workplace};
+pub use truncate::{HEAD_BYTES, TAIL_BYTES, head_and_tail};

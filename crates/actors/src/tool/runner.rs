@@ -10,13 +10,13 @@ use domain::{ErrorCategory, Hash};
 use serde_json::{Value, json};
 
 use super::arguments::work_of;
-use super::bound::{HEAD_BYTES, TAIL_BYTES, head_and_tail};
 use super::catalog::{Catalog, Tool};
 use super::error::ToolError;
-use super::memory::{Known, Seen};
-use super::place::Place;
-use super::repeats::{REPEATS_MAX, REPEATS_TOLD, Repeats};
-use super::workplace::{CallHead, Performed, Work, Workplace};
+use super::host::{CallHead, Performed, Work, Workplace};
+use super::read_tracker::{Known, Seen};
+use super::repeat_detector::{REPEATS_MAX, REPEATS_TOLD, Repeats};
+use super::resolve_path::Place;
+use super::truncate::{HEAD_BYTES, TAIL_BYTES, head_and_tail};
 use crate::model::{ToolSource, ToolSpec, ToolUse};
 
 /// Arguments longer than this are refused unread.

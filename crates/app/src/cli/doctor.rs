@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use actors::agents::{self, AGENTS, Agent, Found};
+use actors::agents;
+use actors::agents::{AGENTS, Agent, Found};
 use engine::{
     DoctorReport, Engine, Finding, KeptSandbox, Leftovers, OpenApply, OpenWhy, ProviderView,
     doctor_without_store,

@@ -1,7 +1,8 @@
 //! What `agents action` and `agents actor` answer: both list, show and check alike.
 
 use ::definitions::{DefinitionError, Kind, Library, Listed, Loaded, Origin, Surroundings};
-use actors::agents::{self, Agent, Tried};
+use actors::agents;
+use actors::agents::{Agent, Tried};
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;

@@ -13,7 +13,8 @@
 use std::path::PathBuf;
 
 use ::definitions::{ChosenActor, StrategistDefault, Surroundings};
-use actors::agents::{self, AGENTS, Agent};
+use actors::agents;
+use actors::agents::{AGENTS, Agent};
 use actors::model::{Offer, offers};
 use engine::Cast;
 use futures_util::future::join_all;

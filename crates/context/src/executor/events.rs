@@ -11,7 +11,7 @@ use std::time::Duration;
 use sync::{CircuitBreaker, Clock, contained};
 
 use super::{Batch, ExecutorConfig, ExecutorConfigError, ParallelStrategyExecutor};
-use crate::run::{BatchCancelled, BreakerChange, Run};
+use crate::batch_result::{BatchCancelled, BreakerChange, Run};
 use crate::strategy::Strategy;
 
 /// Something that happened in this process.

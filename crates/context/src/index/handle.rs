@@ -14,8 +14,8 @@ use std::time::Duration;
 use domain::{Hash, RelPath};
 use sync::Clock;
 
-use super::changed::{ChangedViews, read_changes};
 use super::config::IndexConfig;
+use super::overlay_snapshot::{ChangedViews, read_changes};
 use super::update::{Work, update};
 use super::writer::Writer;
 use super::{Facts, File, Language, Outline, Parts, Snapshot, outline};

@@ -15,10 +15,10 @@
 //! # Not here
 //! Ranking: the strategies. Files and git: the ports, [`crate::ports`].
 
-mod changed;
+mod cache;
 pub(crate) mod codec;
 mod config;
-mod define;
+mod definitions;
 mod disk;
 mod evict;
 mod facts;
@@ -28,18 +28,19 @@ mod image;
 mod language;
 mod lines;
 mod lock;
-mod outline;
+pub(crate) mod outline;
+mod overlay_snapshot;
 mod parts;
 mod path_only;
-mod scan;
-mod shelf;
+pub(crate) mod scan;
 mod snapshot;
-mod spans;
+pub(crate) mod spans;
 mod stem;
 pub mod terms;
 mod update;
 mod writer;
 
+pub use cache::Indexes;
 pub use config::IndexConfig;
 pub use facts::{Counts, Def, DefKind, Facts};
 pub(crate) use facts::{Encoded, EncodedCount, FACTS_VERSION};
@@ -54,6 +55,5 @@ pub use outline::{
 pub use parts::{Part, Parts};
 pub use path_only::{PathOnly, before_reading, is_secret};
 pub use scan::{Scanner, scan};
-pub use shelf::Indexes;
 pub use snapshot::{CommitFacts, FILE_BYTES_MAX_DEFAULT, File, Oid, Snapshot};
 pub use spans::{SPAN_LINES_MAX, Span, SpanKind, WINDOW_LINES, spans};

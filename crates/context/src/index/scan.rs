@@ -15,7 +15,7 @@
 
 use domain::RelPath;
 
-use super::define::Definitions;
+use super::definitions::Definitions;
 use super::facts::{Def, Facts, Found};
 use super::language::Language;
 use super::parts::Parts;

@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use domain::context::{Candidate, ContextRequest, Fragment, Name, Place};
 
 use super::{Found, Pipeline, PipelineParts, Shelf};
-use crate::prepared::Prepared;
 use crate::render::fragments;
+use crate::request_inputs::Prepared;
 use crate::stages::{PackRequest, Packed, PreambleFacts};
 use crate::{Opened, Run, Split};
 

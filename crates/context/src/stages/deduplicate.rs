@@ -11,7 +11,7 @@ use domain::context::{Candidate, Place, Reason};
 
 use super::{Hit, LeftOut, Selected};
 use crate::Run;
-use crate::prepared::{FileNo, Prepared, Standing};
+use crate::request_inputs::{FileNo, Prepared, Standing};
 
 /// What came together.
 #[derive(Clone, Debug, Default, PartialEq)]

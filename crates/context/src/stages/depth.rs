@@ -13,16 +13,16 @@ use std::sync::Arc;
 use domain::context::{FragmentKind, Reason, Shown};
 use domain::{Hash, Redactor};
 
-use super::cut::{Cut, cut};
-use super::ladder::kind;
+use super::detail_levels::kind;
+use super::split_parts::{Cut, cut};
 use super::{Hit, Item, LeftOut, Piece, Rung};
+use crate::file_reader::{ReadFile, is_withheld, left_out};
 use crate::focus::Anchor;
 use crate::index::{Facts, Lines, Outline, SpanKind, scanned_outline};
 use crate::parallel::{in_parallel, in_parallel_with};
-use crate::prepared::{FileNo, Prepared};
-use crate::reading::{ReadFile, is_withheld, left_out};
+use crate::part_scorer::{Stretch, Weigher, Words};
 use crate::render::{Header, header_line, listed_line};
-use crate::weigh::{Stretch, Weigher, Words};
+use crate::request_inputs::{FileNo, Prepared};
 use crate::{Stop, TokenCounter};
 
 /// One file for so many tokens may be listed: about as many as could be.

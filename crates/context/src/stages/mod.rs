@@ -19,16 +19,16 @@
 
 mod allocate;
 mod compress;
-mod cut;
 mod deduplicate;
 mod depth;
+mod detail_levels;
 mod execute;
-mod ladder;
 mod order;
 pub(crate) mod pack;
 mod preamble;
 mod score;
 mod select;
+mod split_parts;
 
 use std::sync::{Arc, OnceLock};
 
@@ -46,7 +46,7 @@ pub use self::preamble::{PreambleFacts, PreambleGenerator, ProvenancePreamble};
 pub use self::score::{FragmentScorer, WeightedCompositeScorer};
 pub use self::select::{ConfidenceWeightedSelector, Refused, Selected, Selection, StrategySelector, Wanted};
 use crate::index::{Lines, Outline};
-use crate::prepared::FileNo;
+use crate::request_inputs::FileNo;
 
 /// The stages of a pipeline.
 #[derive(Clone)]

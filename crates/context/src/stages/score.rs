@@ -11,7 +11,7 @@ use domain::RelPath;
 use domain::context::{Place, ProjectNo};
 
 use super::Item;
-use crate::prepared::{Prepared, Standing};
+use crate::request_inputs::{Prepared, Standing};
 
 /// What lying near to what the request is about counts for.
 const NEARNESS_COUNTS: f32 = 0.3;

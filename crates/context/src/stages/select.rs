@@ -12,7 +12,7 @@ use domain::context::Name;
 use sync::contained;
 
 use crate::Error;
-use crate::prepared::Prepared;
+use crate::request_inputs::Prepared;
 use crate::strategies::{Confidence, ContextStrategy};
 
 /// What a preferred strategy weighs more.

@@ -4,7 +4,7 @@
 use domain::context::{Candidate, Name};
 
 use super::{Confidence, ContextStrategy, built_in_name};
-use crate::prepared::Prepared;
+use crate::request_inputs::Prepared;
 use crate::{Stop, Strategy, StrategyError};
 
 /// Would look again with the words of what was found.

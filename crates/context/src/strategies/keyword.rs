@@ -6,7 +6,7 @@
 use domain::context::{Candidate, Name};
 
 use super::{Confidence, ContextStrategy, built_in_name, candidates};
-use crate::prepared::Prepared;
+use crate::request_inputs::Prepared;
 use crate::{Stop, Strategy, StrategyError};
 
 /// Proposes what matches the words of the query.

@@ -32,7 +32,7 @@ pub use self::plan_decision::PlanDecisionContext;
 pub use self::semantic_embedding::SemanticEmbedding;
 pub use self::temporal::TemporalArchaeology;
 use crate::Strategy;
-use crate::prepared::{FileNo, Prepared};
+use crate::request_inputs::{FileNo, Prepared};
 
 /// A strategy of the context pipeline.
 pub trait ContextStrategy: Strategy<Prepared = Prepared, Candidate = Candidate> {

@@ -10,7 +10,7 @@
 use domain::context::{Candidate, Name};
 
 use super::{Confidence, ContextStrategy, built_in_name, candidates};
-use crate::prepared::{FileNo, Prepared, best};
+use crate::request_inputs::{FileNo, Prepared, best};
 use crate::{Stop, Strategy, StrategyError};
 
 /// How many files that match are started from.

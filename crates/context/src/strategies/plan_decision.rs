@@ -9,7 +9,7 @@ use domain::context::{Candidate, DecisionFact, Name, Place, PlanFacts};
 
 use super::{Confidence, ContextStrategy, built_in_name};
 use crate::focus::mentions;
-use crate::prepared::Prepared;
+use crate::request_inputs::Prepared;
 use crate::{Stop, Strategy, StrategyError};
 
 const TOUCHED: f32 = 1.0;

@@ -7,9 +7,9 @@
 use domain::context::{Candidate, Name};
 
 use super::{Confidence, ContextStrategy, built_in_name, candidates};
+use crate::bm25::{Asked, rarity};
 use crate::index::CommitFacts;
-use crate::lexical::{Asked, rarity};
-use crate::prepared::{FileNo, Known, Prepared, best};
+use crate::request_inputs::{FileNo, Known, Prepared, best};
 use crate::{Stop, Strategy, StrategyError};
 
 /// So many commits are a history that can be trusted.

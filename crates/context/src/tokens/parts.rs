@@ -7,7 +7,7 @@
 //! # Invariants
 //! 1. One pass, no memory but some fixed rows; a byte costs at most a fixed number of steps.
 
-use super::known::{Hash, LONGEST};
+use super::vocabulary::{Hash, LONGEST};
 
 /// The most tokens of a piece.
 pub(super) fn most_tokens(piece: &[u8]) -> u64 {

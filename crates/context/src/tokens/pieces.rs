@@ -12,10 +12,10 @@
 //! 2. Where the two vocabularies cut differently, the dearer way counts.
 //! 3. One pass; a byte costs at most a fixed number of steps.
 
-use super::kinds::{Kind, kind, run, short_form};
-use super::known::{Hash, LONGEST};
-use super::odd;
+use super::char_class::{Kind, kind, run, short_form};
 use super::parts::{most_tokens, most_tokens_before};
+use super::unclassified;
+use super::vocabulary::{Hash, LONGEST};
 
 /// The most tokens of a text.
 pub(super) fn most_tokens_of(text: &str) -> u64 {
@@ -28,7 +28,7 @@ pub(super) fn most_tokens_of(text: &str) -> u64 {
     while at < bytes.len() {
         let mut odd = None;
         if at >= plain {
-            let stretch = odd::stretch(&bytes[at..]);
+            let stretch = unclassified::stretch(&bytes[at..]);
             odd = stretch.has_odd.then(|| odd_piece(&bytes[at..at + stretch.length], &stretch));
             plain = at + stretch.length;
         }
@@ -98,9 +98,9 @@ fn next(text: &[u8], at: usize, before: Before) -> Piece {
 
 /// Characters of which is not known how they are cut: they cost the most that any way to cut them makes of them. The
 /// line end after them costs a token a byte, since it may belong to them.
-fn odd_piece(bytes: &[u8], stretch: &odd::Stretch) -> Piece {
+fn odd_piece(bytes: &[u8], stretch: &unclassified::Stretch) -> Piece {
     let ends = if stretch.takes_line_ends { Before::Odd } else { Before::Other };
-    Piece::new(stretch.length, odd::most_tokens(bytes), ends)
+    Piece::new(stretch.length, unclassified::most_tokens(bytes), ends)
 }
 
 /// Both vocabularies know all numbers of up to three digits.

@@ -31,7 +31,7 @@ use sync::primitives::atomic::{AtomicBool, Ordering};
 use crate::broken::Broken;
 use crate::executor::{Group, yield_now};
 use crate::fault::Fault;
-use crate::watch::Durability;
+use crate::promise_watch::Durability;
 use crate::world::World;
 
 /// Whose store it is.

@@ -8,7 +8,8 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Poll, Waker};
 
 use futures_channel::oneshot;
-use sync::primitives::thread::{self, JoinHandle};
+use sync::primitives::thread;
+use sync::primitives::thread::JoinHandle;
 use sync::primitives::{Condvar, Mutex, lock};
 
 use crate::StoreError;

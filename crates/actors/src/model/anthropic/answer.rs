@@ -7,8 +7,8 @@
 use serde_json::Value;
 
 use crate::model::estimate::estimate;
-use crate::model::fault::Told;
 use crate::model::http::{Broken, Flow, Reading, json_of};
+use crate::model::http_fault::Told;
 use crate::model::price::Tokens;
 use crate::model::request::{Heard, ModelRequest, Stop, ToolUse, read_arguments};
 use crate::model::sse::SseEvent;

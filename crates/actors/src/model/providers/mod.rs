@@ -12,7 +12,7 @@
 //! Which model a plan uses, and whether a server on this machine really runs.
 
 mod builtin;
-mod offers;
+pub(crate) mod default_models;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -22,7 +22,6 @@ use std::sync::{Arc, OnceLock};
 use sync::CircuitBreaker;
 
 use super::anthropic::{Anthropic, AnthropicSpec};
-use super::guarded::{BreakerNews, Guarded};
 use super::http::TimeLimits;
 use super::key::{Key, KeyError};
 use super::openai::{Dialect, OpenAi, OpenAiSpec};
@@ -30,8 +29,9 @@ use super::price::{Price, PriceList, Prices};
 use super::replay::{Bounds, Cast, Recorder, RecordingError, Replay};
 use super::request::Provider;
 use super::server_spec::{ServerError, shown_url, url_secrets};
+use super::with_breaker::{BreakerNews, Guarded};
 
-pub use offers::{ASK_LIMIT, Offer, offers};
+pub use default_models::{ASK_LIMIT, Offer, offers};
 pub use settings::{ProviderSettings, Speaks};
 
 /// Whether calls are kept, or answered from what was kept.

@@ -594,7 +594,7 @@ mod tests {
             [diff("plain", Some(b"a\n"), Some(b"b\n")), diff("x.env", None, Some(content.as_bytes()))];
         let shown: Vec<_> = files.iter().map(|file| ShownDiff::redacted(file, &redact)).collect();
         let text = patch(&shown);
-        assert!(shown[1].is_redacted() && !shown[0].is_redacted());
+        assert!(shown[1].is_redacted && !shown[0].is_redacted);
         assert!(!String::from_utf8_lossy(&text).contains(&secret));
         assert!(String::from_utf8_lossy(&text).contains("+user = me\n"));
         assert!(!git_takes(dir.path(), &text));

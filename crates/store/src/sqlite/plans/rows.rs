@@ -4,7 +4,7 @@ use domain::{ApplyId, Decision, Plan, PlanId, PlanState, WallMs};
 use rusqlite::types::Type;
 use rusqlite::{Row, params};
 
-use super::specs::spec_of;
+use super::spec_cache::spec_of;
 use crate::plan_store::may_be_forgotten;
 use crate::sqlite::heads::Head;
 use crate::sqlite::row::{

@@ -19,7 +19,7 @@ use crate::StoreError;
 
 /// Which writes go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Lane {
+pub(in crate::sqlite) enum Lane {
     /// Heartbeats and cancels: late ones do harm.
     First,
     /// Everything else.

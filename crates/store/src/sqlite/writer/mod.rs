@@ -27,7 +27,8 @@ use std::time::{Duration, Instant};
 
 use futures_channel::oneshot;
 use sync::contained;
-use sync::primitives::thread::{self, JoinHandle, Thread};
+use sync::primitives::thread;
+use sync::primitives::thread::{JoinHandle, Thread};
 use sync::primitives::{Mutex, lock};
 
 use crate::StoreError;

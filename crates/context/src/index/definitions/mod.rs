@@ -15,11 +15,11 @@ mod braces;
 mod keywords;
 mod prose;
 
-use self::braces::Braces;
-use self::keywords::{Lead, lead};
-use self::prose::Prose;
 use super::facts::{Def, DefKind};
 use super::language::{FileKind, Language};
+use braces::Braces;
+use keywords::{Lead, lead};
+use prose::Prose;
 
 /// A longer name is cut here: it is a heading of a paragraph's length, or no name.
 const NAME_BYTES_MAX: usize = 120;

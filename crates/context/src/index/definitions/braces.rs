@@ -4,8 +4,8 @@
 //! 1. At most one function is begun and not yet decided; it is given up after [`UNDECIDED_LINES_MAX`] lines.
 //! 2. A call whose arguments hold a block is no definition: the brace stands inside its parentheses.
 
-use super::super::language::Language;
 use super::is_name_byte;
+use crate::index::language::Language;
 
 /// How many lines the parameters of a function may take.
 const UNDECIDED_LINES_MAX: u32 = 24;

@@ -20,11 +20,11 @@ use domain::{Hash, Redactor};
 use sync::Clock;
 
 use self::write::Writing;
-use crate::account::{Account, receipt};
-use crate::decisions::decisions;
-use crate::derived::SnapshotCache;
-use crate::prepare::prepare;
-use crate::prepared::Prepared;
+use crate::plan_decisions::decisions;
+use crate::receipt_builder::{Account, receipt};
+use crate::request_inputs::Prepared;
+use crate::request_inputs::build::prepare;
+use crate::snapshot_stats::SnapshotCache;
 use crate::stages::pack::is_of;
 use crate::stages::{
     Deduplicated, Item, LeftOut, Means, PackRequest, Packed, Selection, Share, Showing, Stages, Wanted,

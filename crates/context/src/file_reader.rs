@@ -15,7 +15,7 @@ use sync::primitives::{Mutex, lock};
 
 use crate::Project;
 use crate::index::{Facts, File, Lines, PathOnly, scan};
-use crate::weigh::{Met, Weigher, Words};
+use crate::part_scorer::{Met, Weigher, Words};
 
 /// What became of reading a file.
 pub(crate) type Reading = Result<Arc<ReadFile>, Reason>;

@@ -10,10 +10,10 @@ use std::sync::{Arc, OnceLock, Weak};
 use sync::primitives::{Mutex, lock};
 
 use crate::Source;
+use crate::bm25::{Fields, Lengths, lengths};
 use crate::graph::Graph;
 use crate::index::terms::PathTerms;
 use crate::index::{CommitFacts, Counts, EncodedCount, File, Snapshot};
-use crate::lexical::{Fields, Lengths, lengths};
 
 /// How many snapshots the cache knows, the latest used.
 const SNAPSHOTS_MAX: usize = 16;

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::error::AcpError;
 use super::host::{AcpHost, AcpUpdate, Permission};
-use super::said::Said;
+use super::last_message::Said;
 use super::wire::{
     Content, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, READ_TEXT_FILE, REQUEST_CANCELLED,
     REQUEST_PERMISSION, ReadTextFile, RequestPermission, UPDATE, Update, Updated, WRITE_TEXT_FILE,

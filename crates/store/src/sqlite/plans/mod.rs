@@ -7,7 +7,7 @@
 mod decisions;
 mod port;
 mod rows;
-mod specs;
+mod spec_cache;
 
 use domain::record::event_draft;
 use domain::{

@@ -4,7 +4,7 @@
 //! both vocabularies. So a stretch reaches from a place where both are known to cut to the next such place, and costs the most
 //! that any way to cut it between makes of it.
 
-use super::kinds::{Kind, kind, short_form};
+use super::char_class::{Kind, kind, short_form};
 use super::parts::most_tokens_cut;
 
 /// How far both vocabularies may go without a cut, within a line.

@@ -13,15 +13,15 @@ use std::sync::Arc;
 use domain::context::{ContextRequest, Focus, ProjectNo};
 use domain::{Hash, RelPath, is_of_no_project};
 
-use crate::derived::SnapshotCache;
+use super::{FileNo, Ground, Prepared, best};
+use crate::bm25::{Lexical, lexical};
+use crate::file_reader::Readings;
 use crate::focus::{mentions, resolve};
 use crate::index::terms::query_terms;
 use crate::index::{File, Language, Parts, PathOnly, Scanner, is_secret};
-use crate::lexical::{Lexical, lexical};
 use crate::parallel::in_parallel_with;
-use crate::prepared::{FileNo, Ground, Prepared, best};
-use crate::reading::Readings;
-use crate::weigh::{Weigher, Words};
+use crate::part_scorer::{Weigher, Words};
+use crate::snapshot_stats::SnapshotCache;
 use crate::{Error, Filter, Opened, Project, Stop, ViewRules};
 
 /// One file for so many tokens is scored by its parts: more than could be shown, since a part may lift any of them.

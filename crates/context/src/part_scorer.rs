@@ -11,10 +11,11 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
+use crate::bm25::{Asked, Term};
 use crate::graph::Spread;
-use crate::index::terms::{self, Beginnings, Class, Splitter, WORD_BYTES_MAX, class, is_word_class};
+use crate::index::terms;
+use crate::index::terms::{Beginnings, Class, Splitter, WORD_BYTES_MAX, class, is_word_class};
 use crate::index::{Def, Part, Parts};
-use crate::lexical::{Asked, Term};
 
 /// A part of so many words is neither long nor short.
 const USUAL_WORDS: f32 = 100.0;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use domain::Hash;
 
-use super::place::Place;
+use super::resolve_path::Place;
 
 /// What is known of a file that is about to be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,17 +7,19 @@
 //! # Not here
 //! Making one: `prepare`.
 
+pub(crate) mod build;
+
 use std::sync::Arc;
 
 use domain::RelPath;
 use domain::context::{Place, PlanFacts, ProjectNo};
 
-use crate::derived::Derived;
+use crate::bm25::{Fields, Term};
+use crate::file_reader::{Reading, Readings};
 use crate::focus::Anchor;
 use crate::graph::Graph;
 use crate::index::File;
-use crate::lexical::{Fields, Term};
-use crate::reading::{Reading, Readings};
+use crate::snapshot_stats::Derived;
 use crate::{Filter, Project};
 
 /// A file of a request, by project and path.

@@ -18,11 +18,11 @@
 //! A model's true vocabulary, which may stand behind the same trait. Vocabularies that know less than these two have a
 //! factor.
 
-mod kinds;
-mod known;
-mod odd;
+mod char_class;
 mod parts;
 mod pieces;
+mod unclassified;
+mod vocabulary;
 
 use std::fmt;
 

@@ -4,9 +4,9 @@
 //! 1. A keyword counts only in the languages that have it: prose in a string seldom passes for a definition.
 //! 2. Variables, and the constants of languages that write them in every function, count at the margin only.
 
-use super::super::facts::DefKind;
-use super::super::language::Language;
 use super::{Found, is_name_byte};
+use crate::index::facts::DefKind;
+use crate::index::language::Language;
 
 /// What the first words of a line come to.
 pub(super) enum Lead<'l> {

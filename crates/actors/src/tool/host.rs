@@ -16,8 +16,8 @@ use crate::model::ToolSpec;
 use super::catalog::{ForeignTool, Tool};
 use super::context::{ContextQuestion, HistoryQuestion};
 use super::error::ToolError;
-use super::memory::Known;
-use super::place::{Place, Project};
+use super::read_tracker::Known;
+use super::resolve_path::{Place, Project};
 
 /// What a call is kept by.
 #[derive(Clone, Debug)]

@@ -7,10 +7,10 @@
 //! # Not here
 //! Parts of files: `weigh`.
 
+use crate::hash_filter::Sieve;
 use crate::index::terms::QueryTerm;
 use crate::index::{Counts, Facts, Field, Held};
 use crate::parallel::in_parallel;
-use crate::sieve::Sieve;
 
 /// How many terms of a query are looked up: those said most often, then first.
 const TERMS_MAX: usize = 256;

@@ -4,8 +4,8 @@
 //! 1. What stands in a fenced block of Markdown is no heading.
 //! 2. Only the margin counts: a nested key is part of its top-level one.
 
-use super::super::facts::DefKind;
-use super::super::language::Language;
+use crate::index::facts::DefKind;
+use crate::index::language::Language;
 
 /// What the next line has to know of those before it.
 #[derive(Default)]
